@@ -1,0 +1,2 @@
+//! The `harrier` program.
+fn main() {}
