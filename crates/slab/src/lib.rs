@@ -1,1 +1,36 @@
-//! slab
+//! Message memory: blocks of one thread's pool, counted, readable and freed everywhere.
+//!
+//! Enters: sizes and bytes.  Leaves: `BlockMut` (one writer), `Slice` and `Tailed` (any readers), `Gather` (bytes to send).
+//! Owns:   the regions taken from the operating system, and one of the tree's two permissions to be `unsafe`.
+//! Never:  takes a lock, knows what a message is, hands out a byte that was never written.
+//!
+//! The map, from the ground up:
+//!
+//! - `source` asks the operating system for memory; `region` is one such piece, cut into blocks of one size (`class`).
+//! - `depot` is what a pool owns: its regions and their free lists. `returns` is where other threads put blocks back.
+//! - `pool` is the handle; `block`, `slice` and `tailed` are the three ways to hold a block; `gather` strings them together.
+//!
+//! What is deliberately absent: a lock, a background thread, a global pool, and any way to see another pool's memory.
+
+mod block;
+mod class;
+mod depot;
+mod gather;
+mod limits;
+mod mark;
+mod pool;
+mod region;
+mod returns;
+mod slice;
+mod source;
+mod tailed;
+
+pub use block::BlockMut;
+pub use gather::Gather;
+pub use limits::{
+    BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX,
+    REGION_BYTES,
+};
+pub use pool::{Pool, PoolOptions};
+pub use slice::Slice;
+pub use tailed::Tailed;

@@ -1,0 +1,178 @@
+//! A block with one writer, and the count that every block starts with.
+//!
+//! Enters: a length.  Leaves: that many bytes to fill, then a `Slice` to share.
+//! Owns:   one block of a depot.
+//! Never:  is shared; the count of its head is not looked at before it is frozen.
+
+use std::fmt;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::depot::{self, Depot};
+use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES};
+use crate::slice::Slice;
+
+/// What a shared block starts with.
+#[repr(C)]
+pub(crate) struct BlockHead {
+    holders: AtomicU32,
+    /// Free for the kind of block: a tailed one keeps the length of its tail here.
+    pub(crate) tail_bytes: u32,
+}
+
+const _: () = assert!(size_of::<BlockHead>() == 8);
+const _: () = assert!(align_of::<BlockHead>() <= BLOCK_ALIGN_BYTES);
+const _: () = assert!(size_of::<BlockHead>() <= BLOCK_HEAD_BYTES);
+
+/// Beyond this, holders are forgotten faster than they are dropped, and the count would wrap.
+const HOLDERS_MAX: u32 = u32::MAX / 2;
+
+impl BlockHead {
+    pub(crate) fn one_holder(tail_bytes: u32) -> Self {
+        Self {
+            holders: AtomicU32::new(1),
+            tail_bytes,
+        }
+    }
+
+    /// One holder more.
+    #[inline]
+    pub(crate) fn hold(&self) {
+        // Relaxed: whoever clones holds the block already, so it cannot go meanwhile.
+        if self.holders.fetch_add(1, Ordering::Relaxed) > HOLDERS_MAX {
+            // Only by forgetting two thousand million clones; going on would free memory in use.
+            std::process::abort();
+        }
+    }
+
+    /// One holder less; true if that was the last, which must then free the block.
+    #[inline]
+    pub(crate) fn let_go(&self) -> bool {
+        // A sole holder needs no atomic exchange: nobody else can come to hold the block.
+        // Acquire: what former holders read and wrote happens before the block's next use.
+        if self.holders.load(Ordering::Acquire) == 1 {
+            return true;
+        }
+        if self.holders.fetch_sub(1, Ordering::Release) != 1 {
+            return false;
+        }
+        std::sync::atomic::fence(Ordering::Acquire);
+        true
+    }
+
+    /// Whether the caller, who holds the block, is the only one that does.
+    #[inline]
+    pub(crate) fn held_once(&self) -> bool {
+        self.holders.load(Ordering::Acquire) == 1
+    }
+}
+
+/// Memory to write: `len` bytes with one holder. An empty one holds no block.
+///
+/// What was in the bytes before is still there (they are never uninitialised): fill all of what you pass on.
+pub struct BlockMut {
+    /// The first byte behind the head; dangling if `len` is zero.
+    bytes: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it holds its bytes alone, as a `Box<[u8]>` does, and a block can be given back from any thread.
+unsafe impl Send for BlockMut {}
+// SAFETY: shared, it can only be read.
+unsafe impl Sync for BlockMut {}
+
+impl BlockMut {
+    /// No bytes, and no block.
+    pub const fn empty() -> Self {
+        Self {
+            bytes: NonNull::dangling(),
+            len: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(depot: &Depot, len: usize) -> Self {
+        if len == 0 {
+            return Self::empty();
+        }
+        assert!(len <= BLOCK_BYTES_MAX, "a block beyond BLOCK_BYTES_MAX");
+        let block = depot.take(BLOCK_HEAD_BYTES + len);
+        // SAFETY: the block is ours and has room for a head and at least one byte.
+        let bytes = unsafe { block.add(BLOCK_HEAD_BYTES) };
+        Self { bytes, len }
+    }
+
+    /// Makes the bytes readable by any number of holders on any thread.
+    #[inline]
+    pub fn freeze(self) -> Slice {
+        let (bytes, len) = (self.bytes, self.len);
+        mem::forget(self);
+        if len > 0 {
+            // SAFETY: the head lies right before the bytes, and nobody else holds the block.
+            unsafe { head(bytes).write(BlockHead::one_holder(0)) };
+        }
+        // SAFETY: a block with one holder, which `self` was and the slice now is; `len` bytes of it are initialised.
+        unsafe { Slice::holding(bytes, len as u32) }
+    }
+
+    /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
+    pub fn truncate(&mut self, len: usize) {
+        if len == 0 {
+            *self = Self::empty();
+        } else if len < self.len {
+            self.len = len;
+        }
+    }
+}
+
+/// Where the head of the block is whose bytes start at `bytes`.
+///
+/// # Safety
+/// `bytes` is the first byte behind the head of a block.
+#[inline]
+pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHead> {
+    // SAFETY: the head's room lies before the bytes, in the same block.
+    unsafe { bytes.sub(BLOCK_HEAD_BYTES) }.cast()
+}
+
+impl Drop for BlockMut {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: `len` is not zero, so there is a block, held by us alone.
+            unsafe { depot::give(head(self.bytes).cast()) };
+        }
+    }
+}
+
+impl Deref for BlockMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes of a block we hold, or none at a dangling address.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for BlockMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len` initialised bytes of a block we hold alone, or none at a dangling address.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl Default for BlockMut {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for BlockMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockMut({} bytes)", self.len)
+    }
+}

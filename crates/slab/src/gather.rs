@@ -1,0 +1,274 @@
+//! Bytes on their way out: written ones in chunks, large ones by reference, in order.
+//!
+//! Enters: bytes to write, slices to borrow.  Leaves: parts for a gathering write, consumed from the front.
+//! Owns:   its chunks and a hold on each slice, until they are consumed.
+//! Never:  keeps memory while it is empty, copies a slice, moves a byte it has written.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSlice;
+use std::mem;
+
+use crate::block::BlockMut;
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
+use crate::pool::Pool;
+use crate::slice::Slice;
+
+/// A sequence of bytes to send. Empty, it holds no memory.
+pub struct Gather {
+    bytes: usize,
+    /// The chunk being written; empty if there is none.
+    chunk: BlockMut,
+    /// Bytes written to `chunk`.
+    filled: usize,
+    /// Bytes at the start of `chunk` that are consumed, or that a run in `earlier` accounts for.
+    sealed: usize,
+    /// The size of the next chunk: grows with what is sent in one go, shrinks when that was little.
+    chunk_bytes: u32,
+    /// What comes before the open end of `chunk`.
+    earlier: Option<Box<Earlier>>,
+}
+
+struct Earlier {
+    parts: VecDeque<Part>,
+    /// Full chunks, oldest first.
+    chunks: VecDeque<BlockMut>,
+    /// Bytes consumed of the first chunk (which is the one being written if none is full).
+    consumed: usize,
+}
+
+enum Part {
+    /// Written bytes, next in the sequence of chunks; the last run of a chunk leads on to the next.
+    Run {
+        bytes: u32,
+        ends_chunk: bool,
+    },
+    Borrowed(Slice),
+}
+
+const _: () = assert!(size_of::<Part>() == 16);
+
+impl Gather {
+    /// Nothing to send.
+    pub const fn new() -> Self {
+        Self {
+            bytes: 0,
+            chunk: BlockMut::empty(),
+            filled: 0,
+            sealed: 0,
+            chunk_bytes: CHUNK_BYTES_MIN as u32,
+            earlier: None,
+        }
+    }
+
+    /// How many bytes are to be sent.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is nothing to send.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Appends `n` contiguous bytes, with whatever was in them before: fill them all.
+    ///
+    /// # Panics
+    /// If `n` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
+    #[inline]
+    pub fn reserve(&mut self, pool: &Pool, n: usize) -> &mut [u8] {
+        if n > self.chunk.len() - self.filled {
+            self.begin_chunk(pool, n);
+        }
+        let start = self.filled;
+        self.filled += n;
+        self.bytes += n;
+        &mut self.chunk[start..start + n]
+    }
+
+    /// Appends a copy of `bytes`.
+    #[inline]
+    pub fn extend(&mut self, pool: &Pool, bytes: &[u8]) {
+        if bytes.len() <= self.chunk.len() - self.filled {
+            self.reserve(pool, bytes.len()).copy_from_slice(bytes);
+        } else {
+            self.extend_over(pool, bytes);
+        }
+    }
+
+    /// Fills the chunk to its end, and goes on in new ones.
+    fn extend_over(&mut self, pool: &Pool, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = match self.chunk.len() - self.filled {
+                0 => CHUNK_BYTES_MAX,
+                room => room,
+            };
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.reserve(pool, now.len()).copy_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Appends the bytes of `slice` without copying them.
+    pub fn push(&mut self, slice: Slice) {
+        if slice.is_empty() {
+            return;
+        }
+        self.bytes += slice.len();
+        self.seal(false).parts.push_back(Part::Borrowed(slice));
+    }
+
+    /// Puts what was written since the last time among the earlier parts.
+    fn seal(&mut self, ends_chunk: bool) -> &mut Earlier {
+        let bytes = self.filled - self.sealed;
+        let earlier = self.earlier.get_or_insert_with(|| {
+            Box::new(Earlier {
+                parts: VecDeque::new(),
+                chunks: VecDeque::new(),
+                consumed: self.sealed,
+            })
+        });
+        self.sealed = self.filled;
+        if bytes > 0 || ends_chunk {
+            earlier.parts.push_back(Part::Run {
+                bytes: bytes as u32,
+                ends_chunk,
+            });
+        }
+        earlier
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_chunk(&mut self, pool: &Pool, n: usize) {
+        if !self.chunk.is_empty() {
+            let full = mem::take(&mut self.chunk);
+            self.seal(true).chunks.push_back(full);
+            self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX as u32);
+        }
+        self.chunk = pool.block(n.max(self.chunk_bytes as usize));
+        self.filled = 0;
+        self.sealed = 0;
+    }
+
+    /// The parts in order; none is empty.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let open = &self.chunk[self.sealed..self.filled];
+        let earlier = self.earlier.iter().flat_map(|earlier| {
+            let mut chunks = earlier.chunks.iter().chain(Some(&self.chunk));
+            let mut chunk: &[u8] = chunks
+                .next()
+                .map_or(&[], |chunk| &chunk[earlier.consumed..]);
+            earlier.parts.iter().map(move |part| match part {
+                Part::Borrowed(slice) => &slice[..],
+                Part::Run { bytes, ends_chunk } => {
+                    let (run, rest) = chunk.split_at(*bytes as usize);
+                    chunk = if *ends_chunk {
+                        chunks.next().map_or(&[], |chunk| chunk)
+                    } else {
+                        rest
+                    };
+                    run
+                }
+            })
+        });
+        earlier.chain(Some(open)).filter(|part| !part.is_empty())
+    }
+
+    /// Fills `out` with the first parts, for a gathering write; how many of them.
+    pub fn io_slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (place, part) in out.iter_mut().zip(self.parts()) {
+            *place = IoSlice::new(part);
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets the first `n` bytes, which were sent.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.bytes, "consuming {n} of {} bytes", self.bytes);
+        self.bytes -= n;
+        if self.bytes == 0 {
+            self.let_go();
+        } else if self.earlier.is_none() {
+            self.sealed += n;
+        } else {
+            self.consume_earlier(n);
+        }
+    }
+
+    fn consume_earlier(&mut self, mut n: usize) {
+        let Some(earlier) = self.earlier.as_deref_mut() else {
+            unreachable!("called only when there are earlier parts");
+        };
+        while n > 0 {
+            let Some(part) = earlier.parts.front_mut() else {
+                // All that is left is what was written since the last seal.
+                self.sealed += n;
+                break;
+            };
+            match part {
+                Part::Borrowed(slice) if n < slice.len() => {
+                    slice.advance(n);
+                    return;
+                }
+                Part::Borrowed(slice) => n -= slice.len(),
+                Part::Run { bytes, .. } if n < *bytes as usize => {
+                    *bytes -= n as u32;
+                    earlier.consumed += n;
+                    return;
+                }
+                Part::Run { bytes, ends_chunk } => {
+                    n -= *bytes as usize;
+                    earlier.consumed += *bytes as usize;
+                    if *ends_chunk {
+                        earlier.consumed = 0;
+                        earlier.chunks.pop_front();
+                    }
+                }
+            }
+            earlier.parts.pop_front();
+        }
+        if earlier.parts.is_empty() {
+            debug_assert!(earlier.chunks.is_empty(), "a full chunk without its run");
+            self.earlier = None;
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes = 0;
+        self.let_go();
+    }
+
+    /// Gives all memory back; there is nothing left to send.
+    fn let_go(&mut self) {
+        if self.earlier.is_some() {
+            self.earlier = None;
+        } else if self.filled * 4 <= self.chunk.len() {
+            self.chunk_bytes = (self.chunk_bytes / 2).max(CHUNK_BYTES_MIN as u32);
+        }
+        self.chunk = BlockMut::empty();
+        self.filled = 0;
+        self.sealed = 0;
+    }
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Gather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gather({} bytes)", self.bytes)
+    }
+}

@@ -1,0 +1,201 @@
+//! A region: a piece of memory from the operating system, cut into blocks of one class.
+//!
+//! Enters: a length and the depot it belongs to.  Leaves: blocks, by way of the depot.
+//! Owns:   its memory, with its own head in the first page of it, and the list of its free blocks.
+//! Never:  decides anything: which region serves, rests or goes is the depot's business.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use crate::class::HUGE;
+use crate::depot::Depot;
+use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEAD_BYTES};
+use crate::returns::Vacant;
+use crate::source;
+
+/// What any thread may read, on a cache line that the owner does not write.
+#[repr(C, align(64))]
+pub(crate) struct Shared {
+    /// The mark of the thread whose pool this belongs to.
+    pub(crate) owner: AtomicU64,
+    pub(crate) depot: NonNull<Depot>,
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+/// What only the owner's thread touches.
+#[repr(C, align(64))]
+pub(crate) struct Own {
+    /// Blocks that were used and came back.
+    pub(crate) free: Cell<*mut Vacant>,
+    /// Blocks in somebody's hands.
+    pub(crate) used: Cell<i32>,
+    /// A free that leaves at most this many in use is more than a push on the list; see [`Own::SERVES`] and its fellows.
+    pub(crate) heed: Cell<i32>,
+    /// Bytes from one block to the next.
+    pub(crate) stride: Cell<u32>,
+    pub(crate) class: Cell<u32>,
+    /// Offset of the first byte that was never cut into blocks since this region took its class.
+    fresh: Cell<u32>,
+    /// Its place in the depot's list of all regions.
+    pub(crate) index: Cell<u32>,
+    pub(crate) previous: Cell<Option<RegionRef>>,
+    pub(crate) next: Cell<Option<RegionRef>>,
+}
+
+impl Own {
+    /// Blocks are taken from here; the region stays even when it is empty.
+    pub(crate) const SERVES: i32 = -1;
+    /// It has room and waits for its turn; when its last block comes back it rests.
+    pub(crate) const WAITS: i32 = 0;
+    /// It is in no list (full, or huge): the next free changes that.
+    pub(crate) const FULL: i32 = i32::MAX;
+
+    /// Makes an empty region one of `class` with blocks of `stride` bytes.
+    pub(crate) fn assign(&self, class: usize, stride: u32) {
+        debug_assert_eq!(
+            self.used.get(),
+            0,
+            "a region changes class while blocks are out"
+        );
+        self.free.set(ptr::null_mut());
+        self.heed.set(Self::FULL);
+        self.stride.set(stride);
+        self.class.set(class as u32);
+        self.fresh.set(REGION_HEAD_BYTES as u32);
+        self.previous.set(None);
+        self.next.set(None);
+    }
+}
+
+/// A region's head.
+#[repr(C)]
+pub(crate) struct Region {
+    shared: Shared,
+    own: Own,
+}
+
+const _: () = assert!(size_of::<Region>() <= REGION_HEAD_BYTES / REGION_COLOURS);
+
+/// A region by the address of its head. It says nothing about whether the region still exists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionRef(NonNull<Region>);
+
+impl RegionRef {
+    /// Takes `len` bytes from the operating system for the depot of the thread marked `owner`.
+    pub(crate) fn map(len: usize, depot: NonNull<Depot>, owner: u64) -> Self {
+        let base = source::map(len);
+        // SAFETY: the head's place lies in the first page of the region, whatever the colour.
+        let head = unsafe { Self::of(base) };
+        let region = Region {
+            shared: Shared {
+                owner: AtomicU64::new(owner),
+                depot,
+                base,
+                len,
+            },
+            own: Own {
+                free: Cell::new(ptr::null_mut()),
+                used: Cell::new(0),
+                heed: Cell::new(Own::FULL),
+                stride: Cell::new(0),
+                class: Cell::new(HUGE as u32),
+                fresh: Cell::new(0),
+                index: Cell::new(0),
+                previous: Cell::new(None),
+                next: Cell::new(None),
+            },
+        };
+        // SAFETY: the memory was mapped just now, is aligned to more than a head needs, and nobody else knows it.
+        unsafe { head.0.write(region) };
+        head
+    }
+
+    /// Gives the region back to the operating system.
+    ///
+    /// # Safety
+    /// It exists, no block of it is out, and nobody uses this reference or a copy of it afterwards.
+    pub(crate) unsafe fn unmap(self) {
+        // SAFETY: the region exists, says the caller.
+        let shared = unsafe { self.shared() };
+        let (base, len) = (shared.base, shared.len);
+        // SAFETY: the region was mapped with these very values, and the caller promises that nobody uses it.
+        unsafe { source::unmap(base, len) };
+    }
+
+    /// The region of a block.
+    ///
+    /// # Safety
+    /// `block` points into the first [`REGION_BYTES`] of a region, with the right to reach all of the region.
+    #[inline]
+    pub(crate) unsafe fn of(block: NonNull<u8>) -> Self {
+        let head = block.as_ptr().map_addr(|address| {
+            let base = address & !(REGION_BYTES - 1);
+            let colour = (base / REGION_BYTES) % REGION_COLOURS;
+            base + colour * (REGION_HEAD_BYTES / REGION_COLOURS)
+        });
+        // SAFETY: a region does not start at address zero, and its head lies at or behind its start.
+        Self(unsafe { NonNull::new_unchecked(head) }.cast())
+    }
+
+    /// What any thread may read.
+    ///
+    /// # Safety
+    /// The region exists for as long as the result is used: the caller holds a block of it, or is its owner.
+    #[inline]
+    pub(crate) unsafe fn shared<'a>(self) -> &'a Shared {
+        // SAFETY: the head was written when the region was mapped; its shared half is constant or atomic since.
+        unsafe { &(*self.0.as_ptr()).shared }
+    }
+
+    /// What its owner keeps there.
+    ///
+    /// # Safety
+    /// The region exists for as long as the result is used, and the caller runs on the owner's thread (or is the last
+    /// to know a depot whose owner is gone).
+    #[inline]
+    pub(crate) unsafe fn own<'a>(self) -> &'a Own {
+        // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the caller.
+        unsafe { &(*self.0.as_ptr()).own }
+    }
+
+    /// The one block of a huge region.
+    ///
+    /// # Safety
+    /// The region exists.
+    pub(crate) unsafe fn huge_block(self) -> NonNull<u8> {
+        // SAFETY: the region exists, and every region is longer than the room for its head.
+        unsafe { self.shared().base.add(REGION_HEAD_BYTES) }
+    }
+
+    /// Cuts about a page of untouched memory into blocks and links them; false if none is left.
+    ///
+    /// # Safety
+    /// The region exists, its list of free blocks is empty, and the caller runs on the owner's thread.
+    pub(crate) unsafe fn carve(self) -> bool {
+        // SAFETY: the caller is the owner of a region that exists.
+        let (shared, own) = unsafe { (self.shared(), self.own()) };
+        debug_assert!(
+            own.free.get().is_null(),
+            "carving a region that has free blocks"
+        );
+        let stride = own.stride.get() as usize;
+        let start = own.fresh.get() as usize;
+        let fits = (shared.len - start) / stride;
+        let count = fits.min((CARVE_BYTES / stride).max(1));
+        let mut next = ptr::null_mut();
+        // From the last to the first, so that they are taken in the order of their addresses.
+        for index in (0..count).rev() {
+            // SAFETY: `start + (index + 1) * stride` is at most the region's length, for `index < count <= fits`.
+            let block = unsafe { shared.base.add(start + index * stride) }.cast::<Vacant>();
+            // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as `start`
+            // and `stride` are.
+            unsafe { block.write(Vacant { next }) };
+            next = block.as_ptr();
+        }
+        own.fresh.set((start + count * stride) as u32);
+        own.free.set(next);
+        count > 0
+    }
+}

@@ -1,0 +1,178 @@
+//! A range of a block that any number of holders read.
+//!
+//! Enters: a block that its writer froze.  Leaves: its bytes, whole or in part, on any thread.
+//! Owns:   one count of the block.
+//! Never:  changes a byte.
+
+use std::fmt;
+use std::ops::{Bound, Deref, RangeBounds};
+use std::ptr::NonNull;
+
+use crate::block::{BlockHead, BlockMut, head};
+use crate::depot;
+
+/// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
+pub struct Slice {
+    /// The first byte behind the block's head; dangling if `len` is zero.
+    bytes: NonNull<u8>,
+    start: u32,
+    len: u32,
+}
+
+const _: () = assert!(size_of::<Slice>() == 16 && size_of::<Option<Slice>>() == 16);
+
+// SAFETY: the bytes are only read, the count is atomic, and a block can be given back from any thread.
+unsafe impl Send for Slice {}
+// SAFETY: likewise; a shared slice can be read and cloned, no more.
+unsafe impl Sync for Slice {}
+
+impl Slice {
+    /// No bytes, and no block.
+    pub const fn empty() -> Self {
+        Self {
+            bytes: NonNull::dangling(),
+            start: 0,
+            len: 0,
+        }
+    }
+
+    /// # Safety
+    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block, its first `len` bytes are
+    /// initialised and nobody writes to them, and the caller hands over one count of it.
+    #[inline]
+    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: u32) -> Self {
+        Self {
+            bytes,
+            start: 0,
+            len,
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> Option<&BlockHead> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen and lives while we hold it.
+        Some(unsafe { head(self.bytes).as_ref() })
+    }
+
+    /// A part of it, held on its own.
+    ///
+    /// # Panics
+    /// If the range does not lie within the slice, as for `[u8]`.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        assert!(
+            start <= end && end <= self.len(),
+            "range {start}..{end} of a slice of {} bytes",
+            self.len()
+        );
+        if start == end {
+            return Self::empty();
+        }
+        let mut part = self.clone();
+        part.start += start as u32;
+        part.len = (end - start) as u32;
+        part
+    }
+
+    /// Drops the first `n` bytes from view.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.len(), "advance by {n} in {} bytes", self.len());
+        if n == self.len() {
+            *self = Self::empty();
+        } else {
+            self.start += n as u32;
+            self.len -= n as u32;
+        }
+    }
+
+    /// Keeps the first `len` bytes in view; no effect if there are not more.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        if len == 0 {
+            *self = Self::empty();
+        } else if len < self.len() {
+            self.len = len as u32;
+        }
+    }
+
+    /// Whether no other slice holds the same block. True of an empty one.
+    pub fn is_unique(&self) -> bool {
+        self.head().is_none_or(BlockHead::held_once)
+    }
+}
+
+impl Clone for Slice {
+    #[inline]
+    fn clone(&self) -> Self {
+        if let Some(head) = self.head() {
+            head.hold();
+        }
+        Self { ..*self }
+    }
+}
+
+impl Drop for Slice {
+    #[inline]
+    fn drop(&mut self) {
+        if self.head().is_some_and(BlockHead::let_go) {
+            // SAFETY: there is a block, and that was its last holder: nobody else can reach it any more.
+            unsafe { depot::give(head(self.bytes).cast()) };
+        }
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start + len` bytes of the block are initialised and only read while we hold it; or there are none,
+        // at a dangling address with `start` zero.
+        unsafe {
+            let first = self.bytes.add(self.start as usize);
+            std::slice::from_raw_parts(first.as_ptr(), self.len as usize)
+        }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<BlockMut> for Slice {
+    #[inline]
+    fn from(block: BlockMut) -> Self {
+        block.freeze()
+    }
+}
+
+impl Default for Slice {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice({} bytes)", self.len)
+    }
+}

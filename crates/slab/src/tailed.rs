@@ -1,0 +1,156 @@
+//! A value and the bytes that belong to it, in one counted block.
+//!
+//! Enters: a head of any type and a tail of bytes.  Leaves: both, to any number of holders on any thread.
+//! Owns:   one count of its block; the last holder drops the head and frees the block.
+//! Never:  changes either after it was made.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr::NonNull;
+
+use crate::block::BlockHead;
+use crate::depot::{self, Depot};
+use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX};
+
+/// A message: a `T` and some bytes behind it, by a pointer of 8 bytes.
+///
+/// It costs its block 8 bytes besides `T` and the tail (16 if `T` is aligned to 16).
+pub struct Tailed<T: Send + Sync> {
+    block: NonNull<BlockHead>,
+    holds: PhantomData<T>,
+}
+
+const _: () = assert!(size_of::<Option<Tailed<u64>>>() == 8);
+
+// SAFETY: `T` may be sent and shared, the tail is only read, the count is atomic, and a block can be given back from
+// any thread.
+unsafe impl<T: Send + Sync> Send for Tailed<T> {}
+// SAFETY: likewise.
+unsafe impl<T: Send + Sync> Sync for Tailed<T> {}
+
+/// A block on its way to becoming a message; should the filling panic, it goes back.
+struct Taken(NonNull<u8>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: the block was taken for us alone.
+        unsafe { depot::give(self.0) };
+    }
+}
+
+impl<T: Send + Sync> Tailed<T> {
+    const HEAD_AT: usize = {
+        assert!(
+            align_of::<T>() <= BLOCK_ALIGN_BYTES,
+            "blocks are aligned to 16 bytes only"
+        );
+        assert!(
+            size_of::<T>() <= BLOCK_BYTES_MAX / 2,
+            "a head that leaves no room for a tail"
+        );
+        size_of::<BlockHead>().next_multiple_of(align_of::<T>())
+    };
+    const TAIL_AT: usize = Self::HEAD_AT + size_of::<T>();
+
+    #[inline]
+    pub(crate) fn take(
+        depot: &Depot,
+        head: T,
+        tail_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Self {
+        assert!(
+            tail_bytes <= BLOCK_BYTES_MAX - Self::TAIL_AT,
+            "a tail beyond BLOCK_BYTES_MAX"
+        );
+        let taken = Taken(depot.take(Self::TAIL_AT + tail_bytes));
+        // SAFETY: the block is ours, has `tail_bytes` bytes behind `TAIL_AT`, and all of it is initialised.
+        fill(unsafe {
+            std::slice::from_raw_parts_mut(taken.0.add(Self::TAIL_AT).as_ptr(), tail_bytes)
+        });
+        let block = taken.0.cast::<BlockHead>();
+        mem::forget(taken);
+        // SAFETY: the block is ours, aligned to 16, and has room for both before the tail.
+        unsafe {
+            block.byte_add(Self::HEAD_AT).cast::<T>().write(head);
+            block.write(BlockHead::one_holder(tail_bytes as u32));
+        }
+        Self {
+            block,
+            holds: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn block_head(&self) -> &BlockHead {
+        // SAFETY: it was written when the message was made, and lives while we hold the block.
+        unsafe { self.block.as_ref() }
+    }
+
+    /// The value in front.
+    #[inline]
+    pub fn head(&self) -> &T {
+        // SAFETY: a `T` was written here when the message was made; it lives, unchanged, while we hold the block.
+        unsafe { self.block.byte_add(Self::HEAD_AT).cast::<T>().as_ref() }
+    }
+
+    /// The bytes behind it.
+    #[inline]
+    pub fn tail(&self) -> &[u8] {
+        let bytes = self.block_head().tail_bytes as usize;
+        // SAFETY: that many initialised bytes lie behind the value, and nobody writes to them while we hold the block.
+        unsafe {
+            let first = self.block.byte_add(Self::TAIL_AT).cast::<u8>();
+            std::slice::from_raw_parts(first.as_ptr(), bytes)
+        }
+    }
+
+    /// Whether nobody else holds the same message.
+    pub fn is_unique(&self) -> bool {
+        self.block_head().held_once()
+    }
+
+    /// Whether both are the same message in memory.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+}
+
+impl<T: Send + Sync> Clone for Tailed<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.block_head().hold();
+        Self {
+            block: self.block,
+            holds: PhantomData,
+        }
+    }
+}
+
+impl<T: Send + Sync> Drop for Tailed<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.block_head().let_go() {
+            return;
+        }
+        // SAFETY: that was the last holder, so the value and the block are ours alone. Zeroes go where the value was:
+        // it may have had padding, and every byte of a block stays initialised.
+        unsafe {
+            let value = self.block.byte_add(Self::HEAD_AT).cast::<T>();
+            value.drop_in_place();
+            value.write_bytes(0, 1);
+            depot::give(self.block.cast());
+        }
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug> fmt::Debug for Tailed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tailed")
+            .field("head", self.head())
+            .field("tail_bytes", &self.tail().len())
+            .finish()
+    }
+}
