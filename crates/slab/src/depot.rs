@@ -205,8 +205,8 @@ impl Depot {
         let len = exact.next_multiple_of(step);
         let region = self.stock_huge(len).unwrap_or_else(|| self.map(len));
         // SAFETY: the region comes from the stock or the system, so it exists; this is the owner's thread.
-        let own = unsafe { region.own() };
-        own.assign(HUGE, (len - REGION_HEAD_BYTES) as u32);
+        let (shared, own) = unsafe { (region.shared(), region.own()) };
+        own.assign(HUGE, (shared.len - REGION_HEAD_BYTES) as u32);
         own.used.set(1);
         self.used_bytes
             .set(self.used_bytes.get() + own.stride.get() as usize);
@@ -390,22 +390,24 @@ impl Depot {
         self.map(REGION_BYTES)
     }
 
-    /// An empty huge region of this length, the one used last.
+    /// An empty region of at least this length and at most a quarter more, the one used last.
     fn stock_huge(&self, len: usize) -> Option<RegionRef> {
         let mut stock = self.stock.borrow_mut();
         let stock = &mut *stock;
-        if len == REGION_BYTES {
-            let region = stock.spares.pop()?;
-            stock.cached_bytes -= len;
-            return Some(region);
-        }
+        let fits = len..=len + len / 4;
+        // SAFETY: spare regions exist.
+        let len_of = |spare: &RegionRef| unsafe { spare.shared() }.len;
         let place = stock
             .huge_spares
             .iter()
-            // SAFETY: spare regions exist.
-            .rposition(|spare| unsafe { spare.shared() }.len == len)?;
-        stock.cached_bytes -= len;
-        stock.huge_spares.remove(place)
+            .rposition(|spare| fits.contains(&len_of(spare)));
+        let region = match place {
+            Some(place) => stock.huge_spares.remove(place),
+            None if fits.contains(&REGION_BYTES) => stock.spares.pop(),
+            None => None,
+        }?;
+        stock.cached_bytes -= len_of(&region);
+        Some(region)
     }
 
     fn map(&self, len: usize) -> RegionRef {

@@ -1,0 +1,390 @@
+//! What a pool promises to its own thread.
+//!
+//! Enters: sizes, by hand and by chance.  Leaves: proof that blocks keep their bytes and that memory comes back.
+//! Owns:   nothing.
+//! Never:  looks inside; only at what any user sees.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+use slab::{
+    BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, Tailed,
+};
+
+/// Sizes on either side of every boundary that matters.
+const SIZES: [usize; 20] = [
+    1,
+    15,
+    16,
+    17,
+    64,
+    239,
+    240,
+    241,
+    256,
+    257,
+    320,
+    321,
+    1024,
+    4096,
+    4097,
+    65_536,
+    65_537,
+    CLASSED_BYTES_MAX,
+    CLASSED_BYTES_MAX + 1,
+    REGION_BYTES,
+];
+
+fn ends_match(bytes: &[u8], mark: u8) -> bool {
+    bytes.first().is_none_or(|byte| *byte == mark) && bytes.last().is_none_or(|byte| *byte == mark)
+}
+
+#[test]
+fn every_size_is_exact_aligned_readable_and_returned() {
+    let pool = Pool::default();
+    for len in SIZES {
+        let mut block = pool.block(len);
+        assert_eq!(block.len(), len);
+        assert_eq!(
+            block.as_ptr().addr() % 16,
+            0,
+            "a block of {len} bytes is not aligned"
+        );
+        assert!(pool.used_bytes() > len && pool.held_bytes() >= pool.used_bytes());
+        // Memory that nobody wrote to is zero, and sound to read.
+        assert_eq!(block[len - 1], 0);
+        block.fill(len as u8);
+        let slice = block.freeze();
+        assert!(ends_match(&slice, len as u8));
+        drop(slice);
+        assert_eq!(pool.used_bytes(), 0, "after a block of {len} bytes");
+    }
+}
+
+#[test]
+fn a_pool_takes_nothing_before_it_is_asked_and_keeps_nothing_after_a_trim() {
+    let pool = Pool::default();
+    assert_eq!((pool.held_bytes(), pool.generation()), (0, 0));
+    let blocks: Vec<BlockMut> = SIZES.iter().map(|len| pool.block(*len)).collect();
+    let held = pool.held_bytes();
+    let generation = pool.generation();
+    assert!(generation > 0);
+    drop(blocks);
+    assert_eq!(
+        pool.held_bytes(),
+        held,
+        "below the bound memory is kept for later"
+    );
+    assert_eq!(pool.trim(), held);
+    assert_eq!((pool.held_bytes(), pool.used_bytes()), (0, 0));
+    assert_ne!(pool.generation(), generation);
+}
+
+#[test]
+fn empty_regions_beyond_the_bound_go_back() {
+    let pool = Pool::new(PoolOptions {
+        cached_bytes_max: 2 * REGION_BYTES,
+    });
+    let a_region_each = CLASSED_BYTES_MAX + 1;
+    let blocks: Vec<BlockMut> = (0..8).map(|_| pool.block(a_region_each)).collect();
+    let full = pool.held_bytes();
+    drop(blocks);
+    assert!(pool.held_bytes() <= 2 * REGION_BYTES && pool.held_bytes() < full);
+    // One that is beyond the bound by itself goes at once, and pushes no other out.
+    let kept = pool.held_bytes();
+    drop(pool.block(4 * REGION_BYTES));
+    assert_eq!(pool.held_bytes(), kept);
+}
+
+#[test]
+fn the_same_large_body_again_takes_no_new_memory() {
+    let pool = Pool::default();
+    drop(pool.block(REGION_BYTES));
+    let generation = pool.generation();
+    for shorter in 0..20 {
+        drop(pool.block(REGION_BYTES - 1000 * shorter));
+    }
+    assert_eq!(pool.generation(), generation);
+}
+
+#[test]
+fn regions_empty_in_any_order_and_serve_any_class_again() {
+    let pool = Pool::default();
+    // Three blocks fit a region, so this is a dozen regions.
+    let mut blocks: Vec<Option<BlockMut>> = (0..36)
+        .map(|mark| {
+            let mut block = pool.block(CLASSED_BYTES_MAX);
+            block[0] = mark;
+            Some(block)
+        })
+        .collect();
+    let held = pool.held_bytes();
+    for step in [5, 3, 2, 1] {
+        for index in (0..blocks.len()).step_by(step) {
+            if let Some(block) = blocks[index].take() {
+                assert_eq!(block[0], index as u8);
+            }
+        }
+    }
+    assert_eq!(pool.used_bytes(), 0);
+    // All but the one that serves are spare now, and good for another class.
+    let others: Vec<BlockMut> = (0..7 * 8)
+        .map(|_| pool.block(CLASSED_BYTES_MAX / 2))
+        .collect();
+    assert_eq!(pool.held_bytes(), held);
+    drop(others);
+}
+
+#[test]
+fn regions_can_be_listed_while_the_pool_is_used() {
+    let pool = Pool::default();
+    let blocks: Vec<BlockMut> = SIZES.iter().map(|len| pool.block(*len)).collect();
+    let mut listed = Vec::new();
+    let inside = Cell::new(0);
+    pool.regions(|base, len| {
+        drop(pool.block(100));
+        listed.push(base.addr()..base.addr() + len);
+        inside.set(inside.get() + len);
+    });
+    assert_eq!(inside.get(), pool.held_bytes());
+    for block in &blocks {
+        let home = listed.iter().filter(|region| {
+            region.contains(&block.as_ptr().addr())
+                && region.contains(&(block.as_ptr().addr() + block.len() - 1))
+        });
+        assert_eq!(home.count(), 1, "{block:?} lies in one region");
+    }
+}
+
+#[test]
+fn nothing_takes_no_block() {
+    let pool = Pool::default();
+    let mut block = pool.block(0);
+    assert!(block.is_empty() && block.iter_mut().next().is_none());
+    let slice = block.freeze();
+    assert!(slice.clone().is_empty() && slice.is_unique());
+    assert!(Slice::empty().slice(..).is_empty() && Slice::default().slice(0..0).is_empty());
+    assert_eq!(pool.held_bytes(), 0);
+    let mut block = pool.block(10);
+    block.truncate(0);
+    assert_eq!((block.len(), pool.used_bytes()), (0, 0));
+}
+
+#[test]
+fn parts_of_a_slice_hold_the_whole_block() {
+    let pool = Pool::default();
+    let whole = pool.copy(b"headers and body");
+    let used = pool.used_bytes();
+    let mut body = whole.slice(12..);
+    let head = whole.slice(..=6);
+    assert!(!whole.is_unique());
+    drop(whole);
+    assert_eq!((&head[..], &body[..]), (&b"headers"[..], &b"body"[..]));
+    body.advance(1);
+    body.truncate(2);
+    body.truncate(9);
+    assert_eq!(&body[..], b"od");
+    drop(head);
+    assert!(body.is_unique());
+    assert_eq!(pool.used_bytes(), used);
+    body.advance(2);
+    assert!(body.is_empty());
+    assert_eq!(pool.used_bytes(), 0, "a slice advanced to its end lets go");
+}
+
+#[test]
+fn a_range_outside_a_slice_is_our_own_fault() {
+    let pool = Pool::default();
+    let slice = pool.copy(b"four");
+    for attempt in [
+        catch_unwind(AssertUnwindSafe(|| drop(slice.slice(3..5)))),
+        catch_unwind(AssertUnwindSafe(|| slice.clone().advance(5))),
+        catch_unwind(AssertUnwindSafe(|| drop(pool.block(BLOCK_BYTES_MAX + 1)))),
+        catch_unwind(AssertUnwindSafe(|| {
+            drop(pool.tailed((), BLOCK_BYTES_MAX, |_| {}));
+        })),
+    ] {
+        attempt.expect_err("out of range");
+    }
+    drop(slice);
+    assert_eq!(pool.used_bytes(), 0);
+}
+
+/// Counts its own drops; has padding, which must not reach the next user of its block.
+struct Counted {
+    drops: Arc<AtomicUsize>,
+    small: u8,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_tailed_head_lives_as_long_as_its_last_holder() {
+    let pool = Pool::default();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let head = Counted {
+        drops: Arc::clone(&drops),
+        small: 7,
+    };
+    let first = pool.tailed(head, 5, |tail| tail.copy_from_slice(b"bytes"));
+    let second = first.clone();
+    let other = pool.tailed(0_u128, 0, |tail| assert!(tail.is_empty()));
+    assert!(first.is_same(&second) && !first.is_unique() && other.is_unique());
+    drop(first);
+    assert_eq!((second.head().small, second.tail()), (7, &b"bytes"[..]));
+    assert_eq!(drops.load(Ordering::Relaxed), 0);
+    drop(second);
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+    assert_eq!((*other.head(), other.tail().len()), (0, 0));
+    assert_eq!((&raw const *other.head()).addr() % 16, 0);
+    drop(other);
+    assert_eq!(pool.used_bytes(), 0);
+    // Where the padding was is initialised again: Miri would object to this sum.
+    let again = pool.block(size_of::<Counted>() + 8 + 5 - 16);
+    assert!(again.iter().map(|byte| u64::from(*byte)).sum::<u64>() < 256 * again.len() as u64);
+}
+
+#[test]
+fn a_filling_that_panics_costs_neither_block_nor_head() {
+    let pool = Pool::default();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let head = Counted {
+        drops: Arc::clone(&drops),
+        small: 0,
+    };
+    catch_unwind(AssertUnwindSafe(|| {
+        drop(pool.tailed(head, 10, |_| panic!("the filling fails")));
+    }))
+    .expect_err("the panic passes through");
+    assert_eq!((drops.load(Ordering::Relaxed), pool.used_bytes()), (1, 0));
+}
+
+#[test]
+fn a_filling_may_use_the_pool() {
+    let pool = Pool::default();
+    let mut inner = None;
+    let outer = pool.tailed(1_u64, 3, |tail| {
+        inner = Some(pool.tailed(2_u64, 3, |tail| tail.fill(2)));
+        tail.fill(1);
+    });
+    let inner: Tailed<u64> = inner.expect("made while filling");
+    assert_eq!((outer.head(), outer.tail()), (&1, &[1, 1, 1][..]));
+    assert_eq!((inner.head(), inner.tail()), (&2, &[2, 2, 2][..]));
+}
+
+#[test]
+fn blocks_outlive_their_pool() {
+    let pool = Pool::default();
+    let handle = pool.clone();
+    let slices: Vec<Slice> = SIZES
+        .iter()
+        .map(|len| pool.copy(&vec![*len as u8; *len]))
+        .collect();
+    let tailed = pool.tailed(String::from("head"), 4, |tail| {
+        tail.copy_from_slice(b"tail")
+    });
+    drop(pool);
+    let late = handle.copy(b"the last handle counts");
+    drop(handle);
+    for (slice, len) in slices.iter().zip(SIZES) {
+        assert_eq!(slice.len(), len);
+        assert!(ends_match(slice, len as u8));
+    }
+    drop(slices);
+    assert_eq!((&tailed.head()[..], tailed.tail()), ("head", &b"tail"[..]));
+    assert_eq!(&late[..], b"the last handle counts");
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Take(usize),
+    Tail(usize),
+    Drop(usize),
+    Collect,
+    Trim,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![
+        6 => 0..300_usize,
+        3 => 300..20_000_usize,
+        1 => 20_000..2 * CLASSED_BYTES_MAX,
+    ];
+    prop_oneof![
+        8 => len.clone().prop_map(Step::Take),
+        4 => (0..3000_usize).prop_map(Step::Tail),
+        9 => any::<usize>().prop_map(Step::Drop),
+        1 => Just(Step::Collect),
+        1 => Just(Step::Trim),
+    ]
+}
+
+enum Held {
+    Bytes(Slice),
+    Message(Tailed<usize>),
+}
+
+impl Held {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(slice) => slice,
+            Self::Message(message) => message.tail(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 200 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// No two blocks overlap, whatever comes and goes, and all memory comes back.
+    #[test]
+    fn blocks_keep_their_bytes(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 60 } else { 400 })) {
+        let pool = Pool::new(PoolOptions { cached_bytes_max: 3 * REGION_BYTES });
+        let mut held: Vec<(Held, u8)> = Vec::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            let mark = number as u8;
+            match step {
+                Step::Take(len) => {
+                    let mut block = pool.block(len);
+                    block.fill(mark);
+                    held.push((Held::Bytes(block.freeze()), mark));
+                }
+                Step::Tail(len) => {
+                    let message = pool.tailed(len, len, |tail| tail.fill(mark));
+                    prop_assert_eq!(*message.head(), len);
+                    held.push((Held::Message(message), mark));
+                }
+                Step::Drop(which) if !held.is_empty() => {
+                    let (gone, mark) = held.swap_remove(which % held.len());
+                    prop_assert!(gone.bytes().iter().all(|byte| *byte == mark));
+                }
+                Step::Drop(_) => {}
+                Step::Collect => prop_assert_eq!(pool.collect(), 0),
+                Step::Trim => { pool.trim(); }
+            }
+            let bytes: usize = held.iter().map(|(held, _)| held.bytes().len()).sum();
+            prop_assert!(pool.used_bytes() >= bytes && pool.held_bytes() >= pool.used_bytes());
+        }
+        let places: HashSet<usize> = held.iter().filter(|(held, _)| !held.bytes().is_empty())
+            .map(|(held, _)| held.bytes().as_ptr().addr()).collect();
+        prop_assert_eq!(places.len(), held.iter().filter(|(held, _)| !held.bytes().is_empty()).count());
+        for (held, mark) in held {
+            prop_assert!(held.bytes().iter().all(|byte| *byte == mark));
+        }
+        prop_assert_eq!(pool.used_bytes(), 0);
+        pool.trim();
+        prop_assert_eq!(pool.held_bytes(), 0);
+    }
+}
