@@ -1,0 +1,53 @@
+//! Ctrl-C: the children end, and with them every wait of the controlling process.
+//!
+//! Enters: SIGINT, SIGTERM.  Leaves: a flag, and children told to end.
+//! Owns:   the list of living children.
+//! Never:  ends the process itself: the run returns an error and tidies up on its way out.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What an interrupted run says.
+pub const MESSAGE: &str = "interrupted";
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Starts listening for SIGINT and SIGTERM.
+pub fn listen() -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
+    std::thread::spawn(move || {
+        for _signal in signals.forever() {
+            REQUESTED.store(true, Ordering::SeqCst);
+            for &pid in children().iter() {
+                // A child that has just ended needs no signal.
+                let _ended = kill(Pid::from_raw(pid as i32), Signal::SIGTERM);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Whether the run was asked to stop.
+pub fn requested() -> bool {
+    REQUESTED.load(Ordering::SeqCst)
+}
+
+/// A child that must end when the run is asked to stop.
+pub fn add_child(pid: u32) {
+    children().push(pid);
+}
+
+/// A child that has ended.
+pub fn remove_child(pid: u32) {
+    children().retain(|&child| child != pid);
+}
+
+fn children() -> std::sync::MutexGuard<'static, Vec<u32>> {
+    CHILDREN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

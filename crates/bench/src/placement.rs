@@ -1,0 +1,172 @@
+//! Which processors each role may run on.
+//!
+//! Enters: `broker=0,publisher=1,consumer=1-3`.  Leaves: a set of processors for each role.
+//! Owns:   the notation and the calls that pin a process.
+//! Never:  a placement nobody asked for.
+
+use std::fmt;
+use std::fs;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// A set of processors; empty means any.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus(Vec<usize>);
+
+impl Cpus {
+    /// Parses `0`, `0+2`, `1-3`, `0+4-7`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut cpus = Vec::new();
+        for part in text.split('+') {
+            let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{text}' is no processor number"));
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if last < first || last >= CpuSet::count() {
+                return Err(format!("'{part}' is no range of processors"));
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(Self(cpus))
+    }
+
+    /// Whether any processor will do.
+    pub fn is_any(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Pins the calling thread, and what it starts from now on.
+    pub fn pin_self(&self) -> Result<(), String> {
+        if self.is_any() { Ok(()) } else { pin_task(Pid::from_raw(0), self) }
+    }
+
+    fn set(&self) -> Result<CpuSet, String> {
+        let mut set = CpuSet::new();
+        for &cpu in &self.0 {
+            set.set(cpu).map_err(|error| format!("processor {cpu}: {error}"))?;
+        }
+        Ok(set)
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_any() {
+            return f.write_str("any");
+        }
+        for (index, cpu) in self.0.iter().enumerate() {
+            write!(f, "{}{cpu}", if index == 0 { "" } else { "+" })?;
+        }
+        Ok(())
+    }
+}
+
+fn pin_task(task: Pid, cpus: &Cpus) -> Result<(), String> {
+    sched_setaffinity(task, &cpus.set()?).map_err(|error| format!("cannot run on processor {cpus}: {error}"))
+}
+
+/// Where each role runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The broker, or the relay in its place.
+    pub broker: Cpus,
+    /// Every publisher.
+    pub publisher: Cpus,
+    /// Every consumer.
+    pub consumer: Cpus,
+}
+
+impl Placement {
+    /// Parses `broker=0,publisher=1,consumer=1`; roles not named run anywhere.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut placement = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (role, cpus) = part.split_once('=').ok_or_else(|| format!("'{part}': expected role=processors"))?;
+            let place = match role {
+                "broker" => &mut placement.broker,
+                "publisher" => &mut placement.publisher,
+                "consumer" => &mut placement.consumer,
+                _ => return Err(format!("unknown role '{role}' (broker, publisher, consumer)")),
+            };
+            *place = Cpus::parse(cpus)?;
+        }
+        Ok(placement)
+    }
+
+    /// The usual placement for latencies on a small machine: the broker alone on processor 0, the clients on 1.
+    pub fn broker_apart() -> Self {
+        if processors() < 2 {
+            return Self::default();
+        }
+        Self { broker: Cpus(vec![0]), publisher: Cpus(vec![1]), consumer: Cpus(vec![1]) }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broker={} publisher={} consumer={}", self.broker, self.publisher, self.consumer)
+    }
+}
+
+/// Processors this process may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Pins every thread of a running process (a broker that was not started by us) until the guard is dropped.
+pub struct Pinned {
+    before: Vec<(Pid, CpuSet)>,
+}
+
+impl Pinned {
+    /// Moves `pid` to `cpus`.
+    pub fn move_process(pid: u32, cpus: &Cpus) -> Result<Self, String> {
+        let mut pinned = Self { before: Vec::new() };
+        if cpus.is_any() {
+            return Ok(pinned);
+        }
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("process {pid}: {error}"))?;
+        for task in tasks.flatten() {
+            let Some(task) = task.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid::from_raw) else { continue };
+            // A thread may end between listing and asking; then there is nothing to pin.
+            if let Ok(before) = sched_getaffinity(task) {
+                pin_task(task, cpus)?;
+                pinned.before.push((task, before));
+            }
+        }
+        Ok(pinned)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        for (task, before) in &self.before {
+            // Fails only for a thread that has ended since.
+            let _ended = sched_setaffinity(*task, before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let shown = Placement::parse(text).map_or_else(|error| error, |placement| placement.to_string());
+        assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn placements() {
+        check("", "broker=any publisher=any consumer=any");
+        check("broker=0,publisher=1,consumer=1", "broker=0 publisher=1 consumer=1");
+        check("broker=0+2-3", "broker=0+2+3 publisher=any consumer=any");
+        check("broker", "'broker': expected role=processors");
+        check("clock=1", "unknown role 'clock' (broker, publisher, consumer)");
+        check("broker=x", "'x' is no processor number");
+        check("broker=3-1", "'3-1' is no range of processors");
+    }
+}

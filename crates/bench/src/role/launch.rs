@@ -1,0 +1,31 @@
+//! Becomes another program after pinning itself and tying its life to its parent's.
+//!
+//! Enters: processors, the parent's process id, a program and its arguments.  Leaves: that program, in this process.
+//! Owns:   nothing that outlives the change.
+//! Never:  returns when it succeeds.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+
+use crate::placement::Cpus;
+
+/// `launch CPUS PARENT PROGRAM [ARGUMENTS…]`.
+pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
+    let [cpus, parent, program, rest @ ..] = arguments else {
+        return Err("launch needs processors, a parent and a program".to_owned());
+    };
+    set_pdeathsig(Signal::SIGTERM).map_err(|error| format!("cannot be tied to the parent: {error}"))?;
+    // The parent may have gone before the tie was made.
+    if getppid().to_string() != *parent {
+        return Err("the parent has ended".to_owned());
+    }
+    if cpus != "any" {
+        Cpus::parse(cpus)?.pin_self()?;
+    }
+    let error = Command::new(program).args(rest).exec();
+    Err(format!("cannot start {program}: {error}"))
+}

@@ -1,0 +1,97 @@
+//! Publisher and consumer of the floor: bytes through a relay, no AMQP.
+//!
+//! Enters: segments.  Leaves: the same reports as the AMQP roles.
+//! Owns:   one connection to the relay.
+//! Never:  frames, parses or checks anything beyond counting bytes.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use super::task::RawTask;
+use super::{Orders, report};
+use crate::clock::now_ns;
+use crate::latency::Latencies;
+use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
+use crate::plan::{Report, Segment, Shape};
+use crate::tally::Faults;
+
+fn connect(orders: &mut Orders) -> Result<TcpStream, String> {
+    let task: RawTask = orders.task()?;
+    let open = || {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, task.port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SEGMENT_WAIT))?;
+        stream.set_write_timeout(Some(SEGMENT_WAIT))?;
+        Ok(stream)
+    };
+    let stream = open().map_err(|error: std::io::Error| format!("relay on port {}: {error}", task.port))?;
+    report(&Report::Ready { port: 0 })?;
+    Ok(stream)
+}
+
+fn broken(error: std::io::Error) -> String {
+    format!("the relay's connection broke: {error}")
+}
+
+pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
+    let mut stream = connect(orders)?;
+    let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
+    while let Some(segment) = orders.next::<Segment>()? {
+        let mut latencies = Latencies::default();
+        let began_ns = now_ns();
+        match segment.shape {
+            Shape::Stream => {
+                let mut left = segment.count * segment.size_bytes as u64;
+                while left > 0 {
+                    let now = left.min(buffer.len() as u64) as usize;
+                    stream.write_all(&buffer[..now]).map_err(broken)?;
+                    left -= now as u64;
+                }
+                stream.read_exact(&mut [0]).map_err(broken)?;
+            }
+            Shape::PingPong => {
+                buffer.resize(buffer.len().max(segment.size_bytes), 0);
+                let body = &mut buffer[..segment.size_bytes];
+                for _ in 0..segment.count {
+                    let sent_ns = now_ns();
+                    stream.write_all(body).map_err(broken)?;
+                    stream.read_exact(body).map_err(broken)?;
+                    latencies.record(now_ns() - sent_ns);
+                }
+            }
+        }
+        report(&Report::Published { began_ns, ended_ns: now_ns(), latencies: latencies.buckets(), refused: 0 })?;
+    }
+    Ok(())
+}
+
+pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
+    let mut stream = connect(orders)?;
+    let mut buffer = vec![0; RAW_BUFFER_BYTES];
+    while let Some(segment) = orders.next::<Segment>()? {
+        report(&Report::Armed)?;
+        match segment.shape {
+            Shape::Stream => {
+                let mut left = segment.count * segment.size_bytes as u64;
+                while left > 0 {
+                    let room = left.min(buffer.len() as u64) as usize;
+                    match stream.read(&mut buffer[..room]).map_err(broken)? {
+                        0 => return Err("the relay closed the connection".to_owned()),
+                        read => left -= read as u64,
+                    }
+                }
+                stream.write_all(&[0]).map_err(broken)?;
+            }
+            Shape::PingPong => {
+                buffer.resize(buffer.len().max(segment.size_bytes), 0);
+                let body = &mut buffer[..segment.size_bytes];
+                for _ in 0..segment.count {
+                    stream.read_exact(body).map_err(broken)?;
+                    stream.write_all(body).map_err(broken)?;
+                }
+            }
+        }
+        report(&Report::Consumed { received: segment.count, faults: Faults::default() })?;
+    }
+    Ok(())
+}

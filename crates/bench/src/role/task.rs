@@ -1,0 +1,67 @@
+//! What a role is for, told once when it starts.
+//!
+//! Enters: the first line on standard input.  Leaves: the role's task.
+//! Owns:   names of exchange, keys and queues of a run.
+//! Never:  changes during a run (segments do).
+
+use serde::{Deserialize, Serialize};
+
+/// A publisher's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PublisherTask {
+    /// Where the broker is.
+    pub url: String,
+    /// Exchange to publish to.
+    pub exchange: String,
+    /// Routing keys, used in turn.
+    pub keys: Vec<String>,
+    /// Direct exchange that the consumers' replies come through.
+    pub reply_exchange: String,
+    /// Routing key of the replies, also the name of their queue.
+    pub reply_key: String,
+    /// Consumers that answer each segment.
+    pub consumers: usize,
+    /// Most messages without a confirm; zero turns confirms off.
+    pub confirm_window: u64,
+}
+
+/// A consuming process's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConsumerTask {
+    /// Where the broker is.
+    pub url: String,
+    /// Exchange that the queues are bound to.
+    pub exchange: String,
+    /// `direct`, `fanout` or `topic`.
+    pub exchange_type: String,
+    /// Binding key of each queue.
+    pub binding_key: String,
+    /// Queues are named this, a dot, and their number.
+    pub queue_prefix: String,
+    /// Connections, each with a queue and a consumer of its own.
+    pub consumers: usize,
+    /// Patterns bound to a queue that nothing reaches.
+    pub decoys: usize,
+    /// Acknowledge after so many messages; zero for automatic acknowledgement.
+    pub ack_every: u64,
+    /// Unacknowledged messages the broker may send ahead; zero for no limit.
+    pub prefetch: u16,
+    /// Direct exchange that replies go to.
+    pub reply_exchange: String,
+    /// Routing key of the replies.
+    pub reply_key: String,
+}
+
+/// A raw publisher's or consumer's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RawTask {
+    /// Port of the relay on this machine.
+    pub port: u16,
+}
+
+/// A relay's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RelayTask {
+    /// Poll this long before sleeping, in microseconds; zero sleeps at once.
+    pub spin_us: u64,
+}

@@ -1,0 +1,163 @@
+//! Loss, duplicates and reordering of one segment, from the sequence number each body carries.
+//!
+//! Enters: the first bytes of each body, in the order of arrival.  Leaves: counts.
+//! Owns:   the bitmap of what was seen.
+//! Never:  trusts that a number lies within the segment.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a body that carry its sequence number, little-endian: as many as fit, at most eight.
+pub const SEQUENCE_BYTES_MAX: usize = 8;
+/// Shorter numbers wrap too early to tell a loss from a duplicate; only the order is checked.
+pub const EXACT_BYTES_MIN: usize = 4;
+
+/// Writes the sequence number of a message at the start of its body.
+#[inline]
+pub fn write_sequence(body: &mut [u8], sequence: u64) {
+    let bytes = sequence.to_le_bytes();
+    let count = body.len().min(SEQUENCE_BYTES_MAX);
+    body[..count].copy_from_slice(&bytes[..count]);
+}
+
+/// What went wrong in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Messages that never came (exact for bodies of 4 bytes and more).
+    pub lost: u64,
+    /// Messages that came more than once.
+    pub duplicates: u64,
+    /// Messages that came after a later one.
+    pub reordered: u64,
+    /// Messages that belong to no message of this segment (wrong size or number).
+    pub strays: u64,
+}
+
+impl Faults {
+    /// Sum of all kinds.
+    pub fn total(&self) -> u64 {
+        self.lost + self.duplicates + self.reordered + self.strays
+    }
+
+    /// Adds another consumer's faults.
+    pub fn add(&mut self, other: Faults) {
+        self.lost += other.lost;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.strays += other.strays;
+    }
+}
+
+/// Counts the messages of one segment at one consumer.
+pub struct Tally {
+    size_bytes: usize,
+    count: u64,
+    received: u64,
+    expected_next: u64,
+    mask: u64,
+    seen: Vec<u64>,
+    faults: Faults,
+}
+
+impl Tally {
+    /// For a segment of `count` messages of `size_bytes` each.
+    pub fn new(size_bytes: usize, count: u64) -> Self {
+        let sequence_bytes = size_bytes.min(SEQUENCE_BYTES_MAX);
+        let mask = if sequence_bytes == SEQUENCE_BYTES_MAX { u64::MAX } else { (1 << (8 * sequence_bytes)) - 1 };
+        let words = if size_bytes >= EXACT_BYTES_MIN { count.div_ceil(64) } else { 0 };
+        Self { size_bytes, count, received: 0, expected_next: 0, mask, seen: vec![0; words as usize], faults: Faults::default() }
+    }
+
+    /// One message arrived.
+    #[inline]
+    pub fn arrived(&mut self, body: &[u8]) {
+        if body.len() != self.size_bytes {
+            self.faults.strays += 1;
+            return;
+        }
+        self.received += 1;
+        let mut bytes = [0; SEQUENCE_BYTES_MAX];
+        match body.first_chunk::<SEQUENCE_BYTES_MAX>() {
+            Some(chunk) => bytes = *chunk,
+            None => bytes[..body.len()].copy_from_slice(body),
+        }
+        let sequence = u64::from_le_bytes(bytes);
+        let in_order = sequence == self.expected_next & self.mask;
+        if self.seen.is_empty() {
+            self.faults.reordered += u64::from(!in_order);
+            self.expected_next += 1;
+        } else {
+            self.mark(sequence, in_order);
+        }
+    }
+
+    #[inline]
+    fn mark(&mut self, sequence: u64, in_order: bool) {
+        let Some(word) = self.seen.get_mut((sequence / 64) as usize) else {
+            self.faults.strays += 1;
+            return;
+        };
+        let bit = 1 << (sequence % 64);
+        if *word & bit != 0 {
+            self.faults.duplicates += 1;
+        } else if !in_order && sequence < self.expected_next {
+            self.faults.reordered += 1;
+        }
+        *word |= bit;
+        self.expected_next = self.expected_next.max(sequence + 1);
+    }
+
+    /// Whether as many messages arrived as were announced.
+    #[inline]
+    pub fn complete(&self) -> bool {
+        self.received >= self.count
+    }
+
+    /// Messages of the right size so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The counts at the end of the segment.
+    pub fn faults(&self) -> Faults {
+        let mut faults = self.faults;
+        let distinct = if self.seen.is_empty() { self.received } else { self.seen.iter().map(|word| u64::from(word.count_ones())).sum() };
+        faults.lost = self.count.saturating_sub(distinct);
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(size_bytes: usize, count: u64, arrivals: &[u64], expected: Faults) {
+        let mut tally = Tally::new(size_bytes, count);
+        for &sequence in arrivals {
+            let mut body = vec![0; size_bytes];
+            write_sequence(&mut body, sequence);
+            tally.arrived(&body);
+        }
+        assert_eq!(tally.faults(), expected, "{size_bytes} bytes, {arrivals:?}");
+    }
+
+    #[test]
+    fn each_fault_is_told_apart() {
+        let none = Faults::default();
+        check(64, 4, &[0, 1, 2, 3], none);
+        check(64, 4, &[0, 1, 3], Faults { lost: 1, ..none });
+        check(64, 4, &[0, 1, 1, 2, 3], Faults { duplicates: 1, ..none });
+        check(64, 4, &[0, 2, 1, 3], Faults { reordered: 1, ..none });
+        check(64, 4, &[0, 1, 2, 3, 900], Faults { strays: 1, ..none });
+        check(4, 3, &[2, 1, 0], Faults { reordered: 2, ..none });
+        check(1, 3, &[0, 2, 1], Faults { reordered: 2, ..none });
+        check(1, 600, &(0..600).collect::<Vec<_>>(), none);
+    }
+
+    #[test]
+    fn another_size_is_a_stray() {
+        let mut tally = Tally::new(8, 1);
+        tally.arrived(&[0; 9]);
+        assert!(!tally.complete());
+        assert_eq!(tally.faults(), Faults { lost: 1, strays: 1, ..Faults::default() });
+    }
+}
