@@ -1,0 +1,201 @@
+//! Assembly: a content that arrives in pieces.
+//!
+//! Enters: method arguments, a content header, parts of a body.  Leaves: the whole content.
+//! Owns:   what has arrived of it, and the memory of the body.
+//! Never:  holds more memory than `BODY_GROWTH` times what has arrived, or one step.
+
+use crate::{
+    Body, Event,
+    limits::{BODY_GROWTH, BODY_STEP_BYTES, SPARE_HEAD_BYTES_MAX},
+};
+use slab::{BlockMut, Pool};
+use wire::{DecodeError, RawProperties, method::basic};
+
+/// The methods that content follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentMethod {
+    Publish,
+    Deliver,
+    GetOk,
+    Return,
+}
+
+impl ContentMethod {
+    #[inline]
+    pub const fn of_id(id: (u16, u16)) -> Option<Self> {
+        match id {
+            basic::Publish::ID => Some(Self::Publish),
+            basic::Deliver::ID => Some(Self::Deliver),
+            basic::GetOk::ID => Some(Self::GetOk),
+            basic::Return::ID => Some(Self::Return),
+            _ => None,
+        }
+    }
+
+    pub const fn id(self) -> (u16, u16) {
+        match self {
+            Self::Publish => basic::Publish::ID,
+            Self::Deliver => basic::Deliver::ID,
+            Self::GetOk => basic::GetOk::ID,
+            Self::Return => basic::Return::ID,
+        }
+    }
+
+    /// The event of a whole content.
+    #[inline]
+    pub fn event<'a>(
+        self,
+        channel: u16,
+        arguments: &'a [u8],
+        properties: RawProperties<'a>,
+        body: Body<'a>,
+    ) -> Result<Event<'a>, DecodeError> {
+        Ok(match self {
+            Self::Publish => {
+                let basic::Publish { exchange, routing_key, mandatory, immediate } = basic::Publish::decode(arguments)?;
+                let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
+                Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body }
+            }
+            Self::Deliver => {
+                let basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key } =
+                    basic::Deliver::decode(arguments)?;
+                Event::Deliver {
+                    channel,
+                    consumer_tag: consumer_tag.as_bytes(),
+                    delivery_tag,
+                    redelivered,
+                    exchange: exchange.as_bytes(),
+                    routing_key: routing_key.as_bytes(),
+                    properties,
+                    body,
+                }
+            }
+            Self::GetOk => {
+                let basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count } =
+                    basic::GetOk::decode(arguments)?;
+                Event::GetOk {
+                    channel,
+                    delivery_tag,
+                    redelivered,
+                    exchange: exchange.as_bytes(),
+                    routing_key: routing_key.as_bytes(),
+                    message_count,
+                    properties,
+                    body,
+                }
+            }
+            Self::Return => {
+                let basic::Return { reply_code, reply_text, exchange, routing_key } = basic::Return::decode(arguments)?;
+                Event::Return {
+                    channel,
+                    code: reply_code,
+                    text: reply_text,
+                    exchange: exchange.as_bytes(),
+                    routing_key: routing_key.as_bytes(),
+                    properties,
+                    body,
+                }
+            }
+        })
+    }
+}
+
+/// A content that has begun.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub method: ContentMethod,
+    /// The method's arguments, then property flags and values.
+    head: Vec<u8>,
+    arguments_bytes: usize,
+    /// Bytes on the wire in front of the first body payload, for predicting the next content.
+    pub heads_bytes: usize,
+    /// Bytes of the body, once the header has come.
+    body_bytes: Option<usize>,
+    block: BlockMut,
+    filled: usize,
+}
+
+impl Assembly {
+    /// A content of which the method has come. `spare` lends its memory.
+    pub fn begin(spare: Option<Box<Self>>, method: ContentMethod, arguments: &[u8], frame_bytes: usize) -> Box<Self> {
+        let mut assembly = spare.unwrap_or_else(|| {
+            Box::new(Self {
+                method,
+                head: Vec::new(),
+                arguments_bytes: 0,
+                heads_bytes: 0,
+                body_bytes: None,
+                block: BlockMut::empty(),
+                filled: 0,
+            })
+        });
+        assembly.method = method;
+        assembly.head.clear();
+        assembly.head.shrink_to(SPARE_HEAD_BYTES_MAX);
+        assembly.head.extend_from_slice(arguments);
+        assembly.arguments_bytes = arguments.len();
+        assembly.heads_bytes = frame_bytes;
+        assembly.body_bytes = None;
+        assembly.block = BlockMut::empty();
+        assembly.filled = 0;
+        assembly
+    }
+
+    /// The header has come.
+    pub fn header(&mut self, properties: RawProperties<'_>, body_bytes: usize, frame_bytes: usize) {
+        debug_assert!(self.body_bytes.is_none(), "one header a content");
+        self.head.extend_from_slice(properties.as_bytes());
+        self.heads_bytes += frame_bytes;
+        self.body_bytes = Some(body_bytes);
+    }
+
+    /// Bytes of the body that have not come; `None` before the header.
+    pub fn missing(&self) -> Option<usize> {
+        self.body_bytes.map(|bytes| bytes - self.filled)
+    }
+
+    pub fn body_bytes(&self) -> usize {
+        self.body_bytes.unwrap_or(0)
+    }
+
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// What has come of the body.
+    pub fn received(&self) -> &[u8] {
+        &self.block[..self.filled]
+    }
+
+    /// Memory for the next bytes of the body; empty if it must grow first.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.block[self.filled..]
+    }
+
+    /// `n` bytes of the room are filled.
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.block.len() - self.filled, "filled {n} bytes of less room");
+        self.filled += n;
+    }
+
+    /// Makes room, unless there is some or nothing is missing.
+    pub fn grow(&mut self, pool: &Pool) {
+        let body_bytes = self.body_bytes();
+        if self.filled < self.block.len() || self.filled == body_bytes {
+            return;
+        }
+        let larger = BODY_STEP_BYTES.max(self.block.len().saturating_mul(BODY_GROWTH)).min(body_bytes);
+        let mut block = pool.block(larger);
+        block[..self.filled].copy_from_slice(&self.block[..self.filled]);
+        self.block = block;
+    }
+
+    /// The event of the whole content. The body moves into it.
+    pub fn event(&mut self, channel: u16) -> Result<Event<'_>, DecodeError> {
+        debug_assert_eq!(self.missing(), Some(0), "an event of half a content");
+        let block = std::mem::take(&mut self.block);
+        let body = if block.is_empty() { Body::Small(&[]) } else { Body::Large(block.freeze()) };
+        let (arguments, properties) = self.head.split_at(self.arguments_bytes);
+        self.method.event(channel, arguments, RawProperties::new(properties), body)
+    }
+}

@@ -1,0 +1,124 @@
+//! The channels of a connection.
+//!
+//! Enters: channel numbers.  Leaves: what may happen on them.
+//! Owns:   the state of each channel, and the content that is arriving on it.
+//! Never:  knows what a channel is used for.
+
+use crate::assembly::Assembly;
+
+/// Where a channel stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelState {
+    /// `open` is sent and unanswered (client).
+    Opening,
+    /// In use.
+    Open,
+    /// This side sent `close`: until `close-ok` everything else is dropped.
+    Closing,
+}
+
+/// A channel. Idle, it costs these 16 bytes.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub number: u16,
+    pub state: ChannelState,
+    /// The content that is arriving in pieces.
+    pub assembly: Option<Box<Assembly>>,
+}
+
+const _: () = assert!(size_of::<Channel>() == 16);
+
+/// The channels, by number. Clients number from 1 and rarely leave gaps, so the place is nearly always number - 1.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    sorted: Vec<Channel>,
+}
+
+impl Channels {
+    #[inline]
+    fn place(&self, number: u16) -> Result<usize, usize> {
+        let likely = usize::from(number).wrapping_sub(1);
+        if self.sorted.get(likely).is_some_and(|channel| channel.number == number) {
+            return Ok(likely);
+        }
+        self.sorted.binary_search_by_key(&number, |channel| channel.number)
+    }
+
+    #[inline]
+    pub fn get(&self, number: u16) -> Option<&Channel> {
+        self.place(number).ok().and_then(|place| self.sorted.get(place))
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
+        self.place(number).ok().and_then(|place| self.sorted.get_mut(place))
+    }
+
+    /// Whether a new content may begin there.
+    #[inline]
+    pub fn is_free_for_content(&self, number: u16) -> bool {
+        self.get(number).is_some_and(|channel| channel.state == ChannelState::Open && channel.assembly.is_none())
+    }
+
+    /// Adds a channel, or sets the state of one that is there.
+    pub fn set(&mut self, number: u16, state: ChannelState) {
+        match self.place(number) {
+            Ok(place) => self.sorted[place] = Channel { number, state, assembly: None },
+            Err(place) => self.sorted.insert(place, Channel { number, state, assembly: None }),
+        }
+    }
+
+    /// Whether it was there.
+    pub fn remove(&mut self, number: u16) -> bool {
+        match self.place(number) {
+            Ok(place) => {
+                self.sorted.remove(place);
+                if self.sorted.is_empty() {
+                    self.sorted = Vec::new();
+                }
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.sorted = Vec::new();
+    }
+
+    /// The lowest number that is free and at most `number_max`.
+    pub fn lowest_free(&self, number_max: u16) -> Option<u16> {
+        let gap = self.sorted.iter().zip(1u16..).find(|(channel, number)| channel.number != *number);
+        let number = match gap {
+            Some((_, number)) => number,
+            None => u16::try_from(self.sorted.len() + 1).ok()?,
+        };
+        (number <= number_max).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChannelState, Channels};
+
+    #[test]
+    fn numbers_are_found_in_any_order_and_with_gaps() {
+        let mut channels = Channels::default();
+        for number in [3, 1, 65_535, 2, 700] {
+            channels.set(number, ChannelState::Open);
+        }
+        assert_eq!(channels.lowest_free(2047), Some(4));
+        assert!(channels.remove(2) && !channels.remove(2) && !channels.remove(0));
+        assert_eq!(channels.lowest_free(2047), Some(2));
+        for number in 0..=u16::MAX {
+            let there = matches!(number, 1 | 3 | 700 | 65_535);
+            assert_eq!(channels.get(number).map(|channel| channel.number), there.then_some(number));
+            assert_eq!(channels.is_free_for_content(number), there);
+        }
+        assert_eq!((channels.count(), channels.lowest_free(1)), (4, None));
+    }
+}

@@ -1,0 +1,195 @@
+//! What a session tells its owner.
+//!
+//! Enters: decoded methods and contents.  Leaves: one `Event` at a time, borrowing from the input.
+//! Owns:   the vocabulary between a session and a reactor or client.
+//! Never:  copies a field.
+
+use crate::{capabilities::Capabilities, tuning::Tuning};
+use slab::Slice;
+use wire::{Method, RawProperties, ShortStr, TableRef, method::connection};
+
+/// The body of a content.
+#[derive(Clone, Debug)]
+pub enum Body<'a> {
+    /// Wholly in the input: to be copied by whoever keeps it.
+    Small(&'a [u8]),
+    /// Received in memory of its own, of exactly its size.
+    Large(Slice),
+}
+
+impl Body<'_> {
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Small(bytes) => bytes,
+            Self::Large(slice) => slice,
+        }
+    }
+}
+
+/// One thing that a peer said. Properties are validated; names and texts are bytes in no particular encoding.
+///
+/// "Server" and "client" say at which end an event occurs.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// Server: `basic.publish` with its content.
+    Publish {
+        /// The channel, which is open.
+        channel: u16,
+        /// Name of the exchange, at most 255 bytes.
+        exchange: &'a [u8],
+        /// The routing key, at most 255 bytes.
+        routing_key: &'a [u8],
+        /// Return the message if no queue takes it.
+        mandatory: bool,
+        /// Return the message if no consumer takes it now (RabbitMQ refuses it).
+        immediate: bool,
+        /// Flags and values in wire form.
+        properties: RawProperties<'a>,
+        /// The body.
+        body: Body<'a>,
+    },
+    /// Client: `basic.deliver` with its content.
+    Deliver {
+        /// The channel.
+        channel: u16,
+        /// Which consumer it is for.
+        consumer_tag: &'a [u8],
+        /// What to acknowledge.
+        delivery_tag: u64,
+        /// Whether it was delivered before.
+        redelivered: bool,
+        /// Name of the exchange it was published to.
+        exchange: &'a [u8],
+        /// Its routing key.
+        routing_key: &'a [u8],
+        /// Flags and values in wire form.
+        properties: RawProperties<'a>,
+        /// The body.
+        body: Body<'a>,
+    },
+    /// Client: `basic.get-ok` with its content.
+    GetOk {
+        /// The channel.
+        channel: u16,
+        /// What to acknowledge.
+        delivery_tag: u64,
+        /// Whether it was delivered before.
+        redelivered: bool,
+        /// Name of the exchange it was published to.
+        exchange: &'a [u8],
+        /// Its routing key.
+        routing_key: &'a [u8],
+        /// Messages still in the queue.
+        message_count: u32,
+        /// Flags and values in wire form.
+        properties: RawProperties<'a>,
+        /// The body.
+        body: Body<'a>,
+    },
+    /// Client: `basic.return` with its content.
+    Return {
+        /// The channel.
+        channel: u16,
+        /// Why, as a number.
+        code: u16,
+        /// Why, as a text.
+        text: ShortStr<'a>,
+        /// Name of the exchange it was published to.
+        exchange: &'a [u8],
+        /// Its routing key.
+        routing_key: &'a [u8],
+        /// Flags and values in wire form.
+        properties: RawProperties<'a>,
+        /// The body.
+        body: Body<'a>,
+    },
+    /// A method that the owner must answer or carry out. The channel is open, or 0 for `connection.update-secret` and
+    /// its answer; the method is one that the other side may send.
+    Method {
+        /// The channel.
+        channel: u16,
+        /// The method, never one of those that have an event of their own.
+        method: Method<'a>,
+    },
+    /// A channel is open. Server: `open-ok` is written. Client: it has arrived.
+    ChannelOpened {
+        /// Its number.
+        channel: u16,
+    },
+    /// The peer closed a channel, which is gone. `close-ok` is written, unless `owner_answers_close`.
+    ChannelClosed {
+        /// Its number, which may be used again.
+        channel: u16,
+        /// Why, as a number.
+        code: u16,
+        /// Why, as a text.
+        text: ShortStr<'a>,
+        /// Class of the method that caused it, or 0.
+        class_id: u16,
+        /// Number of the method that caused it, or 0.
+        method_id: u16,
+    },
+    /// The peer acknowledged the end of a channel that this side closed; its number may be used again.
+    ChannelCloseOk {
+        /// Its number.
+        channel: u16,
+    },
+    /// Server: a client wants to log in. Answer with `login_accepted`, `login_challenged` or `login_refused`.
+    Login {
+        /// The mechanism that the client chose; see `sasl::credentials`.
+        mechanism: ShortStr<'a>,
+        /// Its first response.
+        response: &'a [u8],
+        /// What the client says about itself.
+        client_properties: TableRef<'a>,
+        /// The locale.
+        locale: ShortStr<'a>,
+        /// What the client says it can do.
+        capabilities: Capabilities,
+    },
+    /// Server: the answer to a challenge.
+    LoginResponse {
+        /// The response.
+        response: &'a [u8],
+    },
+    /// Server: limits are settled; heartbeats start.
+    Tuned(Tuning),
+    /// Server: a client chooses a virtual host. Answer with `open_accepted`, or `fail`.
+    Open {
+        /// Its name.
+        vhost: ShortStr<'a>,
+    },
+    /// Client: the server says what it can. Answer with `log_in`.
+    Start(connection::Start<'a>),
+    /// Client: the mechanism needs another round. Answer with `secure-ok`.
+    Secure {
+        /// The challenge.
+        challenge: &'a [u8],
+    },
+    /// Client: the login is accepted and limits are proposed. Answer with `tune`, then `open`.
+    Tune(connection::Tune),
+    /// Client: the connection is ready.
+    OpenOk,
+    /// Client: the server has stopped reading from publishers.
+    Blocked {
+        /// Why.
+        reason: ShortStr<'a>,
+    },
+    /// Client: the server reads again.
+    Unblocked,
+    /// The peer ends the connection. `close-ok` is written, unless `owner_answers_close`; send it, then end the link.
+    CloseRequested {
+        /// Why, as a number.
+        code: u16,
+        /// Why, as a text.
+        text: ShortStr<'a>,
+        /// Class of the method that caused it, or 0.
+        class_id: u16,
+        /// Number of the method that caused it, or 0.
+        method_id: u16,
+    },
+    /// The peer acknowledged the end of the connection; end the link.
+    CloseOk,
+}

@@ -1,0 +1,353 @@
+//! The receiving half: bytes in, events out.
+//!
+//! Enters: bytes of a peer.  Leaves: events, and answers that need no owner in the `Outbound`.
+//! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
+//! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
+//!
+//! `quick.rs` is the hot path; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
+//! channel 0; `method.rs` the other channels; `command.rs` what the owner decides.
+
+mod command;
+mod content;
+mod control;
+mod frame;
+mod method;
+mod quick;
+
+use crate::{
+    Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,
+    assembly::Assembly,
+    channels::{ChannelState, Channels},
+    limits::{CLIENT_GREETING_BYTES_MAX, FRAME_FUDGE_BYTES, LARGE_BODY_BYTES},
+};
+use slab::Pool;
+use std::sync::Arc;
+use wire::frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES};
+
+/// Which end of the connection this is.
+#[derive(Clone, Debug)]
+enum Role {
+    Server(Arc<Greeting>),
+    Client,
+}
+
+/// Where a connection stands. The comments say what is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Server: the protocol header.
+    Header,
+    /// Server: `start-ok`. Client: `start`.
+    Starting,
+    /// Server: the owner's word on the login, or `secure-ok`. Client: `secure` or `tune`.
+    Securing,
+    /// Server: `tune-ok`.
+    Tuning,
+    /// Server: `open`, then the owner's word on it. Client: `open-ok`.
+    Opening,
+    /// Anything.
+    Running,
+    /// `close-ok`: this side sent `close`. Everything else is dropped.
+    Closing,
+    /// Nothing: what comes is dropped unread.
+    Deaf,
+}
+
+impl Phase {
+    /// As RabbitMQ names it in error texts.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Header => "pre_init",
+            Self::Starting => "starting",
+            Self::Securing => "securing",
+            Self::Tuning => "tuning",
+            Self::Opening => "opening",
+            Self::Running => "running",
+            Self::Closing => "closing",
+            Self::Deaf => "closed",
+        }
+    }
+}
+
+/// A frame of which the head is taken and the payload is still arriving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mid {
+    /// None: a frame head is next.
+    No,
+    /// A body frame; `left` bytes of it are missing, then its end. It began at `start` of the body.
+    Body { channel: u16, left: usize, start: usize },
+    /// A frame that is dropped.
+    Skip { left: usize },
+}
+
+/// What a step came to. It borrows from the input alone.
+enum Step<'a> {
+    /// More bytes are needed.
+    More,
+    /// Something was taken that the owner need not know.
+    Taken,
+    /// Something the owner must know.
+    Event(Event<'a>),
+    /// The content on this channel is complete.
+    Complete(u16),
+}
+
+/// The receiving half of a session.
+#[derive(Debug)]
+pub struct Inbound {
+    role: Role,
+    phase: Phase,
+    mid: Mid,
+    owner_answers_close: bool,
+    capabilities: Capabilities,
+    /// Bytes a frame's payload may have.
+    payload_bytes_max: u32,
+    limits: SessionLimits,
+    /// What is settled: 0 is no limit.
+    channel_max: u16,
+    channels: Channels,
+    /// The last content that was put together: the event borrows its head; the next content takes its memory.
+    spare: Option<Box<Assembly>>,
+    /// The channel whose large body is arriving.
+    streaming: Option<u16>,
+    /// Bytes of the heads in front of the last large body, if nothing else came since.
+    repeat_heads_bytes: usize,
+    /// Bytes of input that were left when more were needed.
+    left_bytes: usize,
+}
+
+impl Inbound {
+    /// The server's end. It writes the greeting itself once the client's protocol header has come.
+    pub fn server(limits: &SessionLimits, greeting: Arc<Greeting>) -> Self {
+        Self::new(Role::Server(greeting), limits, Phase::Header, FRAME_BYTES_MIN)
+    }
+
+    /// The client's end. The owner sends the protocol header: [`Outbound::protocol_header`].
+    pub fn client(limits: &SessionLimits) -> Self {
+        Self::new(Role::Client, limits, Phase::Starting, CLIENT_GREETING_BYTES_MAX)
+    }
+
+    fn new(role: Role, limits: &SessionLimits, phase: Phase, frame_bytes_max: u32) -> Self {
+        let limits = limits.clamped();
+        let mut inbound = Self {
+            role,
+            phase,
+            mid: Mid::No,
+            owner_answers_close: limits.owner_answers_close,
+            capabilities: Capabilities::default(),
+            payload_bytes_max: 0,
+            limits,
+            channel_max: limits.channel_max,
+            channels: Channels::default(),
+            spare: None,
+            streaming: None,
+            repeat_heads_bytes: 0,
+            left_bytes: 0,
+        };
+        inbound.set_frame_bytes_max(frame_bytes_max);
+        inbound
+    }
+
+    fn set_frame_bytes_max(&mut self, bytes: u32) {
+        self.payload_bytes_max = bytes - wire::frame::FRAME_OVERHEAD_BYTES as u32 + FRAME_FUDGE_BYTES;
+    }
+
+    /// The next event in `input`, which moves on past what was taken.
+    ///
+    /// `Ok(None)`: all that could be done is done. What is left in `input` must be presented again, followed by more;
+    /// it is less than two frames and `LARGE_BODY_BYTES`. A [`Fault`] goes to [`fail`](Self::fail); calling `next`
+    /// again is harmless and goes on as far as the fault's scope allows.
+    #[inline]
+    pub fn next<'a>(
+        &'a mut self,
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        if let Some(event) = self.quick(input) {
+            self.repeat_heads_bytes = 0;
+            return Ok(Some(event));
+        }
+        self.next_slow(input, out, pool)
+    }
+
+    #[inline(never)]
+    fn next_slow<'a>(
+        &'a mut self,
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        loop {
+            match self.step(input, out, pool) {
+                Ok(Step::Taken) => {}
+                Ok(Step::Event(event)) => {
+                    self.repeat_heads_bytes = 0;
+                    return Ok(Some(event));
+                }
+                Ok(Step::More) => {
+                    self.left_bytes = input.len();
+                    return Ok(None);
+                }
+                Ok(Step::Complete(channel)) => return self.complete(channel).map(Some),
+                Err(fault) => {
+                    if self.phase == Phase::Closing {
+                        // A second offence while the first ends the connection: there is nothing left to say.
+                        self.phase = Phase::Deaf;
+                        continue;
+                    }
+                    self.give_up(&fault);
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    /// One frame, or as much of one as has come.
+    fn step<'a>(&mut self, input: &mut &'a [u8], out: &mut Outbound, pool: &Pool) -> Result<Step<'a>, Fault> {
+        match (self.phase, self.mid) {
+            (Phase::Deaf, _) => {
+                *input = &[];
+                Ok(Step::More)
+            }
+            (Phase::Header, _) => self.protocol_header(input, out, pool),
+            (_, Mid::No) => self.frame(input, out, pool),
+            (_, mid) => self.rest_of_frame(mid, input, pool),
+        }
+    }
+
+    /// Makes sure that nothing is heard any more of what a fault ended.
+    fn give_up(&mut self, fault: &Fault) {
+        match fault.scope {
+            Scope::Channel => self.channel_closing(fault.channel),
+            Scope::Connection => self.closing(),
+            Scope::Link => self.deaf(),
+        }
+    }
+
+    /// From here on only `close-ok` matters. If the place of the next frame is lost, the next call notices again.
+    fn closing(&mut self) {
+        self.drop_contents();
+        self.phase = Phase::Closing;
+    }
+
+    fn deaf(&mut self) {
+        self.drop_contents();
+        self.mid = Mid::No;
+        self.phase = Phase::Deaf;
+    }
+
+    /// From here on only `close-ok` matters on this channel.
+    fn channel_closing(&mut self, channel: u16) {
+        if let Mid::Body { channel: receiving, left, .. } = self.mid
+            && receiving == channel
+        {
+            self.mid = Mid::Skip { left };
+        }
+        if self.streaming == Some(channel) {
+            self.streaming = None;
+        }
+        if self.channels.get(channel).is_some() {
+            self.channels.set(channel, ChannelState::Closing);
+        }
+    }
+
+    fn drop_contents(&mut self) {
+        if let Mid::Body { left, .. } = self.mid {
+            self.mid = Mid::Skip { left };
+        }
+        self.channels.clear();
+        self.spare = None;
+        self.streaming = None;
+    }
+
+    /// Where bytes of a large body must be received: the rest of the current frame's payload, straight in its final
+    /// place. Empty if there is no such place now.
+    #[inline]
+    pub fn direct(&mut self) -> &mut [u8] {
+        let Mid::Body { channel, left, .. } = self.mid else { return &mut [] };
+        match self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut()) {
+            Some(assembly) => {
+                let room = assembly.room();
+                let bytes = left.min(room.len());
+                &mut room[..bytes]
+            }
+            None => &mut [],
+        }
+    }
+
+    /// `n` bytes were received into [`direct`](Self::direct). More than it had are an assertion.
+    #[inline]
+    pub fn direct_filled(&mut self, n: usize) {
+        if n == 0 {
+            return;
+        }
+        let Mid::Body { channel, left, .. } = &mut self.mid else {
+            panic!("{n} bytes received where there was no place for them");
+        };
+        let assembly = self.channels.get_mut(*channel).and_then(|channel| channel.assembly.as_deref_mut());
+        assembly.expect("a body frame has its content").advance(n);
+        *left = left.checked_sub(n).expect("no more than the frame's payload");
+    }
+
+    /// How many bytes are worth receiving behind `direct`, or alone if that is empty, so that the next large body finds
+    /// its place before it comes. Never 0; `usize::MAX` if it does not matter.
+    #[inline]
+    pub fn scratch_bytes_wanted(&self) -> usize {
+        match self.mid {
+            Mid::Body { channel, left, .. } => self.wanted_in_body(channel, left),
+            Mid::Skip { .. } => usize::MAX,
+            Mid::No if self.streaming.is_some() => FRAME_HEAD_BYTES.saturating_sub(self.left_bytes).max(1),
+            Mid::No => match self.repeat_heads_bytes.checked_sub(self.left_bytes) {
+                Some(bytes) if bytes > 0 => bytes,
+                _ => usize::MAX,
+            },
+        }
+    }
+
+    fn wanted_in_body(&self, channel: u16, left: usize) -> usize {
+        let Some(assembly) = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref()) else {
+            return usize::MAX;
+        };
+        if assembly.body_bytes() < LARGE_BODY_BYTES {
+            return usize::MAX;
+        }
+        // After this frame: its end, and then either the next head, or all of a small rest and the next content's heads.
+        let after = assembly.missing().unwrap_or(0).saturating_sub(left);
+        let next_heads = assembly.heads_bytes + FRAME_HEAD_BYTES;
+        if after == 0 {
+            1 + next_heads
+        } else if after < LARGE_BODY_BYTES {
+            1 + FRAME_HEAD_BYTES + after + 1 + next_heads
+        } else if self.payload_bytes_max < LARGE_BODY_BYTES as u32 {
+            // Frames this small are not worth a system call each.
+            usize::MAX
+        } else {
+            1 + FRAME_HEAD_BYTES
+        }
+    }
+
+    /// How much input may be left at most when `next` wants more, in bytes: two frames and a small body.
+    pub fn input_bytes_max(&self) -> usize {
+        2 * (self.payload_bytes_max as usize + FRAME_OVERHEAD_BYTES) + LARGE_BODY_BYTES + FRAME_OVERHEAD_BYTES
+    }
+
+    /// What the peer says it understands: known to a server after `Login`, to a client after `Start`.
+    pub fn peer_capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Whether the connection is open: methods and contents flow.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Whether nothing that comes will be heard any more. Send what is written, then end the link.
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Deaf
+    }
+
+    /// How many channels there are, those being closed included.
+    pub fn channel_count(&self) -> usize {
+        self.channels.count()
+    }
+}

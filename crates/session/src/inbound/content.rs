@@ -1,0 +1,276 @@
+//! Contents: method, header and body frames put together, on each channel by itself.
+//!
+//! Enters: content frames.  Leaves: a whole content's event.
+//! Owns:   the faults of contents (RabbitMQ's command assembler).
+//! Never:  takes a small content that is not whole yet, if it is plainly coming: the input keeps it.
+
+use super::{Inbound, Mid, Phase, Step};
+use crate::{
+    Body, Event, Fault,
+    assembly::{Assembly, ContentMethod},
+    channels::ChannelState,
+    fault::numbers,
+    limits::{BODY_BYTES_MAX, LARGE_BODY_BYTES},
+};
+use slab::Pool;
+use wire::{
+    RawProperties, ReplyCode,
+    frame::{FRAME_BODY, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
+};
+
+/// Class, weight and body size.
+const HEADER_FIXED_BYTES: usize = 12;
+
+/// What a header frame says.
+struct Header<'a> {
+    body_bytes: usize,
+    properties: RawProperties<'a>,
+}
+
+impl Inbound {
+    /// A method that content follows, at the start of the input.
+    pub(super) fn content<'a>(
+        &mut self,
+        method: ContentMethod,
+        head: FrameHead,
+        arguments: &'a [u8],
+        input: &mut &'a [u8],
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let channel = head.channel;
+        let malformed = |session: &Self| {
+            let text = format!("cannot decode {}", numbers(arguments));
+            session.fault(ReplyCode::FrameError, channel, method.id(), &text)
+        };
+        // Whatever its content will be, the method must be sound.
+        method.event(channel, arguments, RawProperties::EMPTY, Body::Small(&[])).map_err(|_| malformed(self))?;
+        let method_bytes = head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;
+        let mut rest = &input[method_bytes..];
+        let Some(next) = split_head(rest) else { return Ok(Step::More) };
+        if next.kind != FRAME_HEADER || next.channel != channel {
+            self.begin(channel, method, arguments, method_bytes);
+            *input = rest;
+            return Ok(Step::Taken);
+        }
+        self.check_size(next)?;
+        let end = FRAME_HEAD_BYTES + next.payload_bytes as usize;
+        let Some(&end_byte) = rest.get(end) else { return Ok(Step::More) };
+        let payload = &rest[FRAME_HEAD_BYTES..end];
+        self.check_end(next, payload, end_byte)?;
+        rest = &rest[end + 1..];
+        let header = match self.header(next, payload, method) {
+            Ok(header) => header,
+            Err(fault) => {
+                *input = rest;
+                return Err(fault);
+            }
+        };
+        if header.body_bytes < LARGE_BODY_BYTES {
+            let body = match split_head(rest) {
+                _ if header.body_bytes == 0 => Some(&rest[..0]),
+                None => return Ok(Step::More),
+                Some(next)
+                    if next.kind == FRAME_BODY
+                        && next.channel == channel
+                        && next.payload_bytes as usize == header.body_bytes
+                        && next.payload_bytes <= self.payload_bytes_max =>
+                {
+                    let end = FRAME_HEAD_BYTES + header.body_bytes;
+                    let Some(&end_byte) = rest.get(end) else { return Ok(Step::More) };
+                    let body = &rest[FRAME_HEAD_BYTES..end];
+                    self.check_end(next, body, end_byte)?;
+                    rest = &rest[end + 1..];
+                    Some(body)
+                }
+                Some(_) => None,
+            };
+            if let Some(body) = body {
+                let event = method.event(channel, arguments, header.properties, Body::Small(body));
+                *input = rest;
+                return event.map(Step::Event).map_err(|_| malformed(self));
+            }
+        }
+        let heads_bytes = input.len() - rest.len();
+        *input = rest;
+        self.begin(channel, method, arguments, method_bytes);
+        self.begin_body(channel, &header, heads_bytes - method_bytes, pool);
+        Ok(Step::Taken)
+    }
+
+    fn begin(&mut self, channel: u16, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
+        let assembly = Assembly::begin(self.spare.take(), method, arguments, frame_bytes);
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.assembly = Some(assembly);
+        }
+    }
+
+    fn begin_body(&mut self, channel: u16, header: &Header<'_>, frame_bytes: usize, _pool: &Pool) {
+        if header.body_bytes >= LARGE_BODY_BYTES {
+            self.streaming = Some(channel);
+        }
+        if let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut()) {
+            assembly.header(header.properties, header.body_bytes, frame_bytes);
+        }
+    }
+
+    /// Checks the payload of a header frame.
+    fn header<'a>(&self, head: FrameHead, payload: &'a [u8], method: ContentMethod) -> Result<Header<'a>, Fault> {
+        let &[class_0, class_1, weight_0, weight_1, s0, s1, s2, s3, s4, s5, s6, s7, ref properties @ ..] = payload else {
+            return Err(self.frame_fault(head, payload, "unknown_frame"));
+        };
+        debug_assert_eq!(payload.len() - properties.len(), HEADER_FIXED_BYTES);
+        if [weight_0, weight_1] != [0, 0] {
+            return Err(self.no_header(head.channel, method));
+        }
+        let unexpected = |text: &str| self.fault(ReplyCode::UnexpectedFrame, head.channel, method.id(), text);
+        let class_id = u16::from_be_bytes([class_0, class_1]);
+        if class_id != method.id().0 {
+            let text =
+                format!("expected content header for class {}, got one for class {class_id} instead", method.id().0);
+            return Err(unexpected(&text));
+        }
+        let announced = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+        if announced > BODY_BYTES_MAX {
+            let text = format!("content body size {announced} exceeds maximum allowed size {BODY_BYTES_MAX}");
+            return Err(self.fault(ReplyCode::FrameError, head.channel, method.id(), &text));
+        }
+        if announced > self.limits.message_bytes_max {
+            let limit = self.limits.message_bytes_max;
+            let configured = if limit == BODY_BYTES_MAX { "" } else { "configured " };
+            let text = format!("message size {announced} is larger than {configured}max size {limit}");
+            return Err(self.fault(ReplyCode::PreconditionFailed, head.channel, method.id(), &text));
+        }
+        let properties = RawProperties::new(properties);
+        if let Err(error) = properties.validate() {
+            let text = format!("malformed properties of a content header: {error}");
+            return Err(self.fault(ReplyCode::SyntaxError, head.channel, method.id(), &text));
+        }
+        // Bounded above, so it fits any address space.
+        Ok(Header { body_bytes: announced as usize, properties })
+    }
+
+    fn no_header(&self, channel: u16, method: ContentMethod) -> Fault {
+        let class_id = method.id().0;
+        let text = format!("expected content header for class {class_id}, got non content header frame instead");
+        self.fault(ReplyCode::UnexpectedFrame, channel, method.id(), &text)
+    }
+
+    fn no_method(&self, channel: u16) -> Fault {
+        let text = "expected method frame, got non method frame instead";
+        self.fault(ReplyCode::UnexpectedFrame, channel, (0, 0), text)
+    }
+
+    /// What a frame that is not the next of the content on its channel breaks.
+    pub(super) fn interrupted(&self, channel: u16, assembly: &Assembly) -> Fault {
+        if assembly.missing().is_none() {
+            return self.no_header(channel, assembly.method);
+        }
+        let text = "expected content body, got non content body frame instead";
+        self.fault(ReplyCode::UnexpectedFrame, channel, assembly.method.id(), text)
+    }
+
+    /// A header frame that did not come right behind its method.
+    pub(super) fn header_frame<'a>(
+        &mut self,
+        head: FrameHead,
+        payload: &'a [u8],
+        input: &mut &'a [u8],
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
+        let method = match self.channels.get(head.channel) {
+            Some(channel) if channel.state == ChannelState::Closing => {
+                *input = &input[frame_bytes..];
+                return Ok(Step::Taken);
+            }
+            Some(channel) => match channel.assembly.as_deref() {
+                Some(assembly) if assembly.missing().is_none() => assembly.method,
+                Some(assembly) => return Err(self.interrupted(head.channel, assembly)),
+                None => return Err(self.no_method(head.channel)),
+            },
+            None => return Err(self.no_method(head.channel)),
+        };
+        *input = &input[frame_bytes..];
+        let header = self.header(head, payload, method)?;
+        self.begin_body(head.channel, &header, frame_bytes, pool);
+        Ok(if header.body_bytes == 0 { Step::Complete(head.channel) } else { Step::Taken })
+    }
+
+    /// The head of a body frame, which is taken; the payload follows as it comes.
+    pub(super) fn body_frame<'a>(&mut self, head: FrameHead, input: &mut &'a [u8]) -> Result<Step<'a>, Fault> {
+        let bytes = head.payload_bytes as usize;
+        let rest = &input[FRAME_HEAD_BYTES..];
+        let dropped = self.phase == Phase::Closing
+            || self.channels.get(head.channel).is_some_and(|channel| channel.state == ChannelState::Closing);
+        if dropped {
+            *input = rest;
+            self.mid = Mid::Skip { left: bytes };
+            return Ok(Step::Taken);
+        }
+        let assembly = self.channels.get(head.channel).and_then(|channel| channel.assembly.as_deref());
+        let Some(assembly) = assembly else { return Err(self.no_method(head.channel)) };
+        let Some(missing) = assembly.missing() else { return Err(self.interrupted(head.channel, assembly)) };
+        if bytes > missing {
+            let text = "content body frame exceeds remaining content size";
+            return Err(self.fault(ReplyCode::FrameError, head.channel, assembly.method.id(), text));
+        }
+        self.mid = Mid::Body { channel: head.channel, left: bytes, start: assembly.filled() };
+        if assembly.body_bytes() >= LARGE_BODY_BYTES {
+            self.streaming = Some(head.channel);
+        }
+        *input = rest;
+        Ok(Step::Taken)
+    }
+
+    /// The payload of a body frame, as far as it has come and was not received in place.
+    pub(super) fn rest_of_body_frame<'a>(
+        &mut self,
+        channel: u16,
+        mut left: usize,
+        start: usize,
+        input: &mut &'a [u8],
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
+        let assembly = assembly.expect("a body frame has its content");
+        while left > 0 {
+            assembly.grow(pool);
+            let room = assembly.room();
+            let bytes = left.min(input.len()).min(room.len());
+            if bytes == 0 {
+                break;
+            }
+            let (taken, rest) = input.split_at(bytes);
+            room[..bytes].copy_from_slice(taken);
+            *input = rest;
+            assembly.advance(bytes);
+            left -= bytes;
+        }
+        self.mid = Mid::Body { channel, left, start };
+        let (0, Some((&end, rest))) = (left, input.split_first()) else { return Ok(Step::More) };
+        let complete = assembly.missing() == Some(0);
+        if end != wire::frame::FRAME_END {
+            let payload = &assembly.received()[start..];
+            let head = FrameHead { kind: FRAME_BODY, channel, payload_bytes: payload.len() as u32 };
+            let snippet = payload.get(..17).unwrap_or(payload).to_vec();
+            self.check_end(head, &snippet, end)?;
+        }
+        *input = rest;
+        self.mid = Mid::No;
+        Ok(if complete { Step::Complete(channel) } else { Step::Taken })
+    }
+
+    /// Hands out the whole content on a channel.
+    pub(super) fn complete(&mut self, channel: u16) -> Result<Event<'_>, Fault> {
+        let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.take());
+        let assembly = assembly.expect("a complete content is on its channel");
+        if self.streaming == Some(channel) {
+            self.streaming = None;
+        }
+        let large = assembly.body_bytes() >= LARGE_BODY_BYTES;
+        self.repeat_heads_bytes = if large { assembly.heads_bytes + FRAME_HEAD_BYTES } else { 0 };
+        self.left_bytes = 0;
+        let event = self.spare.insert(assembly).event(channel);
+        Ok(event.expect("the arguments were decoded when the content began"))
+    }
+}

@@ -1,0 +1,162 @@
+//! Frames: taken apart, and sorted by what they may mean now.
+//!
+//! Enters: input at a frame head, or within a frame.  Leaves: steps.
+//! Owns:   the faults of framing (RabbitMQ's reader).
+//! Never:  waits for the whole of a body frame.
+
+use super::{Inbound, Mid, Phase, Step};
+use crate::{Fault, Outbound, Scope, fault::snippet};
+use slab::Pool;
+use wire::{
+    PROTOCOL_HEADER, ReplyCode,
+    frame::{
+        FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, FrameHead, split_head,
+    },
+};
+
+impl Inbound {
+    /// A fault on channel 0 or before the connection runs reaches as far as RabbitMQ lets it: until the client is
+    /// trusted, it is not answered.
+    pub(super) fn fault(&self, code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> Fault {
+        let fault = Fault::new(code, channel, method, explanation);
+        let scope = match self.phase {
+            Phase::Header | Phase::Starting | Phase::Securing => Scope::Link,
+            Phase::Tuning if code != ReplyCode::NotAllowed => Scope::Link,
+            _ => fault.scope,
+        };
+        Fault { scope, ..fault }
+    }
+
+    pub(super) fn frame_fault(&self, head: FrameHead, payload: &[u8], what: &str) -> Fault {
+        let text = format!("type {}, {}: {what}", head.kind, snippet(payload));
+        self.fault(ReplyCode::FrameError, head.channel, (0, 0), &text)
+    }
+
+    pub(super) fn unexpected_frame(&self, head: FrameHead, payload: &[u8]) -> Fault {
+        let text = format!("type {}, {}", head.kind, snippet(payload));
+        self.fault(ReplyCode::UnexpectedFrame, head.channel, (0, 0), &text)
+    }
+
+    /// Whether the head is of a frame that may come at all.
+    #[inline]
+    pub(super) fn check_size(&self, head: FrameHead) -> Result<(), Fault> {
+        if head.payload_bytes <= self.payload_bytes_max {
+            return Ok(());
+        }
+        let bytes_max = self.payload_bytes_max - wire::frame::FRAME_OVERHEAD_BYTES as u32;
+        Err(self.frame_fault(head, &[], &format!("{{frame_too_large,{},{bytes_max}}}", head.payload_bytes)))
+    }
+
+    pub(super) fn check_end(&self, head: FrameHead, payload: &[u8], end: u8) -> Result<(), Fault> {
+        if end == FRAME_END {
+            return Ok(());
+        }
+        Err(self.frame_fault(head, payload, &format!("{{invalid_frame_end_marker,{end}}}")))
+    }
+
+    /// The client's first eight bytes (AMQP 0-9-1 §4.2.2). That of AMQP 0-9 counts as ours, as in RabbitMQ.
+    pub(super) fn protocol_header<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let Some((first, rest)) = input.split_first_chunk::<8>() else { return Ok(Step::More) };
+        let super::Role::Server(greeting) = &self.role else {
+            unreachable!("only a server waits for a protocol header");
+        };
+        if *first == PROTOCOL_HEADER || first == b"AMQP\x01\x01\x00\x09" {
+            out.frames(pool, greeting.frame());
+            self.phase = Phase::Starting;
+            *input = rest;
+            return Ok(Step::Taken);
+        }
+        out.protocol_header(pool);
+        let text = format!("client did not start with the protocol header of AMQP 0-9-1: {}", snippet(first));
+        Err(Fault::link(ReplyCode::NotImplemented, &text))
+    }
+
+    /// A frame, from its head on.
+    pub(super) fn frame<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let Some(head) = split_head(input) else { return Ok(Step::More) };
+        if let (Phase::Starting, super::Role::Client, Some(b"AMQP")) = (self.phase, &self.role, input.first_chunk()) {
+            let text = format!("the server speaks another protocol: {}", snippet(&input[..input.len().min(8)]));
+            return Err(Fault::link(ReplyCode::NotImplemented, &text));
+        }
+        self.check_size(head)?;
+        let running = self.phase == Phase::Running;
+        if head.kind == FRAME_BODY && head.channel != 0 && (running || self.phase == Phase::Closing) {
+            return self.body_frame(head, input);
+        }
+        // The bound on its size keeps this far from overflowing.
+        let end = FRAME_HEAD_BYTES + head.payload_bytes as usize;
+        let Some(&end_byte) = input.get(end) else { return Ok(Step::More) };
+        let payload = &input[FRAME_HEAD_BYTES..end];
+        self.check_end(head, payload, end_byte)?;
+        let well_formed = match head.kind {
+            FRAME_METHOD => payload.len() >= 4,
+            FRAME_HEADER => payload.len() >= 12,
+            FRAME_BODY => true,
+            FRAME_HEARTBEAT => payload.is_empty(),
+            _ => false,
+        };
+        if self.phase == Phase::Closing {
+            // Only the end of the connection still matters.
+            *input = &input[end + 1..];
+            return if head.channel == 0 && head.kind == FRAME_METHOD && well_formed {
+                self.control(payload, out, pool)
+            } else {
+                Ok(Step::Taken)
+            };
+        }
+        if head.channel != 0 && !running {
+            return Err(self.unexpected_frame(head, payload));
+        }
+        if !well_formed {
+            return Err(self.frame_fault(head, payload, "unknown_frame"));
+        }
+        match (head.channel, head.kind) {
+            (0, FRAME_HEARTBEAT) => {
+                *input = &input[end + 1..];
+                Ok(Step::Taken)
+            }
+            (0, FRAME_METHOD) => {
+                *input = &input[end + 1..];
+                self.control(payload, out, pool)
+            }
+            (0, _) | (_, FRAME_HEARTBEAT) => Err(self.unexpected_frame(head, payload)),
+            (_, FRAME_METHOD) => self.method(head, payload, input, out, pool),
+            _ => self.header_frame(head, payload, input, pool),
+        }
+    }
+
+    /// The rest of a frame whose head is taken, as far as it has come.
+    pub(super) fn rest_of_frame<'a>(
+        &mut self,
+        mid: Mid,
+        input: &mut &'a [u8],
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        match mid {
+            Mid::No => Ok(Step::Taken),
+            Mid::Skip { left } => {
+                let (skipped, rest) = input.split_at(left.min(input.len()));
+                *input = rest;
+                let left = left - skipped.len();
+                self.mid = Mid::Skip { left };
+                let Some((&end, rest)) = input.split_first() else { return Ok(Step::More) };
+                self.mid = Mid::No;
+                *input = rest;
+                // A dropped frame is a body frame; what it said is gone.
+                self.check_end(FrameHead { kind: FRAME_BODY, channel: 0, payload_bytes: 0 }, &[], end)?;
+                Ok(Step::Taken)
+            }
+            Mid::Body { channel, left, start } => self.rest_of_body_frame(channel, left, start, input, pool),
+        }
+    }
+}

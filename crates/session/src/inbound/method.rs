@@ -1,0 +1,215 @@
+//! Methods on channels.
+//!
+//! Enters: method frames on channels other than 0.  Leaves: events; answers to opening and closing.
+//! Owns:   which method may come on a channel in which state, and from which side.
+//! Never:  carries out a method that is about exchanges, queues or messages.
+
+use super::{Inbound, Role, Step};
+use crate::{Event, Fault, Outbound, assembly::ContentMethod, channels::ChannelState};
+use slab::Pool;
+use wire::{
+    Method, ReplyCode,
+    frame::{FRAME_OVERHEAD_BYTES, FrameHead},
+    method::channel,
+};
+
+impl Inbound {
+    /// A method frame on a channel other than 0, whole at the start of the input.
+    pub(super) fn method<'a>(
+        &mut self,
+        head: FrameHead,
+        payload: &'a [u8],
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        let number = head.channel;
+        let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
+        let Some(channel) = self.channels.get(number) else {
+            *input = &input[frame_bytes..];
+            let method = self.decode(number, payload)?;
+            return self.method_on_unknown(number, &method, out, pool);
+        };
+        let state = channel.state;
+        if let Some(assembly) = channel.assembly.as_deref() {
+            return Err(self.interrupted(number, assembly));
+        }
+        let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), &[]));
+        if state == ChannelState::Closing {
+            *input = &input[frame_bytes..];
+            return self.method_on_closing(number, id, out, pool);
+        }
+        if let (ChannelState::Open, Some(content)) = (state, ContentMethod::of_id(id))
+            && self.takes(content)
+        {
+            return self.content(content, head, arguments, input, pool);
+        }
+        *input = &input[frame_bytes..];
+        let method = self.decode(number, payload)?;
+        if let Method::ChannelClose(close) = method {
+            return Ok(self.peer_closes_channel(number, &close, out, pool));
+        }
+        match (state, &self.role) {
+            (ChannelState::Opening, _) => self.method_on_opening(number, &method),
+            (_, Role::Server(_)) => match method {
+                Method::ChannelOpen(_) => {
+                    Err(self.fault(ReplyCode::ChannelError, number, id, "second 'channel.open' seen"))
+                }
+                method if is_from_client(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
+                _ => Err(self.fault(ReplyCode::CommandInvalid, number, id, "unimplemented method")),
+            },
+            (_, Role::Client) if is_from_server(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
+            (_, Role::Client) => {
+                let text = format!("the server sent {}", method.name());
+                Err(self.fault(ReplyCode::CommandInvalid, number, id, &text))
+            }
+        }
+    }
+
+    fn takes(&self, content: ContentMethod) -> bool {
+        match self.role {
+            Role::Server(_) => content == ContentMethod::Publish,
+            Role::Client => content != ContentMethod::Publish,
+        }
+    }
+
+    fn method_on_unknown<'a>(
+        &mut self,
+        number: u16,
+        method: &Method<'a>,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        if let Role::Client = self.role {
+            let text = format!("{} on channel {number}, which is not open", method.name());
+            return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
+        }
+        // RabbitMQ bounds the count of channels, not their numbers, and counts before it looks at the method.
+        let count = self.channels.count();
+        if self.channel_max != 0 && count >= usize::from(self.channel_max) {
+            let max = self.channel_max;
+            let text =
+                format!("number of channels opened ({count}) has reached the negotiated channel_max ({max})");
+            return Err(self.fault(ReplyCode::NotAllowed, number, (0, 0), &text));
+        }
+        if !matches!(method, Method::ChannelOpen(_)) {
+            return Err(self.fault(ReplyCode::ChannelError, number, method.id(), "expected 'channel.open'"));
+        }
+        self.channels.set(number, ChannelState::Open);
+        out.method(pool, number, &channel::OpenOk {}.into());
+        Ok(Step::Event(Event::ChannelOpened { channel: number }))
+    }
+
+    fn method_on_opening<'a>(&mut self, number: u16, method: &Method<'a>) -> Result<Step<'a>, Fault> {
+        if !matches!(method, Method::ChannelOpenOk(_)) {
+            let text = format!("expected 'channel.open-ok', got {}", method.name());
+            return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
+        }
+        self.channels.set(number, ChannelState::Open);
+        Ok(Step::Event(Event::ChannelOpened { channel: number }))
+    }
+
+    /// This side sent `channel.close`, and the peer may not have seen it yet.
+    fn method_on_closing<'a>(
+        &mut self,
+        number: u16,
+        id: (u16, u16),
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Step<'a>, Fault> {
+        match id {
+            channel::CloseOk::ID => {
+                self.channels.remove(number);
+                Ok(Step::Event(Event::ChannelCloseOk { channel: number }))
+            }
+            channel::Close::ID => {
+                // Both sides close at once: acknowledged, and the acknowledgement still awaited.
+                out.method(pool, number, &channel::CloseOk {}.into());
+                Ok(Step::Taken)
+            }
+            _ => Ok(Step::Taken),
+        }
+    }
+
+    fn peer_closes_channel<'a>(
+        &mut self,
+        number: u16,
+        close: &channel::Close<'a>,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Step<'a> {
+        self.channels.remove(number);
+        if !self.owner_answers_close {
+            out.method(pool, number, &channel::CloseOk {}.into());
+        }
+        Step::Event(Event::ChannelClosed {
+            channel: number,
+            code: close.reply_code,
+            text: close.reply_text,
+            class_id: close.class_id,
+            method_id: close.method_id,
+        })
+    }
+}
+
+/// Methods without content that a client may send on an open channel.
+fn is_from_client(method: &Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::ChannelFlow(_)
+            | Method::AccessRequest(_)
+            | Method::ExchangeDeclare(_)
+            | Method::ExchangeDelete(_)
+            | Method::ExchangeBind(_)
+            | Method::ExchangeUnbind(_)
+            | Method::QueueDeclare(_)
+            | Method::QueueBind(_)
+            | Method::QueueUnbind(_)
+            | Method::QueuePurge(_)
+            | Method::QueueDelete(_)
+            | Method::BasicQos(_)
+            | Method::BasicConsume(_)
+            | Method::BasicCancel(_)
+            | Method::BasicGet(_)
+            | Method::BasicAck(_)
+            | Method::BasicNack(_)
+            | Method::BasicReject(_)
+            | Method::BasicRecover(_)
+            | Method::BasicRecoverAsync(_)
+            | Method::ConfirmSelect(_)
+            | Method::TxSelect(_)
+            | Method::TxCommit(_)
+            | Method::TxRollback(_)
+    )
+}
+
+/// Methods without content that a server may send on an open channel.
+fn is_from_server(method: &Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::ChannelFlow(_)
+            | Method::ChannelFlowOk(_)
+            | Method::AccessRequestOk(_)
+            | Method::ExchangeDeclareOk(_)
+            | Method::ExchangeDeleteOk(_)
+            | Method::ExchangeBindOk(_)
+            | Method::ExchangeUnbindOk(_)
+            | Method::QueueDeclareOk(_)
+            | Method::QueueBindOk(_)
+            | Method::QueueUnbindOk(_)
+            | Method::QueuePurgeOk(_)
+            | Method::QueueDeleteOk(_)
+            | Method::BasicQosOk(_)
+            | Method::BasicConsumeOk(_)
+            | Method::BasicCancel(_)
+            | Method::BasicCancelOk(_)
+            | Method::BasicGetEmpty(_)
+            | Method::BasicAck(_)
+            | Method::BasicNack(_)
+            | Method::BasicRecoverOk(_)
+            | Method::ConfirmSelectOk(_)
+            | Method::TxSelectOk(_)
+            | Method::TxCommitOk(_)
+            | Method::TxRollbackOk(_)
+    )
+}

@@ -1,0 +1,87 @@
+//! Limits of a session, and the defaults of those an operator sets.
+//!
+//! Enters: nothing.  Leaves: constants, and `SessionLimits` for one connection.
+//! Owns:   what this crate allows a peer before it is refused.
+//! Never:  reads configuration: whoever makes a session hands the values in.
+
+use wire::frame::FRAME_BYTES_MIN;
+
+/// A body of at least this many bytes is received straight into memory of its own.
+pub const LARGE_BODY_BYTES: usize = 16 * 1024;
+
+/// The first piece of memory for a large body, and the least that growing adds. A peer that announces much and sends
+/// little pins no more than this.
+pub const BODY_STEP_BYTES: usize = 1 << 20;
+
+/// How many times larger the memory of a body becomes when what has arrived fills it: what is copied in growing stays
+/// below a third of the body, what is pinned without having arrived below four times what has.
+pub const BODY_GROWTH: usize = 4;
+
+/// RabbitMQ's absolute bound of a body (`MAX_MSG_SIZE`); above it the connection ends, not only the channel.
+pub const BODY_BYTES_MAX: u64 = 512 << 20;
+
+/// The body bound RabbitMQ 3.10 is configured with.
+pub const MESSAGE_BYTES_MAX: u64 = 128 << 20;
+
+/// The frame bound proposed to clients.
+pub const FRAME_BYTES_MAX: u32 = 128 << 10;
+
+/// The largest frame bound that may be configured: methods and headers are buffered whole.
+pub const FRAME_BYTES_CEILING: u32 = 16 << 20;
+
+/// The number of channels proposed to clients.
+pub const CHANNEL_MAX: u16 = 2047;
+
+/// The heartbeat proposed to clients, in seconds.
+pub const HEARTBEAT_S: u16 = 60;
+
+/// Until tuning is settled a client accepts frames of this size: a server may describe itself at length.
+pub(crate) const CLIENT_GREETING_BYTES_MAX: u32 = 128 << 10;
+
+/// RabbitMQ lets a payload be as long as the frame bound, since "off by 8" is a common mistake of clients.
+pub(crate) const FRAME_FUDGE_BYTES: u32 = 8;
+
+/// Head memory of a finished content that is kept for the next.
+pub(crate) const SPARE_HEAD_BYTES_MAX: usize = 4096;
+
+const _: () = assert!(LARGE_BODY_BYTES <= BODY_STEP_BYTES && BODY_GROWTH > 1);
+const _: () = assert!(BODY_BYTES_MAX <= slab::BLOCK_BYTES_MAX as u64 && MESSAGE_BYTES_MAX <= BODY_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_MAX && FRAME_BYTES_MAX <= FRAME_BYTES_CEILING);
+
+/// What one connection may use; the first three are what a server proposes, or what a client wants at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Open channels; 0 for no limit but the protocol's 65,535.
+    pub channel_max: u16,
+    /// Bytes of a frame, its 8 bytes of overhead included; brought into 4,096 ..= `FRAME_BYTES_CEILING` when used.
+    pub frame_bytes_max: u32,
+    /// Seconds between heartbeats; 0 for none.
+    pub heartbeat_s: u16,
+    /// Bytes of a body that a channel survives; brought below `BODY_BYTES_MAX` when used.
+    pub message_bytes_max: u64,
+    /// Whether the owner writes `close-ok`, once what the close entails has happened, instead of the session at once.
+    pub owner_answers_close: bool,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            channel_max: CHANNEL_MAX,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            heartbeat_s: HEARTBEAT_S,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            owner_answers_close: false,
+        }
+    }
+}
+
+impl SessionLimits {
+    pub(crate) fn clamped(mut self) -> Self {
+        self.frame_bytes_max = match self.frame_bytes_max {
+            0 => FRAME_BYTES_CEILING,
+            bytes => bytes.clamp(FRAME_BYTES_MIN, FRAME_BYTES_CEILING),
+        };
+        self.message_bytes_max = self.message_bytes_max.min(BODY_BYTES_MAX);
+        self
+    }
+}

@@ -1,0 +1,313 @@
+//! The sending half: commands in, bytes out.
+//!
+//! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
+//! Owns:   what is to be sent, and the frame bound of the peer.
+//! Never:  blocks, refuses, or knows what may be sent when: its owner watches `bytes()`.
+
+use crate::{Fault, pen::Pen, limits::CLIENT_GREETING_BYTES_MAX};
+use slab::{Gather, Pool, Slice};
+use wire::{
+    Method, ReplyCode, ShortStr,
+    frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, HEARTBEAT_FRAME},
+    method::{basic, channel, connection},
+};
+
+/// How a body is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum BodyOut<'a> {
+    /// Copied among the heads: for small ones.
+    Copy(&'a [u8]),
+    /// Sent from where it lies: for large ones (the link's `copy_below_bytes` says which).
+    Share(&'a Slice),
+}
+
+impl BodyOut<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Copy(bytes) => bytes.len(),
+            Self::Share(slice) => slice.len(),
+        }
+    }
+}
+
+/// Arguments of `basic.deliver`. Strings are at most 255 bytes; a longer one is an assertion.
+#[derive(Clone, Copy, Debug)]
+pub struct DeliverHead<'a> {
+    /// Which consumer it is for.
+    pub consumer_tag: &'a [u8],
+    /// What to acknowledge.
+    pub delivery_tag: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Its routing key.
+    pub routing_key: &'a [u8],
+}
+
+/// Arguments of `basic.get-ok`. Strings are at most 255 bytes; a longer one is an assertion.
+#[derive(Clone, Copy, Debug)]
+pub struct GetOkHead<'a> {
+    /// What to acknowledge.
+    pub delivery_tag: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Its routing key.
+    pub routing_key: &'a [u8],
+    /// Messages still in the queue.
+    pub message_count: u32,
+}
+
+/// Arguments of `basic.return`. Strings are at most 255 bytes; a longer one is an assertion.
+#[derive(Clone, Copy, Debug)]
+pub struct ReturnHead<'a> {
+    /// Why, as a number.
+    pub code: ReplyCode,
+    /// Why, as a text; RabbitMQ sends the code's name (`NO_ROUTE`).
+    pub text: &'a [u8],
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Its routing key.
+    pub routing_key: &'a [u8],
+}
+
+/// Arguments of `basic.publish`. Strings are at most 255 bytes; a longer one is an assertion.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishHead<'a> {
+    /// Name of the exchange.
+    pub exchange: &'a [u8],
+    /// The routing key.
+    pub routing_key: &'a [u8],
+    /// Return the message if no queue takes it.
+    pub mandatory: bool,
+    /// Return the message if no consumer takes it now.
+    pub immediate: bool,
+}
+
+/// The sending half of a session. Without anything to send it holds no memory.
+#[derive(Debug)]
+pub struct Outbound {
+    gather: Gather,
+    /// Bytes of a body payload in one frame.
+    payload_bytes_max: usize,
+}
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Outbound {
+    /// Nothing to send yet.
+    pub const fn new() -> Self {
+        Self {
+            gather: Gather::new(),
+            payload_bytes_max: CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES,
+        }
+    }
+
+    /// How many bytes are to be sent.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.gather.bytes()
+    }
+
+    /// Whether there is nothing to send.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.gather.is_empty()
+    }
+
+    /// What is to be sent, for a link.
+    #[inline]
+    pub fn gather_mut(&mut self) -> &mut Gather {
+        &mut self.gather
+    }
+
+    /// What is to be sent, to look at.
+    #[inline]
+    pub fn gather(&self) -> &Gather {
+        &self.gather
+    }
+
+    /// Sets the settled frame bound, in bytes with overhead. `Inbound` does that when tuning is settled.
+    pub fn set_frame_bytes_max(&mut self, bytes: u32) {
+        assert!(bytes >= wire::frame::FRAME_BYTES_MIN, "a frame bound of {bytes} bytes was settled");
+        self.payload_bytes_max = bytes as usize - FRAME_OVERHEAD_BYTES;
+    }
+
+    /// Sends a method that no content follows. (The `send_*` and content functions below are the others.)
+    #[inline]
+    pub fn method(&mut self, pool: &Pool, channel: u16, method: &Method<'_>) {
+        debug_assert!(!method.has_content(), "{} needs its content", method.name());
+        method.encode_frame(channel, self.gather.reserve(pool, method.frame_len()));
+    }
+
+    /// Sends bytes that are frames already.
+    pub fn frames(&mut self, pool: &Pool, frames: &[u8]) {
+        self.gather.extend(pool, frames);
+    }
+
+    /// Sends the protocol header: a client's first bytes, and a server's answer to another protocol.
+    pub fn protocol_header(&mut self, pool: &Pool) {
+        self.gather.extend(pool, &wire::PROTOCOL_HEADER);
+    }
+
+    /// Sends a heartbeat.
+    pub fn heartbeat(&mut self, pool: &Pool) {
+        self.gather.extend(pool, &HEARTBEAT_FRAME);
+    }
+
+    /// Sends `basic.ack`: a client's acknowledgement, a server's confirm.
+    #[inline]
+    pub fn ack(&mut self, pool: &Pool, channel: u16, delivery_tag: u64, multiple: bool) {
+        const PAYLOAD_BYTES: usize = 13;
+        let mut pen = Pen::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
+        pen.method_head(channel, PAYLOAD_BYTES, basic::Ack::ID);
+        pen.array(delivery_tag.to_be_bytes());
+        pen.array([u8::from(multiple), FRAME_END]);
+        pen.finish();
+    }
+
+    /// Sends `connection.close`. Use [`Inbound::close`](crate::Inbound::close), which also remembers that it was sent.
+    pub fn connection_close(&mut self, pool: &Pool, code: u16, text: &str, class_id: u16, method_id: u16) {
+        let reply_text = ShortStr::truncated(text);
+        self.method(pool, 0, &connection::Close { reply_code: code, reply_text, class_id, method_id }.into());
+    }
+
+    /// Sends `channel.close`. Use [`Inbound::close_channel`](crate::Inbound::close_channel), which also remembers that
+    /// it was sent.
+    pub fn channel_close(&mut self, pool: &Pool, channel: u16, code: u16, text: &str, class_id: u16, method_id: u16) {
+        let reply_text = ShortStr::truncated(text);
+        self.method(pool, channel, &channel::Close { reply_code: code, reply_text, class_id, method_id }.into());
+    }
+
+    pub(crate) fn close_of(&mut self, pool: &Pool, fault: &Fault) {
+        let code = fault.code.number();
+        self.connection_close(pool, code, &fault.text, fault.class_id, fault.method_id);
+    }
+
+    /// Sends `basic.deliver`. `properties` are flags and values in wire form.
+    #[inline]
+    pub fn deliver(&mut self, pool: &Pool, channel: u16, head: &DeliverHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+        let strings_bytes = 3 + head.consumer_tag.len() + head.exchange.len() + head.routing_key.len();
+        self.content(pool, channel, basic::Deliver::ID, strings_bytes + 9, properties, body, |pen| {
+            pen.short_str(head.consumer_tag);
+            pen.array(head.delivery_tag.to_be_bytes());
+            pen.array([u8::from(head.redelivered)]);
+            pen.short_str(head.exchange);
+            pen.short_str(head.routing_key);
+        });
+    }
+
+    /// Sends `basic.get-ok`. `properties` are flags and values in wire form.
+    #[inline]
+    pub fn get_ok(&mut self, pool: &Pool, channel: u16, head: &GetOkHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+        let strings_bytes = 2 + head.exchange.len() + head.routing_key.len();
+        self.content(pool, channel, basic::GetOk::ID, strings_bytes + 13, properties, body, |pen| {
+            pen.array(head.delivery_tag.to_be_bytes());
+            pen.array([u8::from(head.redelivered)]);
+            pen.short_str(head.exchange);
+            pen.short_str(head.routing_key);
+            pen.array(head.message_count.to_be_bytes());
+        });
+    }
+
+    /// Sends `basic.return`. `properties` are flags and values in wire form.
+    #[inline]
+    pub fn return_(&mut self, pool: &Pool, channel: u16, head: &ReturnHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+        let strings_bytes = 3 + head.text.len() + head.exchange.len() + head.routing_key.len();
+        self.content(pool, channel, basic::Return::ID, strings_bytes + 2, properties, body, |pen| {
+            pen.array(head.code.number().to_be_bytes());
+            pen.short_str(head.text);
+            pen.short_str(head.exchange);
+            pen.short_str(head.routing_key);
+        });
+    }
+
+    /// Sends `basic.publish`. `properties` are flags and values in wire form.
+    #[inline]
+    pub fn publish(&mut self, pool: &Pool, channel: u16, head: &PublishHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+        let strings_bytes = 2 + head.exchange.len() + head.routing_key.len();
+        self.content(pool, channel, basic::Publish::ID, strings_bytes + 3, properties, body, |pen| {
+            pen.array([0, 0]);
+            pen.short_str(head.exchange);
+            pen.short_str(head.routing_key);
+            pen.array([u8::from(head.mandatory) | u8::from(head.immediate) << 1]);
+        });
+    }
+
+    /// Method, header, body: one reserved run if the body is copied and fits a frame.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one place for the four contents")]
+    fn content(
+        &mut self,
+        pool: &Pool,
+        channel: u16,
+        id: (u16, u16),
+        arguments_bytes: usize,
+        properties: &[u8],
+        body: BodyOut<'_>,
+        arguments: impl FnOnce(&mut Pen<'_>),
+    ) {
+        let method_bytes = 4 + arguments_bytes;
+        let header_bytes = 12 + properties.len();
+        let heads_bytes = method_bytes + header_bytes + 2 * FRAME_OVERHEAD_BYTES;
+        let body_bytes = body.len();
+        let inline = match body {
+            BodyOut::Copy(bytes) if !bytes.is_empty() && bytes.len() <= self.payload_bytes_max => bytes,
+            _ => &[],
+        };
+        let inline_bytes = if inline.is_empty() { 0 } else { inline.len() + FRAME_OVERHEAD_BYTES };
+        let mut pen = Pen::new(self.gather.reserve(pool, heads_bytes + inline_bytes));
+        pen.method_head(channel, method_bytes, id);
+        arguments(&mut pen);
+        pen.between(FRAME_HEADER, channel, header_bytes);
+        pen.header_fixed(body_bytes as u64);
+        pen.bytes(properties);
+        if inline.is_empty() {
+            pen.array([FRAME_END]);
+            pen.finish();
+            if body_bytes > 0 {
+                self.body(pool, channel, body);
+            }
+        } else {
+            pen.between(FRAME_BODY, channel, inline.len());
+            pen.bytes(inline);
+            pen.array([FRAME_END]);
+            pen.finish();
+        }
+    }
+
+    /// A body in as many frames as it needs, none of them empty.
+    #[inline(never)]
+    fn body(&mut self, pool: &Pool, channel: u16, body: BodyOut<'_>) {
+        let bytes = body.len();
+        let mut at = 0;
+        while at < bytes {
+            let part = at..bytes.min(at + self.payload_bytes_max);
+            let part_bytes = part.len();
+            // The end of the frame before travels with the head of the next, so that a shared part costs one run.
+            let end_bytes = usize::from(at > 0);
+            let mut pen = Pen::new(self.gather.reserve(pool, end_bytes + FRAME_HEAD_BYTES));
+            if end_bytes > 0 {
+                pen.array([FRAME_END]);
+            }
+            // The frame bound fits 32 bits, and so does a part.
+            pen.array(FrameHead { kind: FRAME_BODY, channel, payload_bytes: part_bytes as u32 }.to_bytes());
+            pen.finish();
+            at = part.end;
+            match body {
+                BodyOut::Copy(bytes) => self.gather.extend(pool, &bytes[part]),
+                BodyOut::Share(slice) => self.gather.push(slice.slice(part)),
+            }
+        }
+        self.gather.extend(pool, &[FRAME_END]);
+    }
+}
+
+
