@@ -4,7 +4,12 @@
 //! Owns:   the sequence of choices, the same for the same seed.
 //! Never:  compiled outside tests.
 
-use crate::{short_str::ShortStr, table::TableRef};
+use crate::{
+    short_str::{ShortStr, ShortString},
+    table::{Table, TableRef},
+    value::{Decimal, Value},
+};
+use proptest::prelude::*;
 
 /// A sequence of choices.
 pub(crate) struct Dice<'a> {
@@ -17,7 +22,7 @@ pub(crate) struct Dice<'a> {
 
 impl<'a> Dice<'a> {
     /// The next number (splitmix64).
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.seed;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -26,7 +31,7 @@ impl<'a> Dice<'a> {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.number() % bound as u64) as usize
     }
 
     fn slice(&mut self, bytes_max: usize) -> &'a [u8] {
@@ -46,7 +51,7 @@ macro_rules! draw_integers {
     ($($integer:ty)*) => {$(
         impl<'a> Draw<'a> for $integer {
             fn draw(dice: &mut Dice<'a>) -> Self {
-                dice.next() as $integer
+                dice.number() as $integer
             }
         }
     )*};
@@ -56,7 +61,7 @@ draw_integers!(u8 u16 u32 u64);
 
 impl<'a> Draw<'a> for bool {
     fn draw(dice: &mut Dice<'a>) -> Self {
-        dice.next() & 1 == 1
+        dice.number() & 1 == 1
     }
 }
 
@@ -80,4 +85,52 @@ impl<'a> Draw<'a> for TableRef<'a> {
         let chosen = dice.below(dice.tables.len());
         TableRef::new(&dice.tables[chosen])
     }
+}
+
+/// Any value, with nested tables and lists of some levels.
+pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..40).prop_map(Vec::into_boxed_slice);
+    let leaf = prop_oneof![
+        Just(Value::Void),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i8>().prop_map(Value::I8),
+        any::<u8>().prop_map(Value::U8),
+        any::<i16>().prop_map(Value::I16),
+        any::<u16>().prop_map(Value::U16),
+        any::<i32>().prop_map(Value::I32),
+        any::<u32>().prop_map(Value::U32),
+        any::<i64>().prop_map(Value::I64),
+        any::<u32>().prop_map(|bits| Value::F32(f32::from_bits(bits))),
+        any::<u64>().prop_map(|bits| Value::F64(f64::from_bits(bits))),
+        any::<(u8, u32)>().prop_map(|(scale, value)| Value::Decimal(Decimal { scale, value })),
+        any::<u64>().prop_map(Value::Timestamp),
+        bytes().prop_map(Value::LongStr),
+        bytes().prop_map(Value::Bytes),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6)
+                .prop_map(|values| Value::List(values.into_iter().collect())),
+            table_of(inner).prop_map(Value::Table),
+        ]
+    })
+}
+
+/// Any table, empty ones and repeated names included.
+pub(crate) fn any_table() -> impl Strategy<Value = Table> {
+    table_of(any_value())
+}
+
+/// Any short string; mostly short ones.
+pub(crate) fn any_short_string() -> impl Strategy<Value = ShortString> {
+    prop_oneof![
+        9 => prop::collection::vec(any::<u8>(), 0..12),
+        1 => prop::collection::vec(any::<u8>(), 255..256),
+    ]
+    .prop_map(|bytes| ShortString::new(bytes).expect("not over 255 bytes"))
+}
+
+fn table_of(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Table> {
+    prop::collection::vec((any_short_string(), value), 0..6)
+        .prop_map(|entries| entries.into_iter().collect())
 }
