@@ -1,1 +1,38 @@
-//! catalog
+//! The catalog: what is defined, who may use it, and where messages go.
+//!
+//! Enters: definitions; routing keys and headers.  Leaves: ids and refusals; queues.
+//! Owns:   vhosts, exchanges, queues, bindings, users and permissions, one replica on every shard.
+//! Never:  holds a message, knows a connection or a thread, reads a clock, draws a random number.
+//!
+//! Read `Definition`, then `Catalog`. The exchange types are one file each under `exchange`.
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+mod binding;
+mod catalog;
+mod definition;
+mod exchange;
+mod ids;
+pub mod limits;
+mod name;
+mod named;
+mod permission;
+mod queue;
+mod refusal;
+mod route;
+mod route_cache;
+mod texts;
+mod user;
+mod vhost;
+
+pub use crate::catalog::{BindingView, Catalog, Destination, default_definitions};
+pub use definition::{Definition, Executed, Outcome, RemovedQueue};
+pub use exchange::{ExchangeDefinition, ExchangeKind};
+pub use ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
+pub use limits::Limits;
+pub use name::{Kind, Name};
+pub use permission::{Operation, Resource};
+pub use queue::QueueDefinition;
+pub use refusal::{Refusal, Scope};
+pub use route::{Route, RoutedQueue};
+pub use user::{LoginRefused, Password, Permission, User};

@@ -1,0 +1,259 @@
+//! Arguments of exchanges, queues and bindings: which are known, what they may be, when two are the same.
+//!
+//! Enters: tables as clients sent them.  Leaves: refusals as RabbitMQ words them.
+//! Owns:   the lists of known arguments.
+//! Never:  gives an argument an effect; the lists below say which have one.
+
+use crate::{
+    limits::ARGUMENTS_BYTES_MAX,
+    refusal::{Refusal, What},
+};
+use std::borrow::Cow;
+use wire::{Table, Value};
+
+/// Arguments of exchanges that have an effect.
+pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[ALTERNATE_EXCHANGE];
+
+/// Arguments of queues that have an effect now: none. They are checked, kept and compared.
+pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[];
+
+/// Arguments of bindings to headers exchanges that have an effect, besides the headers to match.
+pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
+
+pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
+pub(crate) const X_MATCH: &str = "x-match";
+pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
+const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
+const QUEUE_TYPE: &str = "x-queue-type";
+
+/// Arguments in which a queue declared again must be as it is. Others are kept and not compared.
+const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[
+    "x-expires",
+    "x-message-ttl",
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_ROUTING_KEY,
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    QUEUE_TYPE,
+    "x-queue-master-locator",
+];
+
+/// Arguments that only quorum queues or streams take.
+const QUEUE_ARGUMENTS_OF_OTHER_TYPES: &[&str] = &[
+    "x-delivery-limit",
+    "x-quorum-initial-group-size",
+    "x-dead-letter-strategy",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-initial-cluster-size",
+];
+
+/// Milliseconds of the longest time RabbitMQ's timers take.
+const EXPIRY_MS_MAX: i64 = u32::MAX as i64;
+const PRIORITY_MAX: i64 = 255;
+
+/// Bindings with the same arguments in another order are the same, so they are kept in the order of their names.
+pub(crate) fn sorted(table: &Table) -> Cow<'_, Table> {
+    if table.iter().map(|(name, _)| name).is_sorted() {
+        return Cow::Borrowed(table);
+    }
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|&(name, _)| name);
+    Cow::Owned(entries.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
+}
+
+pub(crate) fn boxed(table: &Table) -> Option<Box<Table>> {
+    (!table.is_empty()).then(|| Box::new(table.clone()))
+}
+
+pub(crate) fn check_size(what: What<'_>, table: &Table) -> Result<(), Refusal> {
+    let bytes = table.encoded_len();
+    if bytes > ARGUMENTS_BYTES_MAX {
+        return Err(Refusal::precondition(format_args!(
+            "arguments of {bytes} bytes for {what}, {ARGUMENTS_BYTES_MAX} are the most"
+        )));
+    }
+    Ok(())
+}
+
+/// The name of an exchange in an argument.
+pub(crate) fn exchange_name<'a>(what: What<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
+    match table.get(argument) {
+        None => Ok(None),
+        Some(Value::LongStr(name)) => Ok(Some(name)),
+        Some(other) => Err(Refusal::precondition(format_args!(
+            "invalid type '{}' for arg '{argument}' in {what}",
+            other.type_name()
+        ))),
+    }
+}
+
+/// Whether an exchange declared again has the arguments that matter.
+pub(crate) fn check_exchange_equivalence(what: What<'_>, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+    check_same(what, ALTERNATE_EXCHANGE, current, received)
+}
+
+/// Whether a queue declared again has the arguments that matter.
+pub(crate) fn check_queue_equivalence(what: What<'_>, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+    QUEUE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
+}
+
+fn check_same(what: What<'_>, argument: &str, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+    let (current, received) = (current.and_then(|table| table.get(argument)), received.get(argument));
+    match (current, received) {
+        (None, None) => Ok(()),
+        (Some(a), Some(b)) if same_term(a, b) => Ok(()),
+        // No type is the same as this one.
+        (Some(only), None) | (None, Some(only)) if argument == QUEUE_TYPE && only.as_str() == Some("classic") => Ok(()),
+        (Some(a), Some(b)) => {
+            Err(Refusal::inequivalent(what, argument, &format!("'{}'", shown(b)), &format!("'{}'", shown(a))))
+        }
+        (current, received) => Err(Refusal::inequivalent(what, argument, &typed(received), &typed(current))),
+    }
+}
+
+/// Whether RabbitMQ would hold the same term for both: whole numbers of any width, strings of either kind.
+fn same_term(a: &Value, b: &Value) -> bool {
+    fn whole(value: &Value) -> Option<i128> {
+        match value {
+            Value::Timestamp(seconds) => Some((*seconds).into()),
+            _ => value.as_i64().map(i128::from),
+        }
+    }
+    fn float(value: &Value) -> Option<f64> {
+        match value {
+            Value::F32(float) => Some((*float).into()),
+            Value::F64(float) => Some(*float),
+            _ => None,
+        }
+    }
+    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
+        return a == b;
+    }
+    if let (Some(a), Some(b)) = (float(a), float(b)) {
+        return a == b;
+    }
+    if let (Some(a), Some(b)) = (a.as_bytes(), b.as_bytes()) {
+        return a == b;
+    }
+    a == b
+}
+
+fn typed(value: Option<&Value>) -> String {
+    match value {
+        None => "none".into(),
+        Some(value) => format!("the value '{}' of type '{}'", shown(value), value.type_name()),
+    }
+}
+
+/// A value for a text: strings and numbers as they are, of the rest as much as a reply text can hold.
+fn shown(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::LongStr(bytes) | Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
+        Value::Bool(value) => value.to_string().into(),
+        Value::F32(value) => format!("{value:?}").into(),
+        Value::F64(value) => format!("{value:?}").into(),
+        Value::Timestamp(value) => value.to_string().into(),
+        Value::Decimal(value) => format!("{{{},{}}}", value.scale, value.value).into(),
+        Value::List(list) => format!("[{} values]", list.len()).into(),
+        Value::Table(table) => format!("[{} entries]", table.len()).into(),
+        Value::Void => "undefined".into(),
+        _ => value.as_i64().map_or_else(|| "?".into(), |value| value.to_string().into()),
+    }
+}
+
+/// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused.
+pub(crate) fn check_queue(what: What<'_>, table: &Table) -> Result<(), Refusal> {
+    check_size(what, table)?;
+    exchange_name(what, table, DEAD_LETTER_EXCHANGE)?;
+    let check = |argument: &str, valid: fn(&Value, &Table) -> Result<(), String>| match table.get(argument) {
+        None => Ok(()),
+        Some(value) => valid(value, table)
+            .map_err(|why| Refusal::precondition(format_args!("invalid arg '{argument}' for {what}: {why}"))),
+    };
+    check(QUEUE_TYPE, |value, _| one_of(value, &["classic"], |value| format!("\"unsupported queue type '{value}'\"")))?;
+    check("x-expires", |value, _| match whole(value)? {
+        0 => Err("{value_zero,0}".into()),
+        ms => expiry(ms),
+    })?;
+    check("x-message-ttl", |value, _| expiry(whole(value)?))?;
+    check(DEAD_LETTER_ROUTING_KEY, |value, table| {
+        text(value)?;
+        match table.get(DEAD_LETTER_EXCHANGE) {
+            Some(_) => Ok(()),
+            None => Err("routing_key_but_no_dlx_defined".into()),
+        }
+    })?;
+    for count in ["x-max-length", "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes"] {
+        check(count, |value, _| not_negative(value).map(drop))?;
+    }
+    check("x-max-priority", |value, _| match not_negative(value)? {
+        ..=PRIORITY_MAX => Ok(()),
+        value => Err(format!("{{max_value_exceeded,{value}}}")),
+    })?;
+    check("x-overflow", |value, _| {
+        one_of(value, &["drop-head", "reject-publish", "reject-publish-dlx"], |_| "invalid_overflow".into())
+    })?;
+    check("x-queue-mode", |value, _| {
+        one_of(value, &["default", "lazy"], |value| format!("\"unsupported queue mode '{value}'\""))
+    })?;
+    check("x-queue-version", |value, _| match not_negative(value)? {
+        1 | 2 => Ok(()),
+        value => Err(format!("\"unsupported queue version '{value}'\"")),
+    })?;
+    check("x-single-active-consumer", |value, _| match value {
+        Value::Bool(_) => Ok(()),
+        other => Err(unacceptable(other)),
+    })?;
+    match table.iter().find(|(name, _)| QUEUE_ARGUMENTS_OF_OTHER_TYPES.iter().any(|other| name == other)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Refusal::precondition(format_args!(
+            "invalid arg '{name}' for {what} of queue type rabbit_classic_queue"
+        ))),
+    }
+}
+
+fn unacceptable(value: &Value) -> String {
+    format!("{{unacceptable_type,{}}}", value.type_name())
+}
+
+fn whole(value: &Value) -> Result<i64, String> {
+    value.as_i64().ok_or_else(|| format!("\"expected integer, got {}\"", value.type_name()))
+}
+
+fn not_negative(value: &Value) -> Result<i64, String> {
+    match whole(value)? {
+        value @ 0.. => Ok(value),
+        value => Err(format!("{{value_negative,{value}}}")),
+    }
+}
+
+fn expiry(ms: i64) -> Result<(), String> {
+    match ms {
+        ..0 => Err(format!("{{value_negative,{ms}}}")),
+        0..=EXPIRY_MS_MAX => Ok(()),
+        _ => Err(format!("{{value_too_big,{ms}}}")),
+    }
+}
+
+fn text(value: &Value) -> Result<&[u8], String> {
+    match value {
+        Value::LongStr(bytes) => Ok(bytes),
+        other => Err(unacceptable(other)),
+    }
+}
+
+fn one_of(value: &Value, known: &[&str], otherwise: fn(&str) -> String) -> Result<(), String> {
+    let bytes = text(value)?;
+    if known.iter().any(|known| known.as_bytes() == bytes) {
+        return Ok(());
+    }
+    Err(otherwise(&String::from_utf8_lossy(bytes)))
+}

@@ -1,0 +1,279 @@
+//! Bindings: from an exchange to a queue or another exchange.
+//!
+//! Enters: source, destination, routing key, arguments.  Leaves: the binding's number, and the lists it is on.
+//! Owns:   the records of all bindings, the index that finds one by what it says, and three linked lists through
+//!         them: of a source, of a destination, and of those that match alike.
+//! Never:  decides what matches; the exchange types do.
+
+use crate::{
+    limits::Limits,
+    texts::{TextId, Texts},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hash, Hasher};
+use wire::Table;
+
+/// No binding: the end of a list.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Where a binding leads: the index of a queue or of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Target(u32);
+
+const EXCHANGE_BIT: u32 = 1 << 31;
+
+impl Target {
+    pub fn queue(index: u32) -> Self {
+        assert!(index & EXCHANGE_BIT == 0, "the limit on queues keeps their indexes below 2^31");
+        Self(index)
+    }
+
+    pub fn exchange(index: u32) -> Self {
+        assert!(index & EXCHANGE_BIT == 0, "the limit on exchanges keeps their indexes below 2^31");
+        Self(index | EXCHANGE_BIT)
+    }
+
+    #[inline]
+    pub fn as_exchange(self) -> Option<u32> {
+        (self.0 & EXCHANGE_BIT != 0).then_some(self.0 & !EXCHANGE_BIT)
+    }
+
+    /// The index, of whichever kind.
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.0 & !EXCHANGE_BIT
+    }
+}
+
+/// The lists that run through the bindings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    /// All of one source exchange.
+    Source = 0,
+    /// All that lead to one queue or exchange.
+    Destination = 1,
+    /// All that one routing key or pattern of one exchange selects together.
+    Alike = 2,
+}
+
+#[derive(Clone, Copy)]
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+const UNLINKED: Links = Links { previous: NONE, next: NONE };
+
+/// The head of a list of bindings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head(pub u32);
+
+impl Default for Head {
+    fn default() -> Self {
+        Self(NONE)
+    }
+}
+
+impl Head {
+    /// The first binding on the list.
+    #[inline]
+    pub fn first(self) -> Option<u32> {
+        (self.0 != NONE).then_some(self.0)
+    }
+}
+
+/// 44 bytes; arguments, which few have, are kept aside.
+pub(crate) struct Binding {
+    pub source: u32,
+    pub target: Target,
+    pub key: TextId,
+    /// For a topic exchange the trie node it hangs on.
+    pub node: u32,
+    arguments: u32,
+    links: [Links; 3],
+}
+
+const _: () = assert!(size_of::<Binding>() == 44);
+
+/// All bindings of the catalog.
+pub(crate) struct Bindings {
+    records: Vec<Binding>,
+    free: Vec<u32>,
+    /// From what a binding says to its record.
+    index: HashTable<u32>,
+    arguments: Vec<Option<Box<Table>>>,
+    arguments_free: Vec<u32>,
+    pub texts: Texts,
+    hash: FixedState,
+}
+
+/// What a binding says; two that say the same are one.
+pub(crate) struct Said<'a> {
+    pub source: u32,
+    pub target: Target,
+    pub key: &'a [u8],
+    /// Sorted by name, see `arguments::sorted`.
+    pub arguments: &'a Table,
+}
+
+impl Bindings {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            records: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            arguments: Vec::new(),
+            arguments_free: Vec::new(),
+            texts: Texts::default(),
+            hash: FixedState::with_seed(limits.hash_seed),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    #[inline]
+    pub fn get(&self, binding: u32) -> &Binding {
+        &self.records[binding as usize]
+    }
+
+    pub fn set_node(&mut self, binding: u32, node: u32) {
+        self.records[binding as usize].node = node;
+    }
+
+    #[inline]
+    pub fn key(&self, binding: u32) -> &[u8] {
+        self.texts.get(self.get(binding).key)
+    }
+
+    pub fn arguments(&self, binding: u32) -> Option<&Table> {
+        match self.get(binding).arguments {
+            NONE => None,
+            slot => self.arguments[slot as usize].as_deref(),
+        }
+    }
+
+    fn hash_of(hash: &FixedState, source: u32, target: Target, key: &[u8]) -> u64 {
+        let mut hasher = hash.build_hasher();
+        (u64::from(source) << 32 | u64::from(target.0)).hash(&mut hasher);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The binding that says this.
+    pub fn find(&self, said: &Said<'_>) -> Option<u32> {
+        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key);
+        let same = |&binding: &u32| {
+            let record = self.get(binding);
+            record.source == said.source
+                && record.target == said.target
+                && self.texts.get(record.key) == said.key
+                && match self.arguments(binding) {
+                    None => said.arguments.is_empty(),
+                    Some(kept) => kept == said.arguments,
+                }
+        };
+        self.index.find(hash, same).copied()
+    }
+
+    /// A new binding, on no list yet. Nothing may say the same already.
+    pub fn add(&mut self, said: &Said<'_>) -> u32 {
+        debug_assert!(self.find(said).is_none(), "a binding exists once");
+        let arguments = if said.arguments.is_empty() {
+            NONE
+        } else {
+            let kept = Some(Box::new(said.arguments.clone()));
+            match self.arguments_free.pop() {
+                Some(slot) => {
+                    self.arguments[slot as usize] = kept;
+                    slot
+                }
+                None => {
+                    self.arguments.push(kept);
+                    (self.arguments.len() - 1) as u32
+                }
+            }
+        };
+        let record = Binding {
+            source: said.source,
+            target: said.target,
+            key: self.texts.keep(said.key),
+            node: NONE,
+            arguments,
+            links: [UNLINKED; 3],
+        };
+        let binding = match self.free.pop() {
+            Some(binding) => {
+                self.records[binding as usize] = record;
+                binding
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key);
+        let (records, texts, state) = (&self.records, &self.texts, &self.hash);
+        self.index.insert_unique(hash, binding, |&other| {
+            let record = &records[other as usize];
+            Self::hash_of(state, record.source, record.target, texts.get(record.key))
+        });
+        binding
+    }
+
+    /// Forgets a binding that is on no list any more.
+    pub fn remove(&mut self, binding: u32) {
+        let record = &self.records[binding as usize];
+        let hash = Self::hash_of(&self.hash, record.source, record.target, self.texts.get(record.key));
+        match self.index.find_entry(hash, |&other| other == binding) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("every binding is in the index"),
+        }
+        let record = &self.records[binding as usize];
+        if record.arguments != NONE {
+            self.arguments[record.arguments as usize] = None;
+            self.arguments_free.push(record.arguments);
+        }
+        self.texts.drop(record.key);
+        self.free.push(binding);
+    }
+
+    /// Puts a binding in front of a list.
+    pub fn link(&mut self, list: Through, head: &mut Head, binding: u32) {
+        self.records[binding as usize].links[list as usize] = Links { previous: NONE, next: head.0 };
+        if head.0 != NONE {
+            self.records[head.0 as usize].links[list as usize].previous = binding;
+        }
+        head.0 = binding;
+    }
+
+    /// Takes a binding off a list.
+    pub fn unlink(&mut self, list: Through, head: &mut Head, binding: u32) {
+        let Links { previous, next } = std::mem::replace(&mut self.records[binding as usize].links[list as usize], UNLINKED);
+        if previous == NONE {
+            debug_assert_eq!(head.0, binding, "a binding is taken off the list that it is on");
+            head.0 = next;
+        } else {
+            self.records[previous as usize].links[list as usize].next = next;
+        }
+        if next != NONE {
+            self.records[next as usize].links[list as usize].previous = previous;
+        }
+    }
+
+    /// The binding behind this one.
+    #[inline]
+    pub fn next(&self, list: Through, binding: u32) -> Option<u32> {
+        let next = self.records[binding as usize].links[list as usize].next;
+        (next != NONE).then_some(next)
+    }
+
+    /// Those on a list, the newest first.
+    #[inline]
+    pub fn iter(&self, list: Through, head: Head) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(head.first(), move |&binding| self.next(list, binding))
+    }
+}

@@ -1,0 +1,185 @@
+//! Bindings come and go.
+//!
+//! Enters: bind and unbind.  Leaves: changed lists and match structures.
+//! Owns:   the rules for both, and which routes a change can alter.
+//! Never:  keeps an auto-delete exchange that lost its last binding.
+
+use super::*;
+use crate::{
+    arguments,
+    binding::{Head, Said, Target, Through},
+    exchange::{ExchangeKind, headers},
+    ids::VhostId,
+};
+use wire::Table;
+
+/// What `bind` and `unbind` for queues and exchanges have in common.
+struct Asked<'a> {
+    vhost: VhostId,
+    source: &'a Name,
+    kind: Kind,
+    destination: &'a Name,
+    key: &'a [u8],
+    arguments: &'a Table,
+    session: Option<SessionId>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(definition: &'a Definition) -> Self {
+        match definition {
+            Definition::BindExchange { vhost, source, destination, routing_key, arguments }
+            | Definition::UnbindExchange { vhost, source, destination, routing_key, arguments } => Self {
+                vhost: *vhost,
+                source,
+                kind: Kind::Exchange,
+                destination,
+                key: routing_key,
+                arguments,
+                session: None,
+            },
+            Definition::BindQueue { vhost, exchange, queue, routing_key, arguments, session }
+            | Definition::UnbindQueue { vhost, exchange, queue, routing_key, arguments, session } => Self {
+                vhost: *vhost,
+                source: exchange,
+                kind: Kind::Queue,
+                destination: queue,
+                key: routing_key,
+                arguments,
+                session: *session,
+            },
+            _ => unreachable!("the caller matched the variants"),
+        }
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.source.is_empty() || (self.kind == Kind::Exchange && self.destination.is_empty()) {
+            return Err(Refusal::default_exchange());
+        }
+        if self.key.len() > crate::limits::NAME_BYTES_MAX {
+            return Err(Refusal::precondition(format_args!("routing key of {} bytes", self.key.len())));
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    pub(super) fn bind(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+        let asked = Asked::of(definition);
+        asked.check()?;
+        let source = self
+            .exchanges
+            .0
+            .find(asked.vhost, asked.source.as_bytes())
+            .ok_or_else(|| self.no_exchange(asked.vhost, asked.source.as_bytes()))?;
+        let target = self.target(&asked).ok_or_else(|| match asked.kind {
+            Kind::Queue => self.no_queue(asked.vhost, asked.destination.as_bytes()),
+            _ => self.no_exchange(asked.vhost, asked.destination.as_bytes()),
+        })?;
+        let what = What { kind: Kind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
+        if self.exchanges.0.at(source).definition.kind == ExchangeKind::Headers {
+            headers::check(asked.arguments)?;
+        }
+        if target.as_exchange().is_none() {
+            self.check_lock(target.index(), asked.session)?;
+        }
+        arguments::check_size(what, asked.arguments)?;
+        let sorted = arguments::sorted(asked.arguments);
+        let said = Said { source, target, key: asked.key, arguments: &sorted };
+        if self.bindings.find(&said).is_some() {
+            return Ok(Executed::new(Outcome::Bound { created: false }, false));
+        }
+        if self.bindings.len() >= self.limits.bindings_max {
+            return Err(Refusal::precondition(format_args!(
+                "cannot bind to {what}: binding limit of {} is reached",
+                self.limits.bindings_max
+            )));
+        }
+        let binding = self.bindings.add(&said);
+        self.link(binding, source, target);
+        Ok(Executed::new(Outcome::Bound { created: true }, true))
+    }
+
+    pub(super) fn unbind(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+        let asked = Asked::of(definition);
+        asked.check()?;
+        let nothing = Executed::new(Outcome::Unbound { existed: false }, false);
+        let (Some(source), Some(target)) =
+            (self.exchanges.0.find(asked.vhost, asked.source.as_bytes()), self.target(&asked))
+        else {
+            return Ok(nothing);
+        };
+        let sorted = arguments::sorted(asked.arguments);
+        let said = Said { source, target, key: asked.key, arguments: &sorted };
+        let Some(binding) = self.bindings.find(&said) else { return Ok(nothing) };
+        if target.as_exchange().is_none() {
+            self.check_lock(target.index(), asked.session)?;
+        }
+        let doomed = self.remove_binding(binding).into_iter().collect();
+        self.remove_exchanges(doomed);
+        Ok(Executed::new(Outcome::Unbound { existed: true }, true))
+    }
+
+    fn target(&self, asked: &Asked<'_>) -> Option<Target> {
+        let name = asked.destination.as_bytes();
+        match asked.kind {
+            Kind::Queue => self.queues.table.find(asked.vhost, name).map(Target::queue),
+            _ => self.exchanges.0.find(asked.vhost, name).map(Target::exchange),
+        }
+    }
+
+    fn head_into(&mut self, target: Target) -> &mut Head {
+        match target.as_exchange() {
+            Some(index) => &mut self.exchanges.0.at_mut(index).into,
+            None => &mut self.queues.table.at_mut(target.index()).into,
+        }
+    }
+
+    /// Puts a new binding on its lists.
+    fn link(&mut self, binding: u32, source: u32, target: Target) {
+        let exchange = self.exchanges.0.at_mut(source);
+        let (kind, root) = (exchange.definition.kind, exchange.root);
+        self.bindings.link(Through::Source, &mut exchange.from, binding);
+        exchange.to_exchanges += u32::from(target.as_exchange().is_some());
+        let mut into = *self.head_into(target);
+        self.bindings.link(Through::Destination, &mut into, binding);
+        *self.head_into(target) = into;
+        match kind {
+            ExchangeKind::Direct => self.direct.add(&mut self.bindings, binding),
+            ExchangeKind::Topic => self.topics.add(&mut self.bindings, root, binding),
+            ExchangeKind::Fanout | ExchangeKind::Headers => {}
+        }
+        self.routes_altered(source);
+    }
+
+    /// Removes a binding. Leaves its source to be removed if that must go with it.
+    pub(super) fn remove_binding(&mut self, binding: u32) -> Option<u32> {
+        let (source, target) = (self.bindings.get(binding).source, self.bindings.get(binding).target);
+        let exchange = self.exchanges.0.at_mut(source);
+        match exchange.definition.kind {
+            ExchangeKind::Direct => self.direct.remove(&mut self.bindings, binding),
+            ExchangeKind::Topic => self.topics.remove(&mut self.bindings, binding),
+            ExchangeKind::Fanout | ExchangeKind::Headers => {}
+        }
+        self.bindings.unlink(Through::Source, &mut exchange.from, binding);
+        exchange.to_exchanges -= u32::from(target.as_exchange().is_some());
+        let goes = exchange.definition.auto_delete && exchange.from == Head::default();
+        let mut into = *self.head_into(target);
+        self.bindings.unlink(Through::Destination, &mut into, binding);
+        *self.head_into(target) = into;
+        self.bindings.remove(binding);
+        self.routes_altered(source);
+        goes.then_some(source)
+    }
+
+    /// Routes through an exchange may be different now: those from it, and, if messages reach it from other
+    /// exchanges, any in its vhost.
+    fn routes_altered(&mut self, source: u32) {
+        let version = self.next_version();
+        let exchange = self.exchanges.0.at_mut(source);
+        exchange.version = version;
+        let vhost = self.vhosts.at_mut(exchange.definition.vhost);
+        if exchange.into != Head::default() || vhost.alternates != 0 {
+            vhost.version = version;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Exchanges come and go.
+//!
+//! Enters: declare and delete.  Leaves: changed tables; a cascade of auto-delete exchanges.
+//! Owns:   the rules for both.
+//! Never:  leaves a binding behind whose source or destination is gone.
+
+use super::*;
+use crate::{
+    arguments::{self, ALTERNATE_EXCHANGE},
+    binding::Head,
+    exchange::{Exchange, ExchangeDefinition, ExchangeKind},
+    ids::VhostId,
+};
+
+impl Catalog {
+    pub(super) fn declare_exchange(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+        let Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = definition
+        else {
+            unreachable!("the caller matched the variant")
+        };
+        self.check_vhost(*vhost)?;
+        if name.is_empty() {
+            return Err(Refusal::default_exchange());
+        }
+        let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(*vhost) };
+        if let Some(index) = self.exchanges.0.find(*vhost, name.as_bytes()) {
+            let current = &self.exchanges.0.at(index).definition;
+            let same = |argument: &str, received: &str, current: &str| {
+                if received == current {
+                    return Ok(());
+                }
+                Err(Refusal::inequivalent(what, argument, &format!("'{received}'"), &format!("'{current}'")))
+            };
+            same("type", kind.name(), current.kind.name())?;
+            same("durable", truth(*durable), truth(current.durable))?;
+            same("auto_delete", truth(*auto_delete), truth(current.auto_delete))?;
+            same("internal", truth(*internal), truth(current.internal))?;
+            arguments::check_exchange_equivalence(what, current.arguments.as_deref(), arguments)?;
+            return Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: false }, false));
+        }
+        if name.starts_with("amq.") {
+            return Err(Refusal::reserved(Kind::Exchange, name));
+        }
+        let alternate = match arguments::exchange_name(what, arguments, ALTERNATE_EXCHANGE)? {
+            Some(name) => Some(Name::new(Kind::Exchange, name)?),
+            None => None,
+        };
+        arguments::check_size(what, arguments)?;
+        if self.exchanges.0.len() >= self.limits.exchanges_max {
+            return Err(Refusal::precondition(format_args!(
+                "cannot declare {what}: exchange limit of {} is reached",
+                self.limits.exchanges_max
+            )));
+        }
+        let definition = ExchangeDefinition {
+            name: name.clone(),
+            vhost: *vhost,
+            kind: *kind,
+            durable: *durable,
+            auto_delete: *auto_delete,
+            internal: *internal,
+            arguments: arguments::boxed(arguments),
+        };
+        let index = self.add_exchange(definition, alternate);
+        Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: true }, true))
+    }
+
+    /// Makes an exchange that may be made.
+    pub(super) fn add_exchange(&mut self, definition: ExchangeDefinition, alternate: Option<Name>) -> u32 {
+        let version = self.next_version();
+        let vhost = self.vhosts.at_mut(definition.vhost);
+        // It may be the alternate that others look for.
+        if vhost.alternates != 0 {
+            vhost.version = version;
+        }
+        vhost.alternates += u32::from(alternate.is_some());
+        let root = if definition.kind == ExchangeKind::Topic { self.topics.plant() } else { u32::MAX };
+        let serial = self.exchanges.0.next_serial();
+        self.exchanges.0.insert(Exchange {
+            definition,
+            serial,
+            alternate,
+            from: Head::default(),
+            to_exchanges: 0,
+            into: Head::default(),
+            root,
+            version,
+            walk: 0,
+        })
+    }
+
+    pub(super) fn delete_exchange(&mut self, vhost: VhostId, name: &Name, if_unused: bool) -> Result<Executed, Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::default_exchange());
+        }
+        let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) };
+        if name.starts_with("amq.") {
+            return Err(Refusal::detail(
+                ReplyCode::AccessRefused,
+                format_args!("deletion of system {what} not allowed"),
+            ));
+        }
+        let Some(index) = self.exchanges.0.find(vhost, name.as_bytes()) else {
+            return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
+        };
+        if if_unused && self.exchanges.0.at(index).from != Head::default() {
+            return Err(Refusal::precondition(format_args!("{what} in use")));
+        }
+        self.remove_exchanges(vec![index]);
+        Ok(Executed::new(Outcome::Deleted { existed: true }, true))
+    }
+
+    /// Removes exchanges with all their bindings, and then the auto-delete exchanges that lost their last binding
+    /// with that, and so on.
+    pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<u32>) {
+        while let Some(index) = doomed.pop() {
+            while let Some(binding) = self.exchanges.0.at(index).from.first() {
+                self.remove_binding(binding);
+            }
+            while let Some(binding) = self.exchanges.0.at(index).into.first() {
+                doomed.extend(self.remove_binding(binding));
+            }
+            let version = self.next_version();
+            let exchange = self.exchanges.0.remove(index);
+            if exchange.root != u32::MAX {
+                self.topics.fell(exchange.root);
+            }
+            let vhost = self.vhosts.at_mut(exchange.definition.vhost);
+            if vhost.alternates != 0 {
+                vhost.version = version;
+            }
+            vhost.alternates -= u32::from(exchange.alternate.is_some());
+        }
+    }
+}
+
+pub(super) const fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}

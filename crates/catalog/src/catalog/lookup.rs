@@ -1,0 +1,215 @@
+//! Lookups: what is there, under which id; and the refusals for what is not.
+//!
+//! Enters: names and ids.  Leaves: ids and definitions.
+//! Owns:   nothing.
+//! Never:  changes anything.
+
+use super::*;
+use crate::{
+    binding::Through,
+    exchange::ExchangeDefinition,
+    ids::{ExchangeId, UserId, VhostId},
+    queue::QueueDefinition,
+    user::User,
+};
+use wire::Table;
+
+/// A binding, for display.
+#[derive(Clone, Copy, Debug)]
+pub struct BindingView<'a> {
+    /// From where.
+    pub source: ExchangeId,
+    /// To where.
+    pub destination: Destination,
+    /// With what routing key or pattern.
+    pub routing_key: &'a [u8],
+    /// With what arguments, sorted by name.
+    pub arguments: Option<&'a Table>,
+}
+
+/// Where a binding leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a queue.
+    Queue(QueueId),
+    /// To an exchange.
+    Exchange(ExchangeId),
+}
+
+impl Catalog {
+    /// The limits it was made with.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The vhost of this name.
+    pub fn vhost_by_name(&self, name: &str) -> Option<VhostId> {
+        self.vhosts.find(name)
+    }
+
+    /// The name of a vhost; empty once it is deleted.
+    pub fn vhost_name(&self, vhost: VhostId) -> &str {
+        self.vhosts.get(vhost).map_or("", |vhost| &vhost.name)
+    }
+
+    /// The exchange of this name; the empty one is the default exchange.
+    #[inline]
+    pub fn exchange(&self, vhost: VhostId, name: &[u8]) -> Option<ExchangeId> {
+        if name.is_empty() {
+            return self.vhosts.get(vhost).map(|vhost| vhost.default_exchange);
+        }
+        self.exchanges.0.find(vhost, name).map(|index| self.exchanges.id(index))
+    }
+
+    /// What an exchange was declared to be.
+    #[inline]
+    pub fn exchange_info(&self, id: ExchangeId) -> Option<&ExchangeDefinition> {
+        self.exchanges.get(id).map(|exchange| &exchange.definition)
+    }
+
+    /// The queue of this name, whoever may use it.
+    #[inline]
+    pub fn queue(&self, vhost: VhostId, name: &[u8]) -> Option<QueueId> {
+        self.queues.table.find(vhost, name).map(|index| self.queues.id(index))
+    }
+
+    /// What a queue was declared to be.
+    #[inline]
+    pub fn queue_definition(&self, id: QueueId) -> Option<&QueueDefinition> {
+        self.queues.get(id).map(|queue| &queue.definition)
+    }
+
+    /// Whether a queue is one that another replica has and this one has yet to declare.
+    pub fn is_queue_to_come(&self, id: QueueId) -> bool {
+        self.queues.table.is_serial_to_come(id.serial)
+    }
+
+    /// The queue of this name for this session: 404 if there is none, 405 if another session has it to itself.
+    /// Passive declarations, consume, get and purge all ask this.
+    pub fn queue_for(&self, vhost: VhostId, name: &[u8], session: SessionId) -> Result<QueueId, Refusal> {
+        let index = self.queues.table.find(vhost, name).ok_or_else(|| self.no_queue(vhost, name))?;
+        self.check_lock(index, Some(session))?;
+        Ok(self.queues.id(index))
+    }
+
+    /// The exchange of this name for a passive declaration: 403 for the default one, 404 if there is none.
+    pub fn exchange_for(&self, vhost: VhostId, name: &[u8]) -> Result<ExchangeId, Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::default_exchange());
+        }
+        self.exchange(vhost, name).ok_or_else(|| self.no_exchange(vhost, name))
+    }
+
+    /// Whether clients may publish to an exchange: not to an internal one (403).
+    #[inline]
+    pub fn check_publishable(&self, id: ExchangeId) -> Result<(), Refusal> {
+        match self.exchange_info(id) {
+            Some(exchange) if exchange.internal => {
+                Err(Refusal::internal_exchange(&exchange.name, self.vhost_name(exchange.vhost)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// That there is no exchange of this name (404).
+    pub fn no_exchange(&self, vhost: VhostId, name: &[u8]) -> Refusal {
+        let name = &String::from_utf8_lossy(name);
+        Refusal::not_found(What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) })
+    }
+
+    /// That there is no queue of this name (404).
+    pub fn no_queue(&self, vhost: VhostId, name: &[u8]) -> Refusal {
+        let name = &String::from_utf8_lossy(name);
+        Refusal::not_found(What { kind: Kind::Queue, name, vhost: self.vhost_name(vhost) })
+    }
+
+    /// That a queue went while something was asked of it (404).
+    pub fn queue_is_gone(&self, id: QueueId) -> Refusal {
+        match self.queue_definition(id) {
+            Some(queue) => self.no_queue(queue.vhost, queue.name.as_bytes()),
+            None => Refusal::detail(ReplyCode::NotFound, "the queue was deleted in the meantime"),
+        }
+    }
+
+    /// How many bindings there are; the implicit ones to the default exchange do not count.
+    pub fn bindings_count(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// How many queues there are.
+    pub fn queues_count(&self) -> usize {
+        self.queues.table.len()
+    }
+
+    /// How many exchanges there are.
+    pub fn exchanges_count(&self) -> usize {
+        self.exchanges.0.len()
+    }
+
+    /// All vhosts in the order of their making.
+    pub fn vhosts(&self) -> impl Iterator<Item = (VhostId, &Name)> {
+        self.vhosts.iter().map(|(id, vhost)| (id, &vhost.name))
+    }
+
+    /// All exchanges in the order of their indexes.
+    pub fn exchanges(&self) -> impl Iterator<Item = (ExchangeId, &ExchangeDefinition)> {
+        self.exchanges
+            .0
+            .iter()
+            .map(|(index, exchange)| (ExchangeId { index, serial: exchange.serial }, &exchange.definition))
+    }
+
+    /// All queues in the order of their indexes.
+    pub fn queues(&self) -> impl Iterator<Item = (QueueId, &QueueDefinition)> {
+        self.queues.table.iter().map(|(index, queue)| (QueueId { index, serial: queue.serial }, &queue.definition))
+    }
+
+    /// All users in the order of their making.
+    pub fn users(&self) -> impl Iterator<Item = (UserId, &User)> {
+        self.users.iter()
+    }
+
+    /// The bindings from an exchange, the newest first.
+    pub fn bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = BindingView<'_>> {
+        let from = self.exchanges.get(id).map(|exchange| exchange.from).unwrap_or_default();
+        self.bindings.iter(Through::Source, from).map(|binding| self.view(binding))
+    }
+
+    /// The bindings to a queue, the newest first.
+    pub fn bindings_to(&self, id: QueueId) -> impl Iterator<Item = BindingView<'_>> {
+        let into = self.queues.get(id).map(|queue| queue.into).unwrap_or_default();
+        self.bindings.iter(Through::Destination, into).map(|binding| self.view(binding))
+    }
+
+    fn view(&self, binding: u32) -> BindingView<'_> {
+        let record = self.bindings.get(binding);
+        BindingView {
+            source: self.exchanges.id(record.source),
+            destination: match record.target.as_exchange() {
+                Some(index) => Destination::Exchange(self.exchanges.id(index)),
+                None => Destination::Queue(self.queues.id(record.target.index())),
+            },
+            routing_key: self.bindings.key(binding),
+            arguments: self.bindings.arguments(binding),
+        }
+    }
+
+    /// Refuses a queue that another session has to itself (405). Before `None` nothing is locked.
+    pub(super) fn check_lock(&self, index: u32, session: Option<SessionId>) -> Result<(), Refusal> {
+        let queue = &self.queues.table.at(index).definition;
+        match (queue.exclusive, session) {
+            (Some(owner), Some(session)) if owner != session => {
+                Err(Refusal::locked(What { kind: Kind::Queue, name: &queue.name, vhost: self.vhost_name(queue.vhost) }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A vhost that a session has open. It may have been deleted under it.
+    pub(super) fn check_vhost(&self, vhost: VhostId) -> Result<(), Refusal> {
+        match self.vhosts.get(vhost) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::detail(ReplyCode::NotAllowed, "the vhost was deleted")),
+        }
+    }
+}

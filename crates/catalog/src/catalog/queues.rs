@@ -1,0 +1,108 @@
+//! Queues come and go.
+//!
+//! Enters: declare, delete, the end of sessions.  Leaves: changed tables, and the queues that went.
+//! Owns:   the rules for them.
+//! Never:  decides whether a queue is empty or unused; only its home knows.
+
+use super::*;
+use crate::{arguments, catalog::exchanges::truth, ids::VhostId, queue::QueueDefinition};
+
+impl Catalog {
+    pub(super) fn declare_queue(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+        let Definition::DeclareQueue { vhost, name, server_named, durable, exclusive, auto_delete, arguments, home } =
+            definition
+        else {
+            unreachable!("the caller matched the variant")
+        };
+        self.check_vhost(*vhost)?;
+        if name.starts_with("amq.") && !server_named {
+            return Err(Refusal::reserved(Kind::Queue, name));
+        }
+        // An exclusive queue goes with its connection, so it is never durable, whatever was asked.
+        let durable = *durable && exclusive.is_none();
+        let what = What { kind: Kind::Queue, name, vhost: self.vhost_name(*vhost) };
+        if let Some(index) = self.queues.table.find(*vhost, name.as_bytes()) {
+            let current = &self.queues.table.at(index).definition;
+            // Stricter than `check_lock`: whether it is exclusive must be the same, too.
+            if current.exclusive != *exclusive {
+                return Err(Refusal::locked(what));
+            }
+            let same = |argument: &str, received: bool, current: bool| {
+                if received == current {
+                    return Ok(());
+                }
+                let (received, current) = (format!("'{}'", truth(received)), format!("'{}'", truth(current)));
+                Err(Refusal::inequivalent(what, argument, &received, &current))
+            };
+            same("durable", durable, current.durable)?;
+            same("auto_delete", *auto_delete, current.auto_delete)?;
+            arguments::check_queue_equivalence(what, current.arguments.as_deref(), arguments)?;
+            let outcome = Outcome::Queue { id: self.queues.id(index), home: current.home, created: false };
+            return Ok(Executed::new(outcome, false));
+        }
+        arguments::check_queue(what, arguments)?;
+        if self.queues.table.len() >= self.limits.queues_max {
+            return Err(Refusal::precondition(format_args!(
+                "cannot declare {what}: queue limit of {} is reached",
+                self.limits.queues_max
+            )));
+        }
+        let id = self.queues.insert(QueueDefinition {
+            name: name.clone(),
+            vhost: *vhost,
+            durable,
+            auto_delete: *auto_delete,
+            home: *home,
+            exclusive: *exclusive,
+            arguments: arguments::boxed(arguments),
+        });
+        Ok(Executed::new(Outcome::Queue { id, home: *home, created: true }, true))
+    }
+
+    pub(super) fn delete_queue(
+        &mut self,
+        vhost: VhostId,
+        name: &Name,
+        session: Option<SessionId>,
+    ) -> Result<Executed, Refusal> {
+        let Some(index) = self.queues.table.find(vhost, name.as_bytes()) else {
+            return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
+        };
+        self.check_lock(index, session)?;
+        let mut executed = Executed::new(Outcome::Deleted { existed: true }, true);
+        executed.queues_removed.push(self.drop_queue(index));
+        Ok(executed)
+    }
+
+    pub(super) fn remove_queue(&mut self, id: QueueId) -> Executed {
+        let existed = self.queues.get(id).is_some();
+        let mut executed = Executed::new(Outcome::Deleted { existed }, existed);
+        if existed {
+            executed.queues_removed.push(self.drop_queue(id.index));
+        }
+        executed
+    }
+
+    pub(super) fn forget_session(&mut self, session: SessionId) -> Executed {
+        let queues = self.queues.of_session(session);
+        let mut executed = Executed::new(Outcome::SessionForgotten, !queues.is_empty());
+        executed.queues_removed = queues.into_iter().map(|index| self.drop_queue(index)).collect();
+        executed
+    }
+
+    /// Removes a queue with its bindings, and the auto-delete exchanges that lost their last binding with that.
+    pub(super) fn drop_queue(&mut self, index: u32) -> RemovedQueue {
+        let mut doomed = Vec::new();
+        while let Some(binding) = self.queues.table.at(index).into.first() {
+            doomed.extend(self.remove_binding(binding));
+        }
+        self.remove_exchanges(doomed);
+        let queue = self.queues.remove(index);
+        RemovedQueue {
+            id: QueueId { index, serial: queue.serial },
+            home: queue.definition.home,
+            vhost: queue.definition.vhost,
+            name: queue.definition.name,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Routing: what happens for every message.
+//!
+//! Enters: an exchange, a routing key, properties.  Leaves: the queues, each once.
+//! Owns:   the walk from exchange to exchange, and its scratch.
+//! Never:  allocates for a key that it has met lately, or that leads to one queue; visits an exchange twice.
+
+use super::*;
+use crate::{
+    binding::{NONE, Target, Through},
+    exchange::{Exchange, ExchangeKind, fanout, headers},
+    ids::ExchangeId,
+    route::{Route, RoutedQueue},
+};
+use std::sync::Arc;
+use wire::RawProperties;
+
+/// Scratch of a walk. Kept, so that walking allocates only while it grows.
+pub(super) struct Walk {
+    /// Tells the exchanges that this walk has seen from those of walks before.
+    number: u32,
+    to_visit: Vec<u32>,
+    targets: Vec<Target>,
+    /// Indexes of queues.
+    queues: Vec<u32>,
+    routed: Vec<RoutedQueue>,
+    nowhere: [Arc<Route>; 2],
+    /// The last route to several queues, by `cacheable`: the next one is often the same.
+    last: [Arc<Route>; 2],
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        let nowhere = [false, true].map(|cacheable| Arc::new(Route { queues: Box::new([]), cacheable }));
+        Self {
+            number: 0,
+            to_visit: Vec::new(),
+            targets: Vec::new(),
+            queues: Vec::new(),
+            routed: Vec::new(),
+            last: nowhere.clone(),
+            nowhere,
+        }
+    }
+}
+
+impl Catalog {
+    /// Where a message goes: bindings from exchange to exchange are followed, alternate exchanges where one finds no
+    /// place, and each queue comes once. Nowhere if the exchange is gone.
+    #[inline]
+    pub fn route(&mut self, id: ExchangeId, routing_key: &[u8], properties: RawProperties<'_>) -> Arc<Route> {
+        let Some(exchange) = self.exchanges.get(id) else { return Arc::clone(&self.walk.nowhere[1]) };
+        match exchange.definition.kind {
+            ExchangeKind::Direct if exchange.definition.is_default() => {
+                return match self.queues.table.find(exchange.definition.vhost, routing_key) {
+                    Some(queue) => self.queues.route(queue),
+                    None => Arc::clone(&self.walk.nowhere[1]),
+                };
+            }
+            ExchangeKind::Direct => {
+                // Most keys of a direct exchange lead to one queue, which is found no slower than a remembered route.
+                if let Some(binding) = self.direct.find(&self.bindings, id.index, routing_key)
+                    && self.bindings.next(Through::Alike, binding).is_none()
+                    && let target = self.bindings.get(binding).target
+                    && target.as_exchange().is_none()
+                {
+                    return self.queues.route(target.index());
+                }
+            }
+            ExchangeKind::Headers => return self.walk_from(id.index, routing_key, properties),
+            ExchangeKind::Fanout | ExchangeKind::Topic => {}
+        }
+        let key = if is_deaf(exchange) { b"" } else { routing_key };
+        let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
+        let hash = self.routes.hash(id.index, key);
+        if let Some(route) = self.routes.find(hash, id.index, key, version) {
+            return route;
+        }
+        let route = self.walk_from(id.index, routing_key, properties);
+        if route.cacheable {
+            self.routes.insert(hash, id.index, key, self.version, &route);
+        }
+        route
+    }
+
+    fn walk_from(&mut self, index: u32, key: &[u8], properties: RawProperties<'_>) -> Arc<Route> {
+        let mut walk = std::mem::take(&mut self.walk.to_visit);
+        let mut targets = std::mem::take(&mut self.walk.targets);
+        self.walk.queues.clear();
+        self.next_walk();
+        let mut cacheable = true;
+        self.visit_once(index, &mut walk);
+        while let Some(index) = walk.pop() {
+            targets.clear();
+            let exchange = self.exchanges.0.at(index);
+            let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
+            match exchange.definition.kind {
+                // Reached as an alternate exchange. Which queues have which names is no part of an exchange's version.
+                ExchangeKind::Direct if exchange.definition.is_default() => {
+                    cacheable = false;
+                    targets.extend(self.queues.table.find(vhost, key).map(Target::queue));
+                }
+                ExchangeKind::Direct => self.direct.route(&self.bindings, index, key, &mut targets),
+                ExchangeKind::Fanout => fanout::route(&self.bindings, from, &mut targets),
+                ExchangeKind::Topic => self.topics.route(&self.bindings, root, key, &mut targets),
+                ExchangeKind::Headers => {
+                    cacheable = false;
+                    let headers = properties.headers().unwrap_or_default();
+                    headers::route(&self.bindings, from, headers, &mut targets);
+                }
+            }
+            if targets.is_empty()
+                && let Some(alternate) = &self.exchanges.0.at(index).alternate
+                && let Some(alternate) = self.exchanges.0.find(vhost, alternate.as_bytes())
+            {
+                self.visit_once(alternate, &mut walk);
+            }
+            for target in &targets {
+                match target.as_exchange() {
+                    Some(exchange) => self.visit_once(exchange, &mut walk),
+                    None => self.walk.queues.push(target.index()),
+                }
+            }
+        }
+        (self.walk.to_visit, self.walk.targets) = (walk, targets);
+        self.found(cacheable)
+    }
+
+    /// The route to the queues that a walk has come upon.
+    fn found(&mut self, cacheable: bool) -> Arc<Route> {
+        let Walk { queues, routed, nowhere, last, .. } = &mut self.walk;
+        if queues.len() > 1 {
+            queues.sort_unstable();
+            queues.dedup();
+        }
+        match **queues {
+            [] => return Arc::clone(&nowhere[usize::from(cacheable)]),
+            [queue] if cacheable => return self.queues.route(queue),
+            _ => {}
+        }
+        routed.clear();
+        routed.extend(queues.iter().map(|&queue| self.queues.routed(queue)));
+        let last = &mut last[usize::from(cacheable)];
+        if *last.queues != **routed {
+            *last = Arc::new(Route { queues: routed.as_slice().into(), cacheable });
+        }
+        Arc::clone(last)
+    }
+
+    fn next_walk(&mut self) {
+        self.walk.number = match self.walk.number.checked_add(1) {
+            Some(number) => number,
+            None => {
+                self.exchanges.0.iter_mut().for_each(|exchange| exchange.walk = 0);
+                1
+            }
+        };
+    }
+
+    #[inline]
+    fn visit_once(&mut self, index: u32, to_visit: &mut Vec<u32>) {
+        let exchange = self.exchanges.0.at_mut(index);
+        if exchange.walk != self.walk.number {
+            exchange.walk = self.walk.number;
+            to_visit.push(index);
+        }
+    }
+}
+
+/// Whether the routing key makes no difference: a fanout exchange that leads to queues alone.
+fn is_deaf(exchange: &Exchange) -> bool {
+    exchange.definition.kind == ExchangeKind::Fanout
+        && exchange.to_exchanges == 0
+        && (exchange.from.0 != NONE || exchange.alternate.is_none())
+}

@@ -1,0 +1,91 @@
+//! Users and their permissions come and go.
+//!
+//! Enters: what operators define.  Leaves: changed tables.
+//! Owns:   the rules for them.
+//! Never:  keeps remembering what an old permission said.
+
+use super::*;
+use crate::{
+    limits::PASSWORD_BYTES_MAX,
+    permission::Compiled,
+    user::{Password, Permission, User},
+};
+
+impl Catalog {
+    pub(super) fn put_user(
+        &mut self,
+        name: &Name,
+        password: &Password,
+        tags: &[Name],
+        loopback_only: bool,
+    ) -> Result<Executed, Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::precondition("a user needs a name"));
+        }
+        if matches!(password, Password::Plain(secret) if secret.len() > PASSWORD_BYTES_MAX) {
+            return Err(Refusal::precondition(format_args!("password over {PASSWORD_BYTES_MAX} bytes")));
+        }
+        if let Some(id) = self.users.find(name)
+            && let Some(user) = self.users.get_mut(id)
+        {
+            let same = user.password == *password && user.tags == tags && user.loopback_only == loopback_only;
+            user.password = password.clone();
+            user.tags = tags.to_vec();
+            user.loopback_only = loopback_only;
+            return Ok(Executed::new(Outcome::User { id }, !same));
+        }
+        if self.users.len() >= self.limits.users_max {
+            return Err(Refusal::precondition(format_args!("user limit of {} is reached", self.limits.users_max)));
+        }
+        let user = User {
+            name: name.clone(),
+            tags: tags.to_vec(),
+            loopback_only,
+            password: password.clone(),
+            permissions: Vec::new(),
+        };
+        Ok(Executed::new(Outcome::User { id: self.users.insert(user) }, true))
+    }
+
+    pub(super) fn delete_user(&mut self, name: &Name) -> Executed {
+        let existed = self.users.remove(name);
+        self.permissions.forget();
+        Executed::new(Outcome::Deleted { existed }, existed)
+    }
+
+    pub(super) fn set_permission(
+        &mut self,
+        user: &Name,
+        vhost: &Name,
+        permission: &Permission,
+    ) -> Result<Executed, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+        let compiled = Compiled::new(permission)?;
+        let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
+        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        self.permissions.forget();
+        match found.permissions.iter_mut().find(|(on, _)| *on == vhost_id) {
+            Some((_, current)) if current.written == *permission => {
+                return Ok(Executed::new(Outcome::Permitted, false));
+            }
+            Some((_, current)) => *current = compiled,
+            None => found.permissions.push((vhost_id, compiled)),
+        }
+        Ok(Executed::new(Outcome::Permitted, true))
+    }
+
+    pub(super) fn clear_permission(&mut self, user: &Name, vhost: &Name) -> Result<Executed, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+        let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
+        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let before = found.permissions.len();
+        found.permissions.retain(|(on, _)| *on != vhost_id);
+        let changed = found.permissions.len() != before;
+        self.permissions.forget();
+        Ok(Executed::new(Outcome::Permitted, changed))
+    }
+}
+
+fn unknown(kind: Kind, name: &str) -> Refusal {
+    Refusal::detail(ReplyCode::NotFound, format_args!("no {kind} '{name}'"))
+}

@@ -1,0 +1,263 @@
+//! Definitions: every change of the catalog, as data.
+//!
+//! Enters: what sessions, consumers and operators ask for.  Leaves: one enum that every replica executes alike.
+//! Owns:   the list of what can change.
+//! Never:  carries a socket, a clock or chance; a server-named queue arrives with its name already drawn.
+
+use crate::{
+    exchange::ExchangeKind,
+    ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
+    name::Name,
+    user::{Password, Permission},
+};
+use wire::Table;
+
+/// A change of the catalog. The same changes in the same order give every replica the same state and the same ids.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// `exchange.declare` that is not passive.
+    DeclareExchange {
+        /// Where.
+        vhost: VhostId,
+        /// Its name.
+        name: Name,
+        /// The type, from `ExchangeKind::parse`.
+        kind: ExchangeKind,
+        /// Survives a restart, once there is a store.
+        durable: bool,
+        /// Goes with its last binding.
+        auto_delete: bool,
+        /// Takes messages from other exchanges only.
+        internal: bool,
+        /// `alternate-exchange` has an effect, the rest is kept.
+        arguments: Table,
+    },
+    /// `exchange.delete`. Deleting what does not exist succeeds.
+    DeleteExchange {
+        /// Where.
+        vhost: VhostId,
+        /// Its name.
+        name: Name,
+        /// Only if nothing is bound to it.
+        if_unused: bool,
+    },
+    /// `exchange.bind`.
+    BindExchange {
+        /// Where both exchanges are.
+        vhost: VhostId,
+        /// Messages come from this exchange
+        source: Name,
+        /// and go to this one
+        destination: Name,
+        /// when the routing key matches.
+        routing_key: Box<[u8]>,
+        /// For headers exchanges.
+        arguments: Table,
+    },
+    /// `exchange.unbind`. Unbinding what is not bound succeeds.
+    UnbindExchange {
+        /// Where both exchanges are.
+        vhost: VhostId,
+        /// The source.
+        source: Name,
+        /// The destination.
+        destination: Name,
+        /// As bound.
+        routing_key: Box<[u8]>,
+        /// As bound.
+        arguments: Table,
+    },
+    /// `queue.bind`.
+    BindQueue {
+        /// Where both are.
+        vhost: VhostId,
+        /// Messages come from this exchange
+        exchange: Name,
+        /// and go to this queue
+        queue: Name,
+        /// when the routing key matches.
+        routing_key: Box<[u8]>,
+        /// For headers exchanges.
+        arguments: Table,
+        /// Who asks; `None` is an operator, before whom no queue is locked.
+        session: Option<SessionId>,
+    },
+    /// `queue.unbind`. Unbinding what is not bound succeeds.
+    UnbindQueue {
+        /// Where both are.
+        vhost: VhostId,
+        /// The exchange.
+        exchange: Name,
+        /// The queue.
+        queue: Name,
+        /// As bound.
+        routing_key: Box<[u8]>,
+        /// As bound.
+        arguments: Table,
+        /// Who asks; `None` is an operator, before whom no queue is locked.
+        session: Option<SessionId>,
+    },
+    /// `queue.declare` that is not passive.
+    DeclareQueue {
+        /// Where.
+        vhost: VhostId,
+        /// Its name; for a server-named one, the name drawn by the shard that asks.
+        name: Name,
+        /// The server drew the name, so it may begin with `amq.`.
+        server_named: bool,
+        /// Survives a restart, once there is a store. Exclusive queues never do.
+        durable: bool,
+        /// The session that has it to itself.
+        exclusive: Option<SessionId>,
+        /// Goes with its last consumer.
+        auto_delete: bool,
+        /// Validated, kept and compared; see `arguments`.
+        arguments: Table,
+        /// The shard it lives on, unless it exists already.
+        home: ShardId,
+    },
+    /// `queue.delete`. Whether it is unused or empty is for its home to find out first. Deleting what does not
+    /// exist succeeds.
+    DeleteQueue {
+        /// Where.
+        vhost: VhostId,
+        /// Its name.
+        name: Name,
+        /// Who asks; `None` is an operator, before whom no queue is locked.
+        session: Option<SessionId>,
+    },
+    /// This very queue goes, if it is still there: its last consumer went (`auto-delete`), or it expired.
+    RemoveQueue {
+        /// Which.
+        id: QueueId,
+    },
+    /// A session is gone, and its exclusive queues with it.
+    SessionGone {
+        /// Which.
+        session: SessionId,
+    },
+    /// Makes a vhost with its predeclared exchanges. One that exists stays as it is.
+    CreateVhost {
+        /// Its name.
+        name: Name,
+    },
+    /// Deletes a vhost with everything in it, permissions included.
+    DeleteVhost {
+        /// Its name.
+        name: Name,
+    },
+    /// Makes a user or changes one; permissions stay.
+    PutUser {
+        /// The name.
+        name: Name,
+        /// How it proves itself.
+        password: Password,
+        /// Labels such as `administrator`; they mean something to the management side only.
+        tags: Vec<Name>,
+        /// Only from loopback, as RabbitMQ's `loopback_users`.
+        loopback_only: bool,
+    },
+    /// Deletes a user with its permissions.
+    DeleteUser {
+        /// The name.
+        name: Name,
+    },
+    /// Gives a user access to a vhost.
+    SetPermission {
+        /// The user.
+        user: Name,
+        /// The vhost.
+        vhost: Name,
+        /// What it may do there.
+        permission: Permission,
+    },
+    /// Takes a user's access to a vhost away.
+    ClearPermission {
+        /// The user.
+        user: Name,
+        /// The vhost.
+        vhost: Name,
+    },
+}
+
+/// What came of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The exchange is there.
+    Exchange {
+        /// Which.
+        id: ExchangeId,
+        /// It was not there before.
+        created: bool,
+    },
+    /// The queue is there.
+    Queue {
+        /// Which.
+        id: QueueId,
+        /// Where it lives.
+        home: ShardId,
+        /// It was not there before.
+        created: bool,
+    },
+    /// The binding is there.
+    Bound {
+        /// It was not there before.
+        created: bool,
+    },
+    /// The binding is not there.
+    Unbound {
+        /// It was there before.
+        existed: bool,
+    },
+    /// What was to go is not there.
+    Deleted {
+        /// It was there before.
+        existed: bool,
+    },
+    /// The vhost is there.
+    Vhost {
+        /// Which.
+        id: VhostId,
+        /// It was not there before.
+        created: bool,
+    },
+    /// The user is there.
+    User {
+        /// Which.
+        id: UserId,
+    },
+    /// Permissions are as asked.
+    Permitted,
+    /// The session's exclusive queues, if any, are gone.
+    SessionForgotten,
+}
+
+/// A queue that a definition removed; its home drops the messages and tells the consumers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedQueue {
+    /// Which.
+    pub id: QueueId,
+    /// Where it lives.
+    pub home: ShardId,
+    /// Where it was defined.
+    pub vhost: VhostId,
+    /// What it was called.
+    pub name: Name,
+}
+
+/// A definition, executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// What to answer.
+    pub outcome: Outcome,
+    /// The queues that went with it.
+    pub queues_removed: Vec<RemovedQueue>,
+    /// Whether anything is different now.
+    pub changed: bool,
+}
+
+impl Executed {
+    pub(crate) fn new(outcome: Outcome, changed: bool) -> Self {
+        Self { outcome, queues_removed: Vec::new(), changed }
+    }
+}

@@ -1,0 +1,150 @@
+//! Exchanges: their definitions, and the table that finds them.
+//!
+//! Enters: names of a vhost.  Leaves: exchanges and their ids.
+//! Owns:   what an exchange is, and the heads of the lists of its bindings.
+//! Never:  decides whether one may be declared or deleted; `catalog` does.
+
+pub(crate) mod direct;
+pub(crate) mod fanout;
+pub(crate) mod headers;
+pub(crate) mod topic;
+
+use crate::{
+    binding::Head,
+    ids::{ExchangeId, VhostId},
+    limits::Limits,
+    name::Name,
+    named::{Named, NameTable},
+    refusal::Refusal,
+};
+use std::fmt;
+use wire::{ReplyCode, Table};
+
+/// How an exchange chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExchangeKind {
+    /// By the whole routing key.
+    Direct,
+    /// Everything to everyone.
+    Fanout,
+    /// By patterns of words.
+    Topic,
+    /// By headers.
+    Headers,
+}
+
+impl ExchangeKind {
+    /// The type that a client names. An unknown one is COMMAND_INVALID, which ends the connection, as in
+    /// RabbitMQ 3.10.
+    pub fn parse(name: &[u8]) -> Result<Self, Refusal> {
+        match name {
+            b"direct" => Ok(Self::Direct),
+            b"fanout" => Ok(Self::Fanout),
+            b"topic" => Ok(Self::Topic),
+            b"headers" => Ok(Self::Headers),
+            _ => Err(Refusal::detail(
+                ReplyCode::CommandInvalid,
+                format_args!("unknown exchange type '{}'", String::from_utf8_lossy(name)),
+            )),
+        }
+    }
+
+    /// The type as clients name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Fanout => "fanout",
+            Self::Topic => "topic",
+            Self::Headers => "headers",
+        }
+    }
+}
+
+impl fmt::Display for ExchangeKind {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.name())
+    }
+}
+
+/// What an exchange was declared to be.
+#[derive(Clone, Debug)]
+pub struct ExchangeDefinition {
+    /// Its name; empty for the default exchange.
+    pub name: Name,
+    /// Where.
+    pub vhost: VhostId,
+    /// How it chooses.
+    pub kind: ExchangeKind,
+    /// Survives a restart, once there is a store.
+    pub durable: bool,
+    /// Goes with its last binding.
+    pub auto_delete: bool,
+    /// Takes messages from other exchanges only.
+    pub internal: bool,
+    /// As declared.
+    pub arguments: Option<Box<Table>>,
+}
+
+impl ExchangeDefinition {
+    /// Whether this is the nameless exchange that routes by queue name.
+    #[inline]
+    pub fn is_default(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// The exchanges of every vhost, by name. `amq.rabbitmq.trace` is internal, all are durable.
+pub(crate) const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
+    ("", ExchangeKind::Direct, false),
+    ("amq.direct", ExchangeKind::Direct, false),
+    ("amq.fanout", ExchangeKind::Fanout, false),
+    ("amq.headers", ExchangeKind::Headers, false),
+    ("amq.match", ExchangeKind::Headers, false),
+    ("amq.rabbitmq.trace", ExchangeKind::Topic, true),
+    ("amq.topic", ExchangeKind::Topic, false),
+];
+
+pub(crate) struct Exchange {
+    pub definition: ExchangeDefinition,
+    pub serial: u32,
+    /// Where messages go that it finds no place for.
+    pub alternate: Option<Name>,
+    /// Bindings from it, and how many lead to exchanges.
+    pub from: Head,
+    pub to_exchanges: u32,
+    /// Bindings to it.
+    pub into: Head,
+    /// Its root in the forest of topics.
+    pub root: u32,
+    /// When its bindings last changed.
+    pub version: u64,
+    /// The last walk that came by.
+    pub walk: u32,
+}
+
+impl Named for Exchange {
+    fn vhost(&self) -> VhostId {
+        self.definition.vhost
+    }
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+}
+
+/// All exchanges.
+pub(crate) struct Exchanges(pub NameTable<Exchange>);
+
+impl Exchanges {
+    pub fn new(limits: &Limits) -> Self {
+        Self(NameTable::new(limits.hash_seed))
+    }
+
+    #[inline]
+    pub fn get(&self, id: ExchangeId) -> Option<&Exchange> {
+        self.0.get(id.index).filter(|exchange| exchange.serial == id.serial)
+    }
+
+    pub fn id(&self, index: u32) -> ExchangeId {
+        ExchangeId { index, serial: self.0.at(index).serial }
+    }
+}

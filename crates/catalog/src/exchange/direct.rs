@@ -1,0 +1,85 @@
+//! Direct exchange: the whole routing key must be the same.
+//!
+//! Enters: an exchange and a routing key.  Leaves: the bindings made with that key.
+//! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
+//! Never:  keeps a key of its own; it reads that of the binding.
+
+use crate::{
+    binding::{Bindings, Head, NONE, Target, Through},
+    limits::Limits,
+};
+use foldhash::fast::FixedState;
+use hashbrown::{HashTable, hash_table::Entry};
+use std::hash::{BuildHasher, Hasher};
+
+pub(crate) struct Direct {
+    heads: HashTable<u32>,
+    hash: FixedState,
+}
+
+fn hash_of(hash: &FixedState, exchange: u32, key: &[u8]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    hasher.write_u32(exchange);
+    hasher.write(key);
+    hasher.finish()
+}
+
+impl Direct {
+    pub fn new(limits: &Limits) -> Self {
+        Self { heads: HashTable::new(), hash: FixedState::with_seed(limits.hash_seed) }
+    }
+
+    pub fn add(&mut self, bindings: &mut Bindings, binding: u32) {
+        let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
+        let hash = hash_of(&self.hash, exchange, key);
+        let state = &self.hash;
+        let entry = self.heads.entry(
+            hash,
+            |&head| bindings.get(head).source == exchange && bindings.key(head) == key,
+            |&head| hash_of(state, bindings.get(head).source, bindings.key(head)),
+        );
+        match entry {
+            Entry::Occupied(mut entry) => {
+                let mut head = Head(*entry.get());
+                bindings.link(Through::Alike, &mut head, binding);
+                *entry.get_mut() = head.0;
+            }
+            Entry::Vacant(entry) => {
+                let mut head = Head::default();
+                bindings.link(Through::Alike, &mut head, binding);
+                entry.insert(head.0);
+            }
+        }
+    }
+
+    pub fn remove(&mut self, bindings: &mut Bindings, binding: u32) {
+        let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
+        let hash = hash_of(&self.hash, exchange, key);
+        let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
+        match self.heads.find_entry(hash, same) {
+            Ok(mut entry) => {
+                let mut head = Head(*entry.get());
+                bindings.unlink(Through::Alike, &mut head, binding);
+                if head.0 == NONE {
+                    entry.remove();
+                } else {
+                    *entry.get_mut() = head.0;
+                }
+            }
+            Err(_) => unreachable!("every binding of a direct exchange is under its key"),
+        }
+    }
+
+    /// The first binding with this key; the others are behind it, `Through::Alike`.
+    #[inline]
+    pub fn find(&self, bindings: &Bindings, exchange: u32, key: &[u8]) -> Option<u32> {
+        let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
+        self.heads.find(hash_of(&self.hash, exchange, key), same).copied()
+    }
+
+    pub fn route(&self, bindings: &Bindings, exchange: u32, key: &[u8], found: &mut Vec<Target>) {
+        if let Some(head) = self.find(bindings, exchange, key) {
+            found.extend(bindings.iter(Through::Alike, Head(head)).map(|binding| bindings.get(binding).target));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The words of topic patterns, each kept once.
+//!
+//! Enters: words.  Leaves: numbers for them.
+//! Owns:   the texts of the words in use, with how often they are.
+//! Never:  takes a `*` or `#` in a routing key for a wild one: those two have no entry.
+
+use crate::texts::{TextId, Texts};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+
+/// The label of `*` edges.
+pub(super) const STAR: u32 = u32::MAX - 1;
+/// The label of `#` edges.
+pub(super) const HASH: u32 = u32::MAX - 2;
+
+struct Word {
+    text: TextId,
+    uses: u32,
+}
+
+pub(super) struct Words {
+    words: Vec<Word>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    texts: Texts,
+    hash: FixedState,
+}
+
+fn hash_of(hash: &FixedState, text: &[u8]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    hasher.write(text);
+    hasher.finish()
+}
+
+impl Words {
+    pub fn new(hash_seed: u64) -> Self {
+        Self {
+            words: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            texts: Texts::default(),
+            hash: FixedState::with_seed(hash_seed),
+        }
+    }
+
+    /// A word of a routing key, if any pattern has it.
+    #[inline]
+    pub fn find(&self, text: &[u8]) -> Option<u32> {
+        let same = |&word: &u32| self.texts.get(self.words[word as usize].text) == text;
+        self.index.find(hash_of(&self.hash, text), same).copied()
+    }
+
+    /// A word of a pattern, if any pattern has it.
+    pub fn find_in_pattern(&self, text: &[u8]) -> Option<u32> {
+        match text {
+            b"*" => Some(STAR),
+            b"#" => Some(HASH),
+            _ => self.find(text),
+        }
+    }
+
+    /// A word of a pattern, used once more.
+    pub fn take(&mut self, text: &[u8]) -> u32 {
+        if let Some(word) = self.find_in_pattern(text) {
+            if word < HASH {
+                self.words[word as usize].uses += 1;
+            }
+            return word;
+        }
+        let entry = Word { text: self.texts.keep(text), uses: 1 };
+        let word = match self.free.pop() {
+            Some(word) => {
+                self.words[word as usize] = entry;
+                word
+            }
+            None => {
+                self.words.push(entry);
+                (self.words.len() - 1) as u32
+            }
+        };
+        let (words, texts, state) = (&self.words, &self.texts, &self.hash);
+        self.index
+            .insert_unique(hash_of(state, text), word, |&other| hash_of(state, texts.get(words[other as usize].text)));
+        word
+    }
+
+    /// A word used once less.
+    pub fn give_back(&mut self, word: u32) {
+        if word >= HASH {
+            return;
+        }
+        let entry = &mut self.words[word as usize];
+        entry.uses -= 1;
+        if entry.uses != 0 {
+            return;
+        }
+        let text = entry.text;
+        match self.index.find_entry(hash_of(&self.hash, self.texts.get(text)), |&other| other == word) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("every word is in the index"),
+        }
+        self.texts.drop(text);
+        self.free.push(word);
+    }
+}

@@ -1,0 +1,46 @@
+//! Who is who: small copyable names for shards, sessions, vhosts, exchanges, queues and users.
+//!
+//! Enters: nothing.  Leaves: identifiers, each a type of its own.
+//! Owns:   nothing; the tables give them out.
+//! Never:  is compared across kinds.
+
+/// A shard: one thread of the broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// A session: one connection. `slot` is reused on its shard, `serial` tells the users of a slot apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId {
+    /// The shard that owns the connection.
+    pub shard: ShardId,
+    /// Its place there.
+    pub slot: u32,
+    /// Which user of that place.
+    pub serial: u32,
+}
+
+/// A virtual host. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VhostId(pub u32);
+
+/// A user. Never reused; a user deleted and made again is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserId(pub u32);
+
+/// An exchange. `index` is dense and reused, `serial` tells the users of an index apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeId {
+    /// Its place, from 0 and as low as is free.
+    pub index: u32,
+    /// Which user of that place.
+    pub serial: u32,
+}
+
+/// A queue. `index` is dense and reused, `serial` tells the users of an index apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId {
+    /// Its place, from 0 and as low as is free.
+    pub index: u32,
+    /// Which user of that place.
+    pub serial: u32,
+}

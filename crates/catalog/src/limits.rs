@@ -1,0 +1,70 @@
+//! The limits of the catalog, and how they depend on each other.
+//!
+//! Enters: nothing.  Leaves: constants, and the limits that an operator may change.
+//! Owns:   every bound on what peers can make the catalog hold.
+//! Never:  counts anything itself.
+
+/// Bytes of a name or routing key: they travel as short strings (AMQP 0-9-1 §4.2.5.3).
+pub const NAME_BYTES_MAX: usize = wire::limits::SHORT_STR_BYTES_MAX;
+
+/// Words of a topic routing key: 254 dots between 255 empty words is the worst that fits.
+pub const TOPIC_WORDS_MAX: usize = NAME_BYTES_MAX + 1;
+
+/// Encoded bytes of the arguments of one exchange, queue or binding. A harrier bound: RabbitMQ has none but the frame.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a permission pattern as written.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+
+/// Bytes of a permission pattern once compiled.
+pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a password, so that comparing one is bounded.
+pub const PASSWORD_BYTES_MAX: usize = 4096;
+
+/// Places in the filter that keeps keys seen once out of a full route cache.
+pub const SEEN_ONCE_PLACES: usize = 16 * 1024;
+
+/// How much a catalog may hold. One replica lives on every shard, so these count once per shard.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Virtual hosts.
+    pub vhosts_max: usize,
+    /// Exchanges over all virtual hosts, the predeclared ones included.
+    pub exchanges_max: usize,
+    /// Queues over all virtual hosts.
+    pub queues_max: usize,
+    /// Bindings over all virtual hosts; those to the default exchange are implicit and cost nothing.
+    pub bindings_max: usize,
+    /// Users.
+    pub users_max: usize,
+    /// Routing keys whose routes are remembered.
+    pub cached_routes_max: usize,
+    /// Bytes of these keys and routes.
+    pub cached_route_bytes_max: usize,
+    /// Names whose permission is remembered.
+    pub cached_permissions_max: usize,
+    /// Seed of every hash. A broker draws it at random, so that no peer can aim at collisions.
+    pub hash_seed: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            vhosts_max: 4096,
+            exchanges_max: 1_000_000,
+            queues_max: 2_000_000,
+            bindings_max: 16_000_000,
+            users_max: 100_000,
+            cached_routes_max: 64 * 1024,
+            cached_route_bytes_max: 16 << 20,
+            cached_permissions_max: 16 * 1024,
+            hash_seed: 0x6861_7272_6965_7221,
+        }
+    }
+}
+
+// The filter's index is a mask over a hash.
+const _: () = assert!(SEEN_ONCE_PLACES.is_power_of_two());
+// A word count fits the byte in which the trie keeps a depth, for keys have at most 256 words and depth 0 is the root.
+const _: () = assert!(TOPIC_WORDS_MAX <= 256);

@@ -1,0 +1,129 @@
+//! Named things: a table of exchanges or of queues, found by vhost and name or by index.
+//!
+//! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
+//! Owns:   the things.
+//! Never:  is walked in the order of a hash: every replica must see the same order.
+
+use crate::ids::VhostId;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+
+pub(crate) trait Named {
+    fn vhost(&self) -> VhostId;
+    fn name(&self) -> &str;
+}
+
+pub(crate) struct NameTable<T> {
+    things: Vec<Option<T>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    serial: u32,
+    hash: FixedState,
+}
+
+fn hash_of(hash: &FixedState, vhost: VhostId, name: &[u8]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    hasher.write_u32(vhost.0);
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl<T: Named> NameTable<T> {
+    pub fn new(hash_seed: u64) -> Self {
+        Self {
+            things: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            serial: 0,
+            hash: FixedState::with_seed(hash_seed),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    #[inline]
+    pub fn find(&self, vhost: VhostId, name: &[u8]) -> Option<u32> {
+        let same = |&index: &u32| {
+            let thing = self.at(index);
+            thing.vhost() == vhost && thing.name().as_bytes() == name
+        };
+        self.index.find(hash_of(&self.hash, vhost, name), same).copied()
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.things.get(index as usize)?.as_ref()
+    }
+
+    /// What is at an index that is known to be in use.
+    #[inline]
+    pub fn at(&self, index: u32) -> &T {
+        self.things[index as usize].as_ref().expect("a binding or index led to a thing that is gone")
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> &mut T {
+        self.things[index as usize].as_mut().expect("a binding or index led to a thing that is gone")
+    }
+
+    /// The serial that the next thing must carry; no two things get the same until 2^32 came and went.
+    pub fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    /// Whether a serial is still to be given out.
+    pub fn is_serial_to_come(&self, serial: u32) -> bool {
+        // Serials wrap, so the nearer half of the circle is the future.
+        (serial.wrapping_sub(self.serial) as i32) > 0
+    }
+
+    pub fn insert(&mut self, thing: T) -> u32 {
+        let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.things[index as usize] = Some(thing);
+                index
+            }
+            None => {
+                self.things.push(Some(thing));
+                (self.things.len() - 1) as u32
+            }
+        };
+        let (things, state) = (&self.things, &self.hash);
+        self.index.insert_unique(hash, index, |&other| {
+            let thing = things[other as usize].as_ref().expect("the index holds what is there");
+            hash_of(state, thing.vhost(), thing.name().as_bytes())
+        });
+        index
+    }
+
+    pub fn remove(&mut self, index: u32) -> T {
+        let thing = self.things[index as usize].take().expect("a thing is removed once");
+        let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
+        match self.index.find_entry(hash, |&other| other == index) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("everything named is in the index"),
+        }
+        self.free.push(index);
+        thing
+    }
+
+    /// All things in the order of their indexes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.things.iter().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_ref()?)))
+    }
+
+    /// All things in the order of their indexes, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.things.iter_mut().flatten()
+    }
+
+    /// Indexes of all things of a vhost, in their order.
+    pub fn in_vhost(&self, vhost: VhostId) -> impl Iterator<Item = u32> {
+        self.iter().filter(move |(_, thing)| thing.vhost() == vhost).map(|(index, _)| index)
+    }
+}

@@ -1,0 +1,170 @@
+//! Permissions: may this user do that to a thing of this name?
+//!
+//! Enters: patterns once, names all the time.  Leaves: yes or no.
+//! Owns:   compiled patterns, and a bounded memory of what they said.
+//! Never:  runs a pattern that permits everything or nothing.
+
+use crate::{
+    ids::{UserId, VhostId},
+    limits::{Limits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
+    refusal::Refusal,
+    user::Permission,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use regex::bytes::{Regex, RegexBuilder};
+use std::hash::{BuildHasher, Hasher};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Declare or delete.
+    Configure,
+    /// Publish to an exchange; bind a queue or exchange to another.
+    Write,
+    /// Consume from or purge a queue; bind another to an exchange.
+    Read,
+}
+
+/// To what it is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// An exchange.
+    Exchange,
+    /// A queue.
+    Queue,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Everything,
+    Nothing,
+    Regex(Box<Regex>),
+}
+
+impl Pattern {
+    fn compile(written: &str) -> Result<Self, Refusal> {
+        let invalid = |why: &str| Refusal::precondition(format_args!("invalid permission pattern '{written}': {why}"));
+        if written.len() > PATTERN_BYTES_MAX {
+            return Err(invalid("too long"));
+        }
+        match written {
+            ".*" | "^.*$" => return Ok(Self::Everything),
+            "" | "^$" => return Ok(Self::Nothing),
+            _ => {}
+        }
+        match RegexBuilder::new(written).size_limit(PATTERN_COMPILED_BYTES_MAX).build() {
+            Ok(regex) => Ok(Self::Regex(Box::new(regex))),
+            Err(error) => Err(invalid(&error.to_string())),
+        }
+    }
+}
+
+/// A permission, ready for use.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub written: Permission,
+    configure: Pattern,
+    write: Pattern,
+    read: Pattern,
+}
+
+impl Compiled {
+    pub fn new(written: &Permission) -> Result<Self, Refusal> {
+        Ok(Self {
+            configure: Pattern::compile(&written.configure)?,
+            write: Pattern::compile(&written.write)?,
+            read: Pattern::compile(&written.read)?,
+            written: written.clone(),
+        })
+    }
+
+    /// `None` if the pattern must be asked.
+    #[inline]
+    fn at_once(&self, operation: Operation, name: &[u8]) -> Result<bool, &Regex> {
+        let pattern = match operation {
+            Operation::Configure => &self.configure,
+            Operation::Write => &self.write,
+            Operation::Read => &self.read,
+        };
+        match pattern {
+            Pattern::Everything => Ok(true),
+            Pattern::Nothing => Ok(name.is_empty()),
+            Pattern::Regex(regex) => Err(regex),
+        }
+    }
+}
+
+struct Remembered {
+    user: UserId,
+    vhost: VhostId,
+    operation: Operation,
+    permitted: bool,
+    name: Box<[u8]>,
+}
+
+/// What patterns said before. Forgets everything when it is full or a permission changes.
+pub(crate) struct PermissionCache {
+    remembered: HashTable<Remembered>,
+    most: usize,
+    hash: FixedState,
+}
+
+fn hash_of(hash: &FixedState, user: UserId, vhost: VhostId, operation: Operation, name: &[u8]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    hasher.write_u64(u64::from(user.0) << 32 | u64::from(vhost.0));
+    hasher.write_u8(operation as u8);
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl PermissionCache {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            remembered: HashTable::new(),
+            most: limits.cached_permissions_max,
+            hash: FixedState::with_seed(limits.hash_seed),
+        }
+    }
+
+    pub fn forget(&mut self) {
+        self.remembered.clear();
+    }
+
+    /// Whether a permission covers a name.
+    #[inline]
+    pub fn permits(
+        &mut self,
+        compiled: &Compiled,
+        user: UserId,
+        vhost: VhostId,
+        operation: Operation,
+        name: &[u8],
+    ) -> bool {
+        match compiled.at_once(operation, name) {
+            Ok(permitted) => permitted,
+            Err(regex) => self.ask(regex, user, vhost, operation, name),
+        }
+    }
+
+    fn ask(&mut self, regex: &Regex, user: UserId, vhost: VhostId, operation: Operation, name: &[u8]) -> bool {
+        let hash = hash_of(&self.hash, user, vhost, operation, name);
+        let same = |known: &Remembered| {
+            known.user == user && known.vhost == vhost && known.operation == operation && *known.name == *name
+        };
+        if let Some(known) = self.remembered.find(hash, same) {
+            return known.permitted;
+        }
+        let permitted = regex.is_match(name);
+        if self.remembered.len() >= self.most {
+            self.remembered.clear();
+        }
+        if self.most != 0 {
+            let state = &self.hash;
+            self.remembered.insert_unique(hash, Remembered { user, vhost, operation, permitted, name: name.into() }, |known| {
+                hash_of(state, known.user, known.vhost, known.operation, &known.name)
+            });
+        }
+        permitted
+    }
+}

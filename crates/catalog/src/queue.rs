@@ -1,0 +1,125 @@
+//! Queues: their definitions, and the table that finds them.
+//!
+//! Enters: names of a vhost.  Leaves: queues and their ids.
+//! Owns:   what a queue was declared to be, and which session has which queues to itself.
+//! Never:  holds a message, knows a consumer.
+
+use crate::{
+    binding::Head,
+    ids::{QueueId, SessionId, ShardId, VhostId},
+    limits::Limits,
+    name::Name,
+    named::{NameTable, Named},
+    route::{Route, RoutedQueue},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::sync::Arc;
+use wire::Table;
+
+/// What a queue was declared to be.
+#[derive(Clone, Debug)]
+pub struct QueueDefinition {
+    /// Its name.
+    pub name: Name,
+    /// Where it is defined.
+    pub vhost: VhostId,
+    /// Survives a restart, once there is a store.
+    pub durable: bool,
+    /// Goes with its last consumer.
+    pub auto_delete: bool,
+    /// The shard on which its messages are.
+    pub home: ShardId,
+    /// The session that has it to itself, and with which it goes.
+    pub exclusive: Option<SessionId>,
+    /// As declared.
+    pub arguments: Option<Box<Table>>,
+}
+
+pub(crate) struct Queue {
+    pub definition: QueueDefinition,
+    pub serial: u32,
+    /// Bindings to it.
+    pub into: Head,
+    /// The route to this queue alone, once it was needed.
+    pub route: Option<Arc<Route>>,
+}
+
+impl Named for Queue {
+    fn vhost(&self) -> VhostId {
+        self.definition.vhost
+    }
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+}
+
+/// All queues.
+pub(crate) struct Queues {
+    pub table: NameTable<Queue>,
+    exclusive: HashMap<SessionId, Vec<u32>, FixedState>,
+}
+
+impl Queues {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            table: NameTable::new(limits.hash_seed),
+            exclusive: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, id: QueueId) -> Option<&Queue> {
+        self.table.get(id.index).filter(|queue| queue.serial == id.serial)
+    }
+
+    #[inline]
+    pub fn id(&self, index: u32) -> QueueId {
+        QueueId { index, serial: self.table.at(index).serial }
+    }
+
+    #[inline]
+    pub fn routed(&self, index: u32) -> RoutedQueue {
+        let queue = self.table.at(index);
+        RoutedQueue { id: QueueId { index, serial: queue.serial }, home: queue.definition.home }
+    }
+
+    /// The route to this queue alone.
+    #[inline]
+    pub fn route(&mut self, index: u32) -> Arc<Route> {
+        if let Some(route) = &self.table.at(index).route {
+            return Arc::clone(route);
+        }
+        let route = Arc::new(Route { queues: Box::new([self.routed(index)]), cacheable: true });
+        self.table.at_mut(index).route = Some(Arc::clone(&route));
+        route
+    }
+
+    pub fn insert(&mut self, definition: QueueDefinition) -> QueueId {
+        let serial = self.table.next_serial();
+        let exclusive = definition.exclusive;
+        let index = self.table.insert(Queue { definition, serial, into: Head::default(), route: None });
+        if let Some(session) = exclusive {
+            self.exclusive.entry(session).or_default().push(index);
+        }
+        QueueId { index, serial }
+    }
+
+    pub fn remove(&mut self, index: u32) -> Queue {
+        let queue = self.table.remove(index);
+        if let Some(session) = queue.definition.exclusive
+            && let Some(queues) = self.exclusive.get_mut(&session)
+        {
+            queues.retain(|&other| other != index);
+            if queues.is_empty() {
+                self.exclusive.remove(&session);
+            }
+        }
+        queue
+    }
+
+    /// The queues that a session has to itself, in the order it declared them.
+    pub fn of_session(&self, session: SessionId) -> Vec<u32> {
+        self.exclusive.get(&session).cloned().unwrap_or_default()
+    }
+}

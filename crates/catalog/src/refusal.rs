@@ -1,0 +1,125 @@
+//! Refusals: why a peer does not get what it asked for.
+//!
+//! Enters: what is wrong.  Leaves: reply code, scope and text as clients of RabbitMQ expect them.
+//! Owns:   the wording.
+//! Never:  closes anything; the session does.
+
+use crate::name::Kind;
+use std::fmt;
+use wire::ReplyCode;
+
+/// What a refusal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The channel on which the method came.
+    Channel,
+    /// The whole connection.
+    Connection,
+}
+
+/// A refusal, ready to be sent as `channel.close` or `connection.close`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reply code.
+    pub code: ReplyCode,
+    /// What it ends.
+    pub scope: Scope,
+    /// The reply text, with the code's name in front: `NOT_FOUND - no queue 'q' in vhost '/'`.
+    pub text: String,
+}
+
+impl Refusal {
+    /// One that ends the channel. `text` is the whole reply text.
+    pub fn channel(code: ReplyCode, text: impl Into<String>) -> Self {
+        Self { code, scope: Scope::Channel, text: text.into() }
+    }
+
+    /// One that ends the connection. `text` is the whole reply text.
+    pub fn connection(code: ReplyCode, text: impl Into<String>) -> Self {
+        Self { code, scope: Scope::Connection, text: text.into() }
+    }
+
+    /// One whose scope is the code's own and whose text begins with the code's name (AMQP 0-9-1 §1.1).
+    pub fn detail(code: ReplyCode, detail: impl fmt::Display) -> Self {
+        let scope = if code.is_hard() { Scope::Connection } else { Scope::Channel };
+        Self { code, scope, text: format!("{} - {detail}", code.name()) }
+    }
+
+    pub(crate) fn precondition(detail: impl fmt::Display) -> Self {
+        Self::detail(ReplyCode::PreconditionFailed, detail)
+    }
+
+    pub(crate) fn not_found(what: What<'_>) -> Self {
+        Self::detail(ReplyCode::NotFound, format_args!("no {what}"))
+    }
+
+    pub(crate) fn default_exchange() -> Self {
+        Self::detail(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
+    }
+
+    pub(crate) fn reserved(kind: Kind, name: &str) -> Self {
+        Self::detail(
+            ReplyCode::AccessRefused,
+            format_args!("{kind} name '{name}' contains reserved prefix 'amq.*'"),
+        )
+    }
+
+    pub(crate) fn locked(what: What<'_>) -> Self {
+        Self::detail(
+            ReplyCode::ResourceLocked,
+            format_args!(
+                "cannot obtain exclusive access to locked {what}. It could be originally declared on another \
+                 connection or the exclusive property value does not match that of the original declaration."
+            ),
+        )
+    }
+
+    pub(crate) fn inequivalent(what: What<'_>, argument: &str, received: &str, current: &str) -> Self {
+        Self::precondition(format_args!(
+            "inequivalent arg '{argument}' for {what}: received {received} but current is {current}"
+        ))
+    }
+
+    /// That nobody may publish to this exchange (403, channel).
+    pub fn internal_exchange(name: &str, vhost: &str) -> Self {
+        let what = What { kind: Kind::Exchange, name, vhost };
+        Self::detail(ReplyCode::AccessRefused, format_args!("cannot publish to internal {what}"))
+    }
+
+    /// That a queue cannot be deleted because it has consumers (406, channel).
+    pub fn queue_in_use(name: &str, vhost: &str) -> Self {
+        Self::precondition(format_args!("{} in use", What { kind: Kind::Queue, name, vhost }))
+    }
+
+    /// That a queue cannot be deleted because it has messages (406, channel).
+    pub fn queue_not_empty(name: &str, vhost: &str) -> Self {
+        Self::precondition(format_args!("{} not empty", What { kind: Kind::Queue, name, vhost }))
+    }
+
+    /// That a channel has declared no queue that an empty name could stand for (404, channel).
+    pub fn no_previous_queue() -> Self {
+        Self::detail(ReplyCode::NotFound, "no previously declared queue")
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// An exchange or queue as texts name it: `queue 'q' in vhost '/'`.
+#[derive(Clone, Copy)]
+pub(crate) struct What<'a> {
+    pub kind: Kind,
+    pub name: &'a str,
+    pub vhost: &'a str,
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} '{}' in vhost '{}'", self.kind, self.name, self.vhost)
+    }
+}

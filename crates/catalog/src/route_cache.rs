@@ -1,0 +1,179 @@
+//! The memory of routes: one table over all exchanges, from exchange and routing key to route.
+//!
+//! Enters: routes that took some finding.  Leaves: the same again, for one lookup.
+//! Owns:   the entries, bounded in number and bytes; what was not asked for lately goes first.
+//! Never:  answers with a route that is older than the last change to what it went through.
+//!
+//! Once it is full, a key gets in when it is seen a second time, so that keys that come once do not push out those
+//! that come again.
+
+use crate::{
+    limits::{Limits, SEEN_ONCE_PLACES},
+    route::{Route, RoutedQueue},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+};
+
+struct Entry {
+    exchange: u32,
+    /// Bytes that it counts for.
+    bytes: u32,
+    hash: u64,
+    /// The version of the catalog at which it was found.
+    version: u64,
+    key: Box<[u8]>,
+    route: Arc<Route>,
+    /// Asked for since the hand last came by.
+    asked: bool,
+}
+
+/// Bytes of an entry besides its key and queues: record, two allocations' overhead, its place in the index, the head
+/// of the route.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * 16 + 12 + size_of::<Route>();
+
+pub(crate) struct RouteCache {
+    entries: Vec<Entry>,
+    index: HashTable<u32>,
+    bytes: usize,
+    /// Where the search for an entry to give up goes on.
+    hand: usize,
+    /// By hash, the last key that came when there was no room.
+    seen_once: Box<[u32]>,
+    entries_max: usize,
+    bytes_max: usize,
+    hash: FixedState,
+}
+
+impl RouteCache {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            entries: Vec::new(),
+            index: HashTable::new(),
+            bytes: 0,
+            hand: 0,
+            seen_once: Box::new([]),
+            entries_max: limits.cached_routes_max,
+            bytes_max: limits.cached_route_bytes_max,
+            hash: FixedState::with_seed(limits.hash_seed),
+        }
+    }
+
+    #[inline]
+    pub fn hash(&self, exchange: u32, key: &[u8]) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u32(exchange);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The route found at `version` or later.
+    #[inline]
+    pub fn find(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64) -> Option<Arc<Route>> {
+        let entries = &self.entries;
+        let same = |&entry: &u32| {
+            let entry = &entries[entry as usize];
+            entry.exchange == exchange && *entry.key == *key
+        };
+        let at = *self.index.find(hash, same)? as usize;
+        let entry = &mut self.entries[at];
+        if entry.version < version {
+            self.remove(at);
+            return None;
+        }
+        entry.asked = true;
+        Some(Arc::clone(&entry.route))
+    }
+
+    /// Remembers a route found at `version`, which `find` has just missed.
+    pub fn insert(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64, route: &Arc<Route>) {
+        let bytes = ENTRY_BYTES + key.len() + route.queues.len() * size_of::<RoutedQueue>();
+        // One route to very many queues must not push out everything else.
+        if bytes > self.bytes_max / 4 || self.entries_max == 0 {
+            return;
+        }
+        if !self.has_room(bytes) {
+            if !self.is_seen_again(hash) {
+                return;
+            }
+            while !self.has_room(bytes) {
+                self.give_one_up();
+            }
+        }
+        let entry = Entry {
+            exchange,
+            bytes: bytes as u32,
+            hash,
+            version,
+            key: key.into(),
+            route: Arc::clone(route),
+            asked: false,
+        };
+        self.bytes += bytes;
+        self.entries.push(entry);
+        let entries = &self.entries;
+        self.index.insert_unique(hash, (entries.len() - 1) as u32, |&entry| entries[entry as usize].hash);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.entries.len() < self.entries_max && self.bytes + bytes <= self.bytes_max
+    }
+
+    fn is_seen_again(&mut self, hash: u64) -> bool {
+        if self.seen_once.is_empty() {
+            self.seen_once = vec![0; SEEN_ONCE_PLACES].into_boxed_slice();
+        }
+        // The place from the low bits, the tag from the high ones; 0 means nothing was seen.
+        let tag = (hash >> 32) as u32 | 1;
+        let place = &mut self.seen_once[hash as usize & (SEEN_ONCE_PLACES - 1)];
+        if *place == tag {
+            *place = 0;
+            return true;
+        }
+        *place = tag;
+        false
+    }
+
+    /// Gives up the next entry that nobody asked for since the hand came by; asked ones are passed over once.
+    fn give_one_up(&mut self) {
+        loop {
+            if self.hand >= self.entries.len() {
+                self.hand = 0;
+            }
+            let Some(entry) = self.entries.get_mut(self.hand) else { return };
+            if !std::mem::take(&mut entry.asked) {
+                return self.remove(self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let forget = |index: &mut HashTable<u32>, hash: u64, entry: usize| match index.find_entry(hash, |&e| e as usize == entry) {
+            Ok(found) => drop(found.remove()),
+            Err(_) => unreachable!("every remembered route is in the index"),
+        };
+        let entry = self.entries.swap_remove(at);
+        forget(&mut self.index, entry.hash, at);
+        self.bytes -= entry.bytes as usize;
+        // The last entry has moved to the gap.
+        if let Some(moved) = self.entries.get(at) {
+            forget(&mut self.index, moved.hash, self.entries.len());
+            let entries = &self.entries;
+            self.index.insert_unique(moved.hash, at as u32, |&entry| entries[entry as usize].hash);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,214 @@
+//! Users: who may log in.
+//!
+//! Enters: names and secrets.  Leaves: user ids, or why not.
+//! Owns:   users, their passwords and their permissions on vhosts.
+//! Never:  tells a client which part of its credentials was wrong; shows a password.
+
+use crate::{
+    ids::{UserId, VhostId},
+    limits::{Limits, PASSWORD_BYTES_MAX},
+    name::Name,
+    permission::Compiled,
+    refusal::Refusal,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::{fmt, hint::black_box};
+use wire::ReplyCode;
+
+/// How a user proves itself. More kinds will come with the store of users, hashes among them.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Password {
+    /// By this secret.
+    Plain(Box<[u8]>),
+    /// By no password; a certificate may name it (`EXTERNAL`).
+    Never,
+}
+
+impl Password {
+    /// A secret as text.
+    pub fn plain(secret: &str) -> Self {
+        Self::Plain(secret.as_bytes().into())
+    }
+
+    /// Takes as long for a wrong secret as for the right one.
+    fn is(&self, offered: &[u8]) -> bool {
+        if offered.len() > PASSWORD_BYTES_MAX {
+            return false;
+        }
+        let (secret, login_possible): (&[u8], bool) = match self {
+            Self::Plain(secret) => (secret, true),
+            Self::Never => (&[], false),
+        };
+        let differing = offered.iter().enumerate().fold(u8::from(secret.len() != offered.len()), |differing, (at, byte)| {
+            let expected = secret.get(at % secret.len().max(1)).copied().unwrap_or_default();
+            black_box(differing | (byte ^ expected))
+        });
+        login_possible & (differing == 0)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Plain(_) => "Plain(…)",
+            Self::Never => "Never",
+        })
+    }
+}
+
+/// What a user may do in a vhost: three regular expressions, each looked for anywhere in the name of an exchange or
+/// queue, so that whole names need `^…$`. An empty one permits nothing. The default exchange is `amq.default`.
+/// The syntax is that of the `regex` crate: no look-around, no back references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// Names it may declare and delete.
+    pub configure: String,
+    /// Names it may publish to, and bind queues and exchanges of.
+    pub write: String,
+    /// Names it may consume from, and bind to.
+    pub read: String,
+}
+
+impl Permission {
+    /// Everything.
+    pub fn all() -> Self {
+        Self { configure: ".*".into(), write: ".*".into(), read: ".*".into() }
+    }
+}
+
+/// Why a login failed. For the log; the client hears `refusal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefused {
+    /// No user has that name, or the password is not its.
+    InvalidCredentials,
+    /// The user may come from loopback only.
+    OnlyFromLoopback,
+}
+
+impl LoginRefused {
+    /// What a client that asked to be told hears, whatever the reason was (403, connection).
+    pub fn refusal(self, mechanism: &str) -> Refusal {
+        Refusal::connection(
+            ReplyCode::AccessRefused,
+            format!(
+                "ACCESS_REFUSED - Login was refused using authentication mechanism {mechanism}. For details see the \
+                 broker logfile."
+            ),
+        )
+    }
+}
+
+impl fmt::Display for LoginRefused {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::InvalidCredentials => "invalid credentials",
+            Self::OnlyFromLoopback => "can only connect via localhost",
+        })
+    }
+}
+
+impl std::error::Error for LoginRefused {}
+
+/// A user.
+#[derive(Debug)]
+pub struct User {
+    /// The name.
+    pub name: Name,
+    /// Labels for the management side.
+    pub tags: Vec<Name>,
+    /// Only from loopback.
+    pub loopback_only: bool,
+    pub(crate) password: Password,
+    /// By vhost.
+    pub(crate) permissions: Vec<(VhostId, Compiled)>,
+}
+
+impl User {
+    pub(crate) fn on(&self, vhost: VhostId) -> Option<&Compiled> {
+        self.permissions.iter().find(|(on, _)| *on == vhost).map(|(_, compiled)| compiled)
+    }
+
+    /// What it may do in a vhost, if it may open it at all.
+    pub fn permission(&self, vhost: VhostId) -> Option<&Permission> {
+        self.on(vhost).map(|compiled| &compiled.written)
+    }
+}
+
+/// All users.
+pub(crate) struct Users {
+    users: Vec<Option<User>>,
+    by_name: HashMap<Name, UserId, FixedState>,
+}
+
+impl Users {
+    pub fn new(limits: &Limits) -> Self {
+        Self { users: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub fn find(&self, name: &str) -> Option<UserId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub fn get(&self, id: UserId) -> Option<&User> {
+        self.users.get(id.0 as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, id: UserId) -> Option<&mut User> {
+        self.users.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (UserId, &User)> {
+        self.users.iter().enumerate().filter_map(|(id, user)| Some((UserId(id as u32), user.as_ref()?)))
+    }
+
+    pub fn insert(&mut self, user: User) -> UserId {
+        let id = UserId(self.users.len() as u32);
+        self.by_name.insert(user.name.clone(), id);
+        self.users.push(Some(user));
+        id
+    }
+
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(id) = self.by_name.remove(name) else { return false };
+        self.users[id.0 as usize] = None;
+        true
+    }
+
+    /// Forgets all permissions on a vhost.
+    pub fn forget_vhost(&mut self, vhost: VhostId) {
+        for user in self.users.iter_mut().flatten() {
+            user.permissions.retain(|(on, _)| *on != vhost);
+        }
+    }
+
+    pub fn authenticate(&self, name: &[u8], password: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
+        let found = self.named(name);
+        // A name that nobody has costs a comparison as well.
+        let secret = found.map_or(&Password::Never, |(_, user)| &user.password);
+        if !secret.is(password) {
+            return Err(LoginRefused::InvalidCredentials);
+        }
+        Self::admit(found, from_loopback)
+    }
+
+    /// For a user whom a certificate names.
+    pub fn authenticate_external(&self, name: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
+        Self::admit(self.named(name), from_loopback)
+    }
+
+    fn named(&self, name: &[u8]) -> Option<(UserId, &User)> {
+        let id = self.find(std::str::from_utf8(name).ok()?)?;
+        Some((id, self.get(id)?))
+    }
+
+    fn admit(found: Option<(UserId, &User)>, from_loopback: bool) -> Result<UserId, LoginRefused> {
+        let (id, user) = found.ok_or(LoginRefused::InvalidCredentials)?;
+        if user.loopback_only && !from_loopback { Err(LoginRefused::OnlyFromLoopback) } else { Ok(id) }
+    }
+}
