@@ -1,0 +1,165 @@
+//! A channel: delivery tags, consumers, confirms, a transaction.
+//!
+//! Enters: commands of one channel.  Leaves: what to confirm.
+//! Owns:   the ledger, the confirm numbers, the open transaction, the last route.
+//! Never:  touches a queue.
+
+use crate::consumer::ConsumerKey;
+use crate::effects::Slot;
+use crate::ledger::Ledger;
+use crate::message::Message;
+use catalog::{ExchangeId, Route};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+slotmap::new_key_type! {
+    /// A channel in the table of its shard.
+    pub struct ChannelKey;
+}
+
+/// The route of the last publish: a publisher that repeats itself looks nothing up.
+pub struct LastRoute {
+    /// Definitions it was found under.
+    pub version: u64,
+    /// The exchange's name.
+    pub exchange: Box<[u8]>,
+    /// The exchange, once its permission was checked.
+    pub exchange_id: ExchangeId,
+    /// The routing key.
+    pub routing_key: Vec<u8>,
+    /// The queues; `None` when the route depends on more than the routing key.
+    pub route: Option<Arc<Route>>,
+}
+
+/// Publisher confirms of one channel: in order, so that one acknowledgement covers many.
+#[derive(Default)]
+pub struct Confirms {
+    /// Number of the last publish.
+    pub published: u64,
+    /// Number up to which the client knows.
+    pub told: u64,
+    /// Publishes that wait for other shards or the store: number and how many answers are missing.
+    pub waiting: VecDeque<(u64, u32)>,
+    /// The channel is on the list of those to flush.
+    pub due: bool,
+}
+
+impl Confirms {
+    /// Every publish up to this number is safe.
+    pub fn safe(&self) -> u64 {
+        self.waiting
+            .front()
+            .map_or(self.published, |&(number, _)| number - 1)
+    }
+
+    /// One answer for a publish arrived.
+    pub fn answered(&mut self, number: u64) {
+        if let Ok(at) = self.waiting.binary_search_by_key(&number, |&(n, _)| n) {
+            self.waiting[at].1 -= 1;
+        }
+        while let Some(&(_, 0)) = self.waiting.front() {
+            self.waiting.pop_front();
+        }
+    }
+}
+
+/// A step of an open transaction.
+pub enum Step {
+    /// A message to publish.
+    Publish {
+        /// The message with its exchange and routing key.
+        message: Message,
+        /// Return it if no queue takes it.
+        mandatory: bool,
+    },
+    /// Tags to acknowledge, requeue or drop.
+    Settle {
+        /// Delivery tag.
+        tag: u64,
+        /// All up to it.
+        multiple: bool,
+        /// What becomes of them.
+        fate: Fate,
+    },
+}
+
+/// What becomes of a settled delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It was processed.
+    Acknowledged,
+    /// It goes back to its place in the queue.
+    Requeued,
+    /// It was refused and is not wanted again (dead-lettering joins here).
+    Rejected,
+}
+
+/// How publishes of the channel are made safe.
+pub enum Mode {
+    /// Not at all.
+    Plain,
+    /// Each is confirmed.
+    Confirm,
+    /// They wait for `tx.commit`.
+    Transaction(Vec<Step>),
+}
+
+/// A channel.
+pub struct Channel {
+    /// Its connection.
+    pub slot: Slot,
+    /// Its number.
+    pub number: u16,
+    /// Settlement.
+    pub ledger: Ledger,
+    /// Its consumers.
+    pub consumers: Vec<ConsumerKey>,
+    /// How many of them are idle.
+    pub idle_consumers: u32,
+    /// Prefetch count that new consumers get; zero is no limit.
+    pub prefetch: u32,
+    /// Prefetch count shared by its consumers; zero is no limit.
+    pub prefetch_shared: u32,
+    /// Deliveries to its consumers that wait for settlement.
+    pub unsettled: u32,
+    /// The client wants deliveries (`channel.flow`).
+    pub flow: bool,
+    /// How publishes are made safe.
+    pub mode: Mode,
+    /// Confirm numbers; also counts what a commit waits for.
+    pub confirms: Confirms,
+    /// Route of the last publish.
+    pub last_route: Option<Box<LastRoute>>,
+    /// Name of the queue declared last, for methods that name none.
+    pub last_queue: Box<str>,
+    /// Where direct replies to this channel go.
+    pub direct_reply: Option<crate::direct_reply::Mailbox>,
+}
+
+impl Channel {
+    /// A channel just opened.
+    pub fn new(slot: Slot, number: u16) -> Self {
+        Channel {
+            slot,
+            number,
+            ledger: Ledger::default(),
+            consumers: Vec::new(),
+            idle_consumers: 0,
+            prefetch: 0,
+            prefetch_shared: 0,
+            unsettled: 0,
+            flow: true,
+            mode: Mode::Plain,
+            confirms: Confirms::default(),
+            last_route: None,
+            last_queue: "".into(),
+            direct_reply: None,
+        }
+    }
+
+    /// Whether the channel as a whole allows its consumers one more delivery.
+    #[inline]
+    pub fn allows(&self, no_ack: bool) -> bool {
+        self.flow && (no_ack || self.prefetch_shared == 0 || self.unsettled < self.prefetch_shared)
+    }
+}

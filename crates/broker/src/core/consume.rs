@@ -1,0 +1,458 @@
+//! Consumers: `basic.consume`, `basic.cancel`, `basic.get`, and what happens when a channel or a queue goes.
+//!
+//! Enters: subscriptions.  Leaves: consumers in their places, questions to the shards where their queues live.
+//! Owns:   the life of a consumer.
+//! Never:  hands out a message.
+
+use super::{Broker, Flow, find, no_channel};
+use crate::channel::{ChannelKey, Fate};
+use crate::consumer::{Consumer, ConsumerKey};
+use crate::direct_reply::{Mailbox, PSEUDO_QUEUE};
+use crate::effects::{Effects, Slot};
+use crate::letter::{Ask, Asker, Letter, Subscription};
+use crate::limits::{CONSUMERS_PER_CHANNEL_MAX, REMOTE_WINDOW_MESSAGES};
+use crate::peer::Then;
+use crate::queue::Taker;
+use crate::ready::Taken;
+use catalog::{Definition, Operation, QueueId, Refusal, Resource};
+use std::collections::VecDeque;
+use wire::method::{Method, basic};
+use wire::{ReplyCode, ShortStr, TableRef};
+
+impl Broker {
+    /// `basic.consume`.
+    pub(super) fn consume<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        key: ChannelKey,
+        consume: basic::Consume<'_>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        let tag: Box<[u8]> = match consume.consumer_tag.as_bytes() {
+            [] => format!("amq.ctag-{}", self.random_name(fx))
+                .into_bytes()
+                .into(),
+            tag => tag.into(),
+        };
+        self.check_tag_is_new(key, &tag)?;
+        if consume.queue.as_bytes() == PSEUDO_QUEUE.as_bytes() {
+            return self.consume_replies(slot, number, key, consume, tag, fx);
+        }
+        let name = self.queue_name(key, consume.queue.as_bytes())?;
+        let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
+        let priority = priority_of(consume.arguments)?;
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        if channel.consumers.len() >= CONSUMERS_PER_CHANNEL_MAX {
+            return Err(Refusal::channel(
+                ReplyCode::ResourceError,
+                "RESOURCE_ERROR - too many consumers on this channel",
+            ));
+        }
+        let prefetch = channel.prefetch;
+        let shared = channel.prefetch_shared;
+        let limits = [prefetch, shared]
+            .into_iter()
+            .filter(|&limit| limit > 0 && !consume.no_ack);
+        let window = limits
+            .min()
+            .unwrap_or(REMOTE_WINDOW_MESSAGES)
+            .min(REMOTE_WINDOW_MESSAGES);
+        let consumer = self.tables.consumers.insert(Consumer {
+            slot,
+            channel_number: number,
+            channel: key,
+            tag,
+            queue: id,
+            home,
+            no_ack: consume.no_ack,
+            prefetch,
+            unsettled: 0,
+            priority,
+            idle: false,
+            parked: VecDeque::new(),
+            credit_due_messages: 0,
+            credit_due_bytes: 0,
+            credit_listed: false,
+            window,
+        });
+        if let Some(channel) = self.tables.channels.get_mut(key) {
+            channel.consumers.push(consumer);
+        }
+        let subscription = Subscription {
+            consumer,
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            priority,
+            credit_messages: window,
+        };
+        let then = Then::Consuming {
+            no_wait: consume.no_wait,
+            consumer,
+        };
+        self.ask(
+            slot,
+            number,
+            basic::Consume::ID,
+            id,
+            home,
+            Ask::Consume(subscription),
+            then,
+            fx,
+        )
+    }
+
+    /// A consumer of direct replies.
+    fn consume_replies<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        key: ChannelKey,
+        consume: basic::Consume<'_>,
+        tag: Box<[u8]>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        if !consume.no_ack {
+            return Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - reply consumer cannot acknowledge",
+            ));
+        }
+        let nonce = fx.chance();
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        if channel.direct_reply.is_some() {
+            return Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - reply consumer already set",
+            ));
+        }
+        if !consume.no_wait {
+            fx.reply(
+                slot,
+                number,
+                Method::BasicConsumeOk(basic::ConsumeOk {
+                    consumer_tag: short(&tag),
+                }),
+            );
+        }
+        channel.direct_reply = Some(Mailbox {
+            consumer_tag: tag,
+            nonce,
+        });
+        Ok(Flow::Go)
+    }
+
+    fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get(key).ok_or_else(no_channel)?;
+        let replies = channel
+            .direct_reply
+            .as_ref()
+            .is_some_and(|mailbox| *mailbox.consumer_tag == *tag);
+        if replies || self.consumer_by_tag(key, tag).is_some() {
+            let text = format!(
+                "NOT_ALLOWED - attempt to reuse consumer tag '{}'",
+                String::from_utf8_lossy(tag)
+            );
+            return Err(Refusal::connection(ReplyCode::NotAllowed, text));
+        }
+        Ok(())
+    }
+
+    fn consumer_by_tag(&self, key: ChannelKey, tag: &[u8]) -> Option<ConsumerKey> {
+        let consumers = &self.tables.channels.get(key)?.consumers;
+        consumers.iter().copied().find(|&consumer| {
+            self.tables
+                .consumers
+                .get(consumer)
+                .is_some_and(|consumer| *consumer.tag == *tag)
+        })
+    }
+
+    /// `basic.cancel`; an unknown tag is answered as a known one, as RabbitMQ does.
+    pub(super) fn cancel<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        key: ChannelKey,
+        cancel: basic::Cancel<'_>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        let tag = cancel.consumer_tag.as_bytes();
+        if let Some(consumer) = self.consumer_by_tag(key, tag) {
+            let Some(found) = self.tables.consumers.get(consumer) else {
+                return Ok(Flow::Go);
+            };
+            let (queue, home) = (found.queue, found.home);
+            let then = Then::Cancelled {
+                no_wait: cancel.no_wait,
+                consumer,
+            };
+            return self.ask(
+                slot,
+                number,
+                basic::Cancel::ID,
+                queue,
+                home,
+                Ask::Cancel(consumer),
+                then,
+                fx,
+            );
+        }
+        if let Some(channel) = self.tables.channels.get_mut(key)
+            && channel
+                .direct_reply
+                .as_ref()
+                .is_some_and(|mailbox| *mailbox.consumer_tag == *tag)
+        {
+            channel.direct_reply = None;
+        }
+        if !cancel.no_wait {
+            fx.reply(
+                slot,
+                number,
+                Method::BasicCancelOk(basic::CancelOk {
+                    consumer_tag: cancel.consumer_tag,
+                }),
+            );
+        }
+        Ok(Flow::Go)
+    }
+
+    /// `basic.get`.
+    pub(super) fn get<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        key: ChannelKey,
+        get: basic::Get<'_>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        let name = self.queue_name(key, get.queue.as_bytes())?;
+        let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
+        self.ask(
+            slot,
+            number,
+            basic::Get::ID,
+            id,
+            home,
+            Ask::Get { no_ack: get.no_ack },
+            Then::Get { no_ack: get.no_ack },
+            fx,
+        )
+    }
+
+    /// The queue of a name, if the connection may do this with it.
+    pub(super) fn queue_for(
+        &mut self,
+        slot: Slot,
+        name: &[u8],
+        operation: Operation,
+    ) -> Result<(QueueId, catalog::ShardId), Refusal> {
+        let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
+            return Err(no_channel());
+        };
+        let (user, vhost, session) = (peer.user, peer.vhost, peer.session);
+        self.catalog
+            .check(user, vhost, operation, Resource::Queue, name)?;
+        let id = self.catalog.queue_for(vhost, name, session)?;
+        let definition = self
+            .catalog
+            .queue_definition(id)
+            .ok_or_else(|| self.catalog.no_queue(vhost, name))?;
+        Ok((id, definition.home))
+    }
+
+    /// The queue a method means: the one it names, or the one declared last on the channel.
+    pub(super) fn queue_name(&self, key: ChannelKey, name: &[u8]) -> Result<Box<[u8]>, Refusal> {
+        if !name.is_empty() {
+            return Ok(name.into());
+        }
+        let channel = self.tables.channels.get(key).ok_or_else(no_channel)?;
+        if channel.last_queue.is_empty() {
+            return Err(Refusal::channel(
+                ReplyCode::NotFound,
+                "NOT_FOUND - no previously declared queue",
+            ));
+        }
+        Ok(channel.last_queue.as_bytes().into())
+    }
+
+    pub(super) fn random_name<E: Effects>(&self, fx: &mut E) -> String {
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let (a, b) = (fx.chance(), fx.chance());
+        (0..22)
+            .map(|at| {
+                if at < 11 {
+                    a >> (6 * at % 64)
+                } else {
+                    b >> (6 * (at - 11) % 64)
+                }
+            })
+            .map(|bits| LETTERS[(bits & 63) as usize] as char)
+            .collect()
+    }
+
+    /// A channel goes: what it has out returns, its consumers leave.
+    pub(super) fn drop_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let Some(channel) = self.tables.channels.get(key) else {
+            return;
+        };
+        for consumer in channel.consumers.clone() {
+            self.leave(consumer, fx);
+        }
+        // What is owed returns after its consumers have left, so that it cannot come back to them.
+        let Some(channel) = self.tables.channels.get_mut(key) else {
+            return;
+        };
+        let mut ledger = std::mem::take(&mut channel.ledger);
+        ledger.settle_through(0, |delivery| {
+            self.release(key, delivery, Fate::Requeued, fx)
+        });
+        self.tables.channels.remove(key);
+    }
+
+    /// A consumer of this shard leaves its queue, wherever that is.
+    fn leave<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.tables.consumers.get(key) else {
+            return;
+        };
+        let (queue, home, slot, channel) = (
+            consumer.queue,
+            consumer.home,
+            consumer.slot,
+            consumer.channel_number,
+        );
+        if self.is_home(home) {
+            self.remove_taker(queue, Taker::Local(key), fx);
+        } else {
+            let asker = Asker {
+                session: self.session_of(slot),
+                channel,
+                question: 0,
+            };
+            fx.batch(home).push(Letter::Ask {
+                asker,
+                queue,
+                ask: Ask::Cancel(key),
+            });
+        }
+        self.forget_consumer(key, fx);
+    }
+
+    /// A consumer is out of its queue: its parked deliveries return, its entry goes.
+    pub(super) fn forget_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        self.tables.set_idle(key, false);
+        let Some(consumer) = self.tables.consumers.remove(key) else {
+            return;
+        };
+        for parked in consumer.parked {
+            fx.batch(consumer.home).push(Letter::Returned {
+                queue: consumer.queue,
+                place: parked.place,
+                message: parked.message,
+                redelivered: parked.redelivered,
+                owed: !consumer.no_ack,
+            });
+        }
+        if let Some(channel) = self.tables.channels.get_mut(consumer.channel) {
+            channel.consumers.retain(|&other| other != key);
+        }
+    }
+
+    /// A consumer leaves a queue of this shard; the last one takes an auto-delete queue with it.
+    pub(super) fn remove_taker<E: Effects>(&mut self, id: QueueId, taker: Taker, fx: &mut E) {
+        let Some(queue) = find(&mut self.queues, id) else {
+            return;
+        };
+        if !queue.remove(taker) || !queue.takers.is_empty() || !queue.auto_delete {
+            return;
+        }
+        self.define_unasked(Definition::RemoveQueue { id }, fx);
+    }
+
+    /// The queue of a consumer of this shard was deleted.
+    pub(super) fn consumer_cancelled<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.tables.consumers.get(key) else {
+            return;
+        };
+        let (slot, number) = (consumer.slot, consumer.channel_number);
+        let notify = self
+            .tables
+            .peers
+            .get(slot as usize)
+            .and_then(|peer| peer.as_ref())
+            .is_some_and(|peer| peer.capabilities.consumer_cancel_notify);
+        if notify {
+            let consumer_tag = short(&consumer.tag);
+            fx.reply(
+                slot,
+                number,
+                Method::BasicCancel(basic::Cancel {
+                    consumer_tag,
+                    no_wait: true,
+                }),
+            );
+        }
+        self.forget_consumer(key, fx);
+    }
+
+    /// A queue that lived here is gone.
+    pub(super) fn drop_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
+        let Some(place) = self.queues.get_mut(id.index as usize) else {
+            return;
+        };
+        if place.as_ref().is_none_or(|queue| queue.id != id) {
+            return;
+        }
+        let Some(queue) = place.take() else { return };
+        for taker in queue.takers {
+            match taker {
+                Taker::Local(key) => self.consumer_cancelled(key, fx),
+                Taker::Remote(key) => {
+                    if let Some(remote) = self.tables.remotes.remove(key) {
+                        self.remote_keys.remove(&(remote.shard, remote.consumer));
+                        fx.batch(remote.shard).push(Letter::ConsumerCancelled {
+                            consumer: remote.consumer,
+                        });
+                    }
+                }
+            }
+        }
+        if queue.full {
+            self.tell_full(id, false, fx);
+        }
+    }
+
+    /// Takes one message for `basic.get`.
+    pub(super) fn take_one(&mut self, id: QueueId, no_ack: bool) -> Option<(Taken, u32)> {
+        let queue = find(&mut self.queues, id)?;
+        let taken = queue.ready.pop()?;
+        if !no_ack {
+            queue.unsettled += 1;
+        }
+        let left = count(queue.ready.len());
+        self.make_due(id);
+        Some((taken, left))
+    }
+}
+
+/// `x-priority`, RabbitMQ's consumer priority.
+fn priority_of(arguments: TableRef<'_>) -> Result<i32, Refusal> {
+    let Some(value) = arguments.get("x-priority") else {
+        return Ok(0);
+    };
+    value.as_i64().and_then(|priority| i32::try_from(priority).ok()).ok_or_else(|| {
+        Refusal::channel(ReplyCode::PreconditionFailed, "PRECONDITION_FAILED - invalid arg 'x-priority' for consumer: an integer is expected")
+    })
+}
+
+/// A tag that came as a short string, or was made as short as one.
+pub(super) fn short(bytes: &[u8]) -> ShortStr<'_> {
+    ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
+}
+
+/// A count as AMQP carries it.
+pub(super) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,542 @@
+//! Who gets the next message: queues hand over, consumers take.
+//!
+//! Enters: a message for a queue, or room at a consumer.  Leaves: deliveries, and mail to consumers on other shards.
+//! Owns:   the one place where a message leaves a queue for a consumer.
+//! Never:  routes, settles.
+
+use super::{Broker, Tables, find};
+use crate::consumer::{ConsumerKey, Parked};
+use crate::effects::{Delivery, Effects, Slot, Stored};
+use crate::ledger::Unsettled;
+use crate::letter::{Letter, Parcel};
+use crate::limits::{QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
+use crate::message::{Content, Message};
+use crate::queue::{Queue, Taker};
+use crate::ready::Place;
+use catalog::{QueueId, ShardId};
+
+/// Bytes that limits add to each waiting message for its block and its place in the list.
+const MESSAGE_OVERHEAD_BYTES: u64 = 72;
+
+impl Tables {
+    #[inline]
+    fn can_take<E: Effects>(&self, taker: Taker, fx: &E) -> bool {
+        match taker {
+            Taker::Local(key) => self.consumer_can_take(key, fx),
+            Taker::Remote(key) => self
+                .remotes
+                .get(key)
+                .is_some_and(|remote| remote.credit_messages > 0 && remote.credit_bytes > 0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn consumer_can_take<E: Effects>(&self, key: ConsumerKey, fx: &E) -> bool {
+        let Some(consumer) = self.consumers.get(key) else {
+            return false;
+        };
+        let Some(channel) = self.channels.get(consumer.channel) else {
+            return false;
+        };
+        consumer.has_credit() && channel.allows(consumer.no_ack) && fx.has_room(consumer.slot)
+    }
+
+    pub(super) fn set_idle(&mut self, key: ConsumerKey, idle: bool) {
+        let Some(consumer) = self.consumers.get_mut(key) else {
+            return;
+        };
+        if consumer.idle == idle {
+            return;
+        }
+        consumer.idle = idle;
+        let change = |count: &mut u32| if idle { *count += 1 } else { *count -= 1 };
+        if let Some(channel) = self.channels.get_mut(consumer.channel) {
+            change(&mut channel.idle_consumers);
+        }
+        if let Some(Some(peer)) = self.peers.get_mut(consumer.slot as usize) {
+            change(&mut peer.idle_consumers);
+        }
+    }
+
+    /// The consumer whose turn it is in a queue.
+    #[inline]
+    fn next_taker<E: Effects>(&mut self, queue: &mut Queue, fx: &E) -> Option<Taker> {
+        let tables = std::cell::RefCell::new(self);
+        queue.next_taker(
+            |taker| tables.borrow().can_take(taker, fx),
+            |taker| match taker {
+                Taker::Local(key) => tables.borrow_mut().set_idle(key, true),
+                Taker::Remote(key) => {
+                    if let Some(remote) = tables.borrow_mut().remotes.get_mut(key) {
+                        remote.idle = true;
+                    }
+                }
+            },
+        )
+    }
+
+    /// A delivery to a consumer of this shard, which can take it.
+    #[inline]
+    pub(super) fn deliver<E: Effects>(
+        &mut self,
+        key: ConsumerKey,
+        place: Place,
+        redelivered: bool,
+        goods: Goods<'_>,
+        fx: &mut E,
+    ) {
+        let Some(consumer) = self.consumers.get_mut(key) else {
+            return;
+        };
+        let Some(channel) = self.channels.get_mut(consumer.channel) else {
+            return;
+        };
+        let tag = if consumer.no_ack {
+            channel.ledger.pass()
+        } else {
+            channel.ledger.next_tag()
+        };
+        let content = goods.content();
+        fx.deliver(
+            consumer.slot,
+            consumer.channel_number,
+            Delivery {
+                consumer_tag: &consumer.tag,
+                tag,
+                redelivered,
+                content,
+            },
+        );
+        if !consumer.no_ack {
+            consumer.unsettled += 1;
+            channel.unsettled += 1;
+            let message = goods.keep(fx.pool());
+            channel.ledger.owe(Unsettled {
+                queue: consumer.queue,
+                home: consumer.home,
+                place,
+                message,
+                consumer: Some(key),
+            });
+        }
+    }
+}
+
+/// A message on its way to a consumer.
+pub(super) enum Goods<'a> {
+    /// Straight from its publisher; kept already, perhaps.
+    Passing(Content<'a>, Option<Message>),
+    /// It has waited, and nobody else has it.
+    Kept(Message),
+}
+
+impl Goods<'_> {
+    #[inline]
+    fn content(&self) -> Content<'_> {
+        match self {
+            Goods::Passing(content, _) => *content,
+            Goods::Kept(message) => message.content(),
+        }
+    }
+
+    #[inline]
+    fn keep(self, pool: &slab::Pool) -> Message {
+        match self {
+            Goods::Passing(_, Some(message)) | Goods::Kept(message) => message,
+            Goods::Passing(content, None) => content.keep(pool),
+        }
+    }
+}
+
+/// A message leaving a queue.
+enum Source<'a> {
+    /// It passes through; `kept` once somebody had to keep it, `last` if nobody else will want it.
+    Passing {
+        content: &'a Content<'a>,
+        kept: &'a mut Option<Message>,
+        last: bool,
+    },
+    /// It has waited.
+    Kept(Message),
+}
+
+impl Broker {
+    /// A new message for a queue that lives here. `kept` is the message once somebody had to keep it; `last`: nobody else will want it.
+    #[inline]
+    pub(super) fn offer<E: Effects>(
+        &mut self,
+        id: QueueId,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        last: bool,
+        fx: &mut E,
+    ) -> Stored {
+        let Some(queue) = find(&mut self.queues, id) else {
+            return Stored::Now;
+        };
+        let durable = queue.durable && content_is_persistent(content);
+        if queue.ready.is_empty()
+            && let Some(taker) = self.tables.next_taker(queue, fx)
+        {
+            let place = queue.ready.pass();
+            self.counters.delivered += 1;
+            let owed = hand(
+                &mut self.tables,
+                queue,
+                taker,
+                place,
+                false,
+                Source::Passing {
+                    content,
+                    kept,
+                    last,
+                },
+                fx,
+            );
+            if durable && owed {
+                let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
+                return fx.append(id, place, message);
+            }
+            return Stored::Now;
+        }
+        let message = match (kept.as_ref(), last) {
+            (Some(message), false) => message.clone(),
+            (None, false) => kept.insert(content.keep(fx.pool())).clone(),
+            (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
+        };
+        let stored = if durable {
+            fx.append(id, queue.ready.next_place(), &message)
+        } else {
+            Stored::Now
+        };
+        queue.ready.push(message);
+        if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
+            queue.full = true;
+            self.tell_full(id, true, fx);
+        }
+        stored
+    }
+
+    /// Looks at every queue that a command has touched.
+    #[inline]
+    pub(super) fn dispatch_due<E: Effects>(&mut self, fx: &mut E) {
+        while let Some(id) = self.due.pop() {
+            self.dispatch(id, fx);
+        }
+    }
+
+    /// Notes that a queue must be looked at.
+    #[inline]
+    pub(super) fn make_due(&mut self, id: QueueId) {
+        if let Some(queue) = find(&mut self.queues, id)
+            && !queue.due
+        {
+            queue.due = true;
+            self.due.push(id);
+        }
+    }
+
+    fn dispatch<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
+        let Some(queue) = find(&mut self.queues, id) else {
+            return;
+        };
+        queue.due = false;
+        while !queue.ready.is_empty() {
+            let Some(taker) = self.tables.next_taker(queue, fx) else {
+                break;
+            };
+            let Some(taken) = queue.ready.pop() else {
+                break;
+            };
+            self.counters.delivered += 1;
+            hand(
+                &mut self.tables,
+                queue,
+                taker,
+                taken.place,
+                taken.redelivered,
+                Source::Kept(taken.message),
+                fx,
+            );
+        }
+        if queue.full && memory_of(queue) < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS
+        {
+            queue.full = false;
+            self.tell_full(id, false, fx);
+        }
+    }
+
+    /// A connection's output has room again, a channel's prefetch or flow allows more: its idle consumers take their turn.
+    pub fn output_ready<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+        let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
+            return;
+        };
+        if peer.idle_consumers == 0 {
+            return;
+        }
+        for at in 0..peer.channels.len() {
+            if let Some(key) = self
+                .tables
+                .peers
+                .get(slot as usize)
+                .and_then(|peer| peer.as_ref())
+                .and_then(|peer| peer.channels[at])
+            {
+                self.wake_channel(key, fx);
+            }
+        }
+        self.dispatch_due(fx);
+    }
+
+    pub(super) fn wake_channel<E: Effects>(&mut self, key: crate::channel::ChannelKey, fx: &mut E) {
+        let Some(channel) = self.tables.channels.get(key) else {
+            return;
+        };
+        if channel.idle_consumers == 0 {
+            return;
+        }
+        for at in 0..channel.consumers.len() {
+            let Some(&consumer) = self
+                .tables
+                .channels
+                .get(key)
+                .and_then(|channel| channel.consumers.get(at))
+            else {
+                return;
+            };
+            self.wake_consumer(consumer, fx);
+        }
+    }
+
+    fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self
+            .tables
+            .consumers
+            .get(key)
+            .filter(|consumer| consumer.idle)
+        else {
+            return;
+        };
+        if !self.tables.consumer_can_take(key, fx) {
+            return;
+        }
+        let (home, queue, priority) = (consumer.home, consumer.queue, consumer.priority);
+        self.tables.set_idle(key, false);
+        if !self.is_home(home) {
+            self.drain_parked(key, fx);
+        } else if let Some(found) = find(&mut self.queues, queue) {
+            found.activate(Taker::Local(key), priority);
+            self.make_due(queue);
+        }
+    }
+
+    /// A delivery from a queue on another shard.
+    pub(super) fn arrive<E: Effects>(
+        &mut self,
+        key: ConsumerKey,
+        place: Place,
+        redelivered: bool,
+        goods: Goods<'_>,
+        fx: &mut E,
+    ) {
+        let Some(consumer) = self.tables.consumers.get(key) else {
+            return;
+        };
+        if consumer.parked.is_empty() && self.tables.consumer_can_take(key, fx) {
+            let bytes = goods.content().bytes();
+            self.tables.deliver(key, place, redelivered, goods, fx);
+            self.counters.delivered += 1;
+            self.earn_credit(key, bytes, fx);
+            return;
+        }
+        let message = goods.keep(fx.pool());
+        self.tables.consumers[key].parked.push_back(Parked {
+            place,
+            message,
+            redelivered,
+        });
+        self.tables.set_idle(key, true);
+    }
+
+    fn drain_parked<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        while self.tables.consumer_can_take(key, fx) {
+            let Some(parked) = self
+                .tables
+                .consumers
+                .get_mut(key)
+                .and_then(|consumer| consumer.parked.pop_front())
+            else {
+                return;
+            };
+            let bytes = parked.message.bytes();
+            self.tables.deliver(
+                key,
+                parked.place,
+                parked.redelivered,
+                Goods::Kept(parked.message),
+                fx,
+            );
+            self.counters.delivered += 1;
+            self.earn_credit(key, bytes, fx);
+        }
+        if self
+            .tables
+            .consumers
+            .get(key)
+            .is_some_and(|consumer| !consumer.parked.is_empty())
+        {
+            self.tables.set_idle(key, true);
+        }
+    }
+
+    /// A delivery has left: its queue may send more, and is told in strides.
+    #[inline]
+    fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+        let Some(consumer) = self.tables.consumers.get_mut(key) else {
+            return;
+        };
+        consumer.credit_due_bytes += bytes as i64;
+        if consumer.no_ack || consumer.prefetch == 0 {
+            consumer.credit_due_messages += 1;
+        }
+        if consumer.credit_due_messages >= consumer.window.div_ceil(2)
+            || consumer.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2
+        {
+            self.send_credit(key, fx);
+        }
+    }
+
+    /// Tells a consumer's queue what it may send.
+    pub(super) fn send_credit<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.tables.consumers.get_mut(key) else {
+            return;
+        };
+        let messages = std::mem::take(&mut consumer.credit_due_messages);
+        let bytes = std::mem::take(&mut consumer.credit_due_bytes);
+        if messages > 0 || bytes > 0 {
+            fx.batch(consumer.home).push(Letter::Credit {
+                queue: consumer.queue,
+                consumer: key,
+                messages,
+                bytes,
+            });
+        }
+    }
+
+    /// Tells every shard that a queue is full, or no more.
+    pub(super) fn tell_full<E: Effects>(&mut self, queue: QueueId, full: bool, fx: &mut E) {
+        for shard in (0..self.options.shards)
+            .map(ShardId)
+            .filter(|&shard| shard != self.options.shard)
+        {
+            fx.batch(shard).push(Letter::QueueFull { queue, full });
+        }
+        self.note_full(queue, full, fx);
+    }
+
+    pub(super) fn note_full<E: Effects>(&mut self, queue: QueueId, full: bool, fx: &mut E) {
+        if full {
+            self.full.insert(queue);
+            return;
+        }
+        self.full.remove(&queue);
+        for slot in 0..self.tables.peers.len() as u32 {
+            if let Some(peer) = self.peer_mut(slot)
+                && peer.held_by == Some(queue)
+            {
+                peer.held_by = None;
+                self.tell_blocked(slot, fx);
+            }
+        }
+    }
+}
+
+/// Hands a message to a consumer here or on another shard. Answers whether it is out under an acknowledgement.
+#[inline]
+fn hand<E: Effects>(
+    tables: &mut Tables,
+    queue: &mut Queue,
+    taker: Taker,
+    place: Place,
+    redelivered: bool,
+    source: Source<'_>,
+    fx: &mut E,
+) -> bool {
+    match taker {
+        Taker::Local(key) => {
+            let owed = tables
+                .consumers
+                .get(key)
+                .is_some_and(|consumer| !consumer.no_ack);
+            queue.unsettled += u64::from(owed);
+            let goods = match source {
+                Source::Kept(message) => Goods::Kept(message),
+                Source::Passing { content, .. } if !owed => Goods::Passing(*content, None),
+                Source::Passing {
+                    content,
+                    kept,
+                    last: true,
+                } if !queue.durable => Goods::Passing(*content, kept.take()),
+                Source::Passing { content, kept, .. } => Goods::Passing(
+                    *content,
+                    Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()),
+                ),
+            };
+            tables.deliver(key, place, redelivered, goods, fx);
+            owed
+        }
+        Taker::Remote(key) => {
+            let Some(remote) = tables.remotes.get_mut(key) else {
+                return false;
+            };
+            let (shard, consumer, owed) = (remote.shard, remote.consumer, !remote.no_ack);
+            queue.unsettled += u64::from(owed);
+            let (bytes, parcel) = match source {
+                Source::Passing { content, kept, .. } => {
+                    (content.bytes(), parcel(content, kept, shard, fx))
+                }
+                Source::Kept(message) => (
+                    message.bytes(),
+                    fx.batch(shard)
+                        .pack(&message.content())
+                        .unwrap_or_else(|| Parcel::Shared(message.clone())),
+                ),
+            };
+            remote.credit_messages -= 1;
+            remote.credit_bytes -= bytes as i64;
+            fx.batch(shard).push(Letter::Deliver {
+                consumer,
+                queue: queue.id,
+                place,
+                redelivered,
+                owed,
+                parcel,
+            });
+            owed
+        }
+    }
+}
+
+/// Packs a message for another shard: small ones travel as bytes, others as shared memory.
+#[inline]
+pub(super) fn parcel<E: Effects>(
+    content: &Content<'_>,
+    kept: &mut Option<Message>,
+    to: ShardId,
+    fx: &mut E,
+) -> Parcel {
+    if let Some(parcel) = fx.batch(to).pack(content) {
+        return parcel;
+    }
+    Parcel::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone())
+}
+
+/// Bytes that a queue's waiting messages hold, with what comes with them.
+pub(super) fn memory_of(queue: &Queue) -> u64 {
+    queue.ready.bytes() + queue.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
+}
+
+#[inline]
+fn content_is_persistent(content: &Content<'_>) -> bool {
+    wire::RawProperties::new(content.properties).is_persistent()
+}

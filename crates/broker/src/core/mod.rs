@@ -1,0 +1,376 @@
+//! The broker of one shard: connections, channels, queues, and the replica of the definitions.
+//!
+//! Enters: commands of connections, letters of other shards.  Leaves: effects.
+//! Owns:   every table of the domain on this shard.
+//! Never:  knows a frame, a socket, a thread, a lock or the time.
+//!
+//! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `define`, `transact`,
+//! `questions` (to other shards) and `post` (mail from them); `commands` says which method is whose.
+
+mod commands;
+mod consume;
+mod define;
+mod dispatch;
+mod post;
+mod publish;
+mod questions;
+mod settle;
+mod transact;
+
+pub use publish::Publish;
+
+use crate::channel::{Channel, ChannelKey};
+use crate::consumer::{Consumer, ConsumerKey};
+use crate::effects::{Effects, Slot};
+use crate::letter::Asker;
+use crate::message::Message;
+use crate::peer::{Login, Peer};
+use crate::queue::{Queue, Remote, RemoteKey};
+use catalog::{Catalog, Definition, Outcome, QueueId, Refusal, ShardId};
+use hashbrown::{HashMap, HashSet};
+use slotmap::SlotMap;
+use std::collections::VecDeque;
+use wire::method::{Method, connection};
+
+/// Whether the connection's next command may be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Flow {
+    /// Go on.
+    Go,
+    /// Stop reading until [`Effects::resume`].
+    Wait,
+}
+
+/// How a broker core is set up.
+#[derive(Clone, Debug)]
+pub struct BrokerOptions {
+    /// This shard.
+    pub shard: ShardId,
+    /// How many there are.
+    pub shards: u16,
+    /// Bytes of waiting messages at which a queue holds its publishers back.
+    pub queue_bytes_max: u64,
+}
+
+/// The consumers and channels of this shard, apart from its queues so that a queue and its consumers can be borrowed at once.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub channels: SlotMap<ChannelKey, Channel>,
+    pub consumers: SlotMap<ConsumerKey, Consumer>,
+    pub remotes: SlotMap<RemoteKey, Remote>,
+    pub peers: Vec<Option<Box<Peer>>>,
+}
+
+/// A change of definitions that waits until every replica has made it (shard 0 only).
+struct Defining {
+    version: u64,
+    to: ShardId,
+    asker: Asker,
+    result: Result<Outcome, Refusal>,
+}
+
+/// A publish from another shard for a queue whose declaration has not arrived here yet.
+struct Early {
+    from: ShardId,
+    message: Message,
+    queues: Box<[QueueId]>,
+    confirm: bool,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counters {
+    /// Messages published.
+    pub published: u64,
+    /// Deliveries to consumers.
+    pub delivered: u64,
+    /// Messages that no queue took.
+    pub unroutable: u64,
+    /// Body bytes that were copied in user space on their way to a consumer or another shard.
+    pub body_bytes_copied: u64,
+}
+
+/// The broker core of one shard.
+pub struct Broker {
+    options: BrokerOptions,
+    catalog: Catalog,
+    tables: Tables,
+    queues: Vec<Option<Box<Queue>>>,
+    remote_keys: HashMap<(ShardId, ConsumerKey), RemoteKey>,
+    /// Queues to look at before the command ends.
+    due: Vec<QueueId>,
+    confirms_due: Vec<ChannelKey>,
+    /// Consumers whose queues on other shards must be told what they may send.
+    credits_due: Vec<ConsumerKey>,
+    /// Publishes that wait for `Accepted`, for each shard in the order they were sent.
+    accepting: Vec<VecDeque<(ChannelKey, u64)>>,
+    /// Publishes that wait for the store.
+    storing: VecDeque<(u64, ChannelKey, u64)>,
+    /// Publishes taken in from each shard since it was told.
+    accepted: Vec<u32>,
+    /// Definitions made here.
+    version: u64,
+    /// Shard 0: how far each replica is, and what waits for all of them.
+    applied: Vec<u64>,
+    defining: VecDeque<Defining>,
+    /// Mail for queues whose declaration has not arrived yet.
+    early: VecDeque<Early>,
+    full: HashSet<QueueId>,
+    memory_alarm: bool,
+    questions: u32,
+    counters: Counters,
+}
+
+impl Broker {
+    /// A broker core with these definitions, which must be the same on every shard.
+    pub fn new(options: BrokerOptions, catalog: Catalog) -> Self {
+        let shards = options.shards as usize;
+        Broker {
+            options,
+            catalog,
+            tables: Tables::default(),
+            queues: Vec::new(),
+            remote_keys: HashMap::new(),
+            due: Vec::new(),
+            confirms_due: Vec::new(),
+            credits_due: Vec::new(),
+            accepting: (0..shards).map(|_| VecDeque::new()).collect(),
+            storing: VecDeque::new(),
+            accepted: vec![0; shards],
+            version: 0,
+            applied: vec![0; shards],
+            defining: VecDeque::new(),
+            early: VecDeque::new(),
+            full: HashSet::new(),
+            memory_alarm: false,
+            questions: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The definitions.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The definitions, for checks that fill their caches. Changes go through [`Broker::receive`] and the commands.
+    pub fn catalog_mut(&mut self) -> &mut Catalog {
+        &mut self.catalog
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Every queue that lives here.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().flatten().map(|queue| &**queue)
+    }
+
+    /// Bytes of the lists of messages, waiting and unsettled, beside the messages themselves.
+    pub fn room_bytes(&self) -> usize {
+        let waiting: usize = self.queues().map(|queue| queue.ready.room_bytes()).sum();
+        let unsettled: usize = self
+            .tables
+            .channels
+            .values()
+            .map(|channel| channel.ledger.room_bytes())
+            .sum();
+        waiting + unsettled
+    }
+
+    /// A connection has logged in and opened its virtual host.
+    pub fn open_session(&mut self, slot: Slot, login: Login) {
+        let index = slot as usize;
+        if self.tables.peers.len() <= index {
+            self.tables.peers.resize_with(index + 1, || None);
+        }
+        assert!(
+            self.tables.peers[index].is_none(),
+            "the slot's earlier connection was closed"
+        );
+        self.tables.peers[index] = Some(Box::new(Peer::new(login)));
+    }
+
+    /// A connection is gone: what it had out goes back, what it owned goes.
+    pub fn close_session<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+        let Some(peer) = self
+            .tables
+            .peers
+            .get_mut(slot as usize)
+            .and_then(Option::take)
+        else {
+            return;
+        };
+        for key in peer.channels.iter().flatten() {
+            self.drop_channel(*key, fx);
+        }
+        if peer.owns_queues {
+            self.define_unasked(
+                Definition::SessionGone {
+                    session: peer.session,
+                },
+                fx,
+            );
+        }
+        self.dispatch_due(fx);
+    }
+
+    /// The client opened a channel.
+    pub fn open_channel(&mut self, slot: Slot, number: u16) {
+        let key = self.tables.channels.insert(Channel::new(slot, number));
+        let Some(peer) = self.peer_mut(slot) else {
+            self.tables.channels.remove(key);
+            return;
+        };
+        let index = number as usize;
+        if peer.channels.len() <= index {
+            peer.channels.resize(index + 1, None);
+        }
+        let earlier = peer.channels[index].replace(key);
+        assert!(earlier.is_none(), "the session opens a channel once");
+    }
+
+    /// The channel is closed, by either side.
+    pub fn close_channel<E: Effects>(&mut self, slot: Slot, number: u16, fx: &mut E) {
+        let Some(peer) = self.peer_mut(slot) else {
+            return;
+        };
+        let Some(key) = peer
+            .channels
+            .get_mut(number as usize)
+            .and_then(Option::take)
+        else {
+            return;
+        };
+        if peer
+            .awaiting
+            .as_ref()
+            .is_some_and(|awaiting| awaiting.channel == number)
+        {
+            peer.awaiting = None;
+        }
+        self.drop_channel(key, fx);
+        self.dispatch_due(fx);
+    }
+
+    /// Whether the connection's next command may be read.
+    #[inline]
+    pub fn may_read(&self, slot: Slot) -> bool {
+        match self.tables.peers.get(slot as usize) {
+            Some(Some(peer)) => {
+                peer.awaiting.is_none()
+                    && peer.held_by.is_none()
+                    && !(self.memory_alarm && peer.publishes)
+            }
+            _ => true,
+        }
+    }
+
+    /// The whole broker is over its memory limit, or below it again.
+    pub fn set_memory_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
+        if self.memory_alarm == on {
+            return;
+        }
+        self.memory_alarm = on;
+        for slot in 0..self.tables.peers.len() as u32 {
+            self.tell_blocked(slot, fx);
+        }
+    }
+
+    /// Whether the memory alarm is on.
+    pub fn memory_alarm(&self) -> bool {
+        self.memory_alarm
+    }
+
+    /// Tells a connection that it is held back, or no more.
+    fn tell_blocked<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+        let alarm = self.memory_alarm;
+        let Some(peer) = self.peer_mut(slot) else {
+            return;
+        };
+        let reason: Option<&'static str> = if alarm && peer.publishes {
+            Some("low on memory")
+        } else if peer.held_by.is_some() {
+            Some("queue is full")
+        } else {
+            None
+        };
+        match (reason, peer.told_blocked) {
+            (Some(reason), false) => {
+                peer.told_blocked = true;
+                if peer.capabilities.connection_blocked {
+                    fx.reply(
+                        slot,
+                        0,
+                        Method::ConnectionBlocked(connection::Blocked {
+                            reason: wire::ShortStr::literal(reason),
+                        }),
+                    );
+                }
+            }
+            (None, true) => {
+                peer.told_blocked = false;
+                if peer.capabilities.connection_blocked {
+                    fx.reply(
+                        slot,
+                        0,
+                        Method::ConnectionUnblocked(connection::Unblocked {}),
+                    );
+                }
+                fx.resume(slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// What must be written before the outputs are flushed: one confirm per channel for all its publishes, answers to other shards.
+    pub fn end_of_batch<E: Effects>(&mut self, fx: &mut E) {
+        self.flush_confirms(fx);
+        self.flush_accepted(fx);
+        while let Some(key) = self.credits_due.pop() {
+            if let Some(consumer) = self.tables.consumers.get_mut(key) {
+                consumer.credit_listed = false;
+                self.send_credit(key, fx);
+            }
+        }
+    }
+
+    #[inline]
+    fn peer_mut(&mut self, slot: Slot) -> Option<&mut Peer> {
+        self.tables.peers.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    #[inline]
+    fn channel_key(&self, slot: Slot, number: u16) -> Option<ChannelKey> {
+        self.tables
+            .peers
+            .get(slot as usize)?
+            .as_ref()?
+            .channel(number)
+    }
+
+    #[inline]
+    fn is_home(&self, shard: ShardId) -> bool {
+        shard == self.options.shard
+    }
+}
+
+/// The queue, if it lives here and is still the one meant.
+#[inline]
+pub(crate) fn find(queues: &mut [Option<Box<Queue>>], id: QueueId) -> Option<&mut Queue> {
+    match queues.get_mut(id.index as usize) {
+        Some(Some(queue)) if queue.id == id => Some(queue),
+        _ => None,
+    }
+}
+
+/// The refusal for a command on a channel that is not open; the session lets none through.
+pub(crate) fn no_channel() -> Refusal {
+    Refusal::connection(
+        wire::ReplyCode::ChannelError,
+        "CHANNEL_ERROR - expected 'channel.open'",
+    )
+}

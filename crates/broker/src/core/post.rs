@@ -1,0 +1,245 @@
+//! The mail of this shard: what other shards ask for and hand over.
+//!
+//! Enters: batches of letters, in the order they were written.  Leaves: their consequences.
+//! Owns:   the counts of what was taken in, and mail that came before the declaration it needs.
+//! Never:  answers out of order.
+
+use super::dispatch::Goods;
+use super::{Broker, find};
+use crate::effects::Effects;
+use crate::letter::{Batch, Letter, Parcel};
+use crate::limits::EARLY_LETTERS_MAX;
+use crate::message::{Content, Message};
+use crate::queue::Taker;
+use crate::ready::Taken;
+use catalog::{QueueId, ShardId};
+
+impl Broker {
+    /// Takes in a batch from another shard, and empties it.
+    pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut Batch, fx: &mut E) {
+        let mut letters = std::mem::take(&mut batch.letters);
+        for letter in letters.drain(..) {
+            self.open_letter(from, letter, batch, fx);
+        }
+        batch.letters = letters;
+        batch.clear();
+        self.dispatch_due(fx);
+    }
+
+    fn open_letter<E: Effects>(
+        &mut self,
+        from: ShardId,
+        letter: Letter,
+        batch: &Batch,
+        fx: &mut E,
+    ) {
+        match letter {
+            Letter::Publish {
+                parcel,
+                queues,
+                confirm,
+            } => {
+                let queues = batch.queues(&queues);
+                // What comes behind an early publish waits with it, so that nothing overtakes.
+                let early = !self.early.is_empty() || queues.iter().any(|&id| self.is_early(id));
+                if early && self.early.len() < EARLY_LETTERS_MAX {
+                    self.keep_early(from, parcel, queues, confirm, batch, fx);
+                    return;
+                }
+                match parcel {
+                    Parcel::Packed(packed) => {
+                        self.take_in(queues, &batch.unpack(&packed), None, fx)
+                    }
+                    Parcel::Shared(message) => {
+                        self.take_in(queues, &message.content(), Some(message.clone()), fx)
+                    }
+                }
+                if confirm {
+                    self.accepted[from.0 as usize] += 1;
+                }
+            }
+            Letter::Deliver {
+                consumer,
+                queue,
+                place,
+                redelivered,
+                owed,
+                parcel,
+            } => {
+                if self.tables.consumers.contains_key(consumer) {
+                    match parcel {
+                        Parcel::Packed(packed) => self.arrive(
+                            consumer,
+                            place,
+                            redelivered,
+                            Goods::Passing(batch.unpack(&packed), None),
+                            fx,
+                        ),
+                        Parcel::Shared(message) => {
+                            self.arrive(consumer, place, redelivered, Goods::Kept(message), fx)
+                        }
+                    }
+                    return;
+                }
+                let message = match parcel {
+                    Parcel::Packed(packed) => batch.unpack(&packed).keep(fx.pool()),
+                    Parcel::Shared(message) => message,
+                };
+                // The consumer left while this was on its way.
+                fx.batch(from).push(Letter::Returned {
+                    queue,
+                    place,
+                    message,
+                    redelivered,
+                    owed,
+                });
+            }
+            Letter::Accepted { publishes } => {
+                for _ in 0..publishes {
+                    let Some(publication) = self.accepting[from.0 as usize].pop_front() else {
+                        break;
+                    };
+                    self.publication_answered(publication, fx);
+                }
+            }
+            Letter::Credit {
+                queue,
+                consumer,
+                messages,
+                bytes,
+            } => {
+                let Some(&key) = self.remote_keys.get(&(from, consumer)) else {
+                    return;
+                };
+                let Some(remote) = self.tables.remotes.get_mut(key) else {
+                    return;
+                };
+                remote.credit_messages = remote.credit_messages.saturating_add(messages);
+                remote.credit_bytes = remote.credit_bytes.saturating_add(bytes);
+                if remote.idle && remote.credit_messages > 0 && remote.credit_bytes > 0 {
+                    remote.idle = false;
+                    let priority = remote.priority;
+                    if let Some(found) = find(&mut self.queues, queue) {
+                        found.activate(Taker::Remote(key), priority);
+                        self.make_due(queue);
+                    }
+                }
+            }
+            Letter::Settled { queue, place } => self.settled_at_home(queue, place, fx),
+            Letter::Returned {
+                queue,
+                place,
+                message,
+                redelivered,
+                owed,
+            } => {
+                self.returned_home(
+                    queue,
+                    Taken {
+                        place,
+                        message,
+                        redelivered,
+                    },
+                    owed,
+                );
+            }
+            Letter::Ask { asker, queue, ask } => {
+                let answer = self.answer(asker, queue, ask, fx);
+                fx.batch(from).push(Letter::Answer { asker, answer });
+            }
+            Letter::Answer { asker, answer } => self.answered(asker, answer, fx),
+            Letter::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
+            Letter::QueueFull { queue, full } => self.note_full(queue, full, fx),
+            Letter::DirectReply { address, message } => {
+                self.direct_reply(address, &message.content(), fx)
+            }
+            Letter::Define { asker, definition } => self.define_here(from, asker, *definition, fx),
+            Letter::Apply {
+                version,
+                definition,
+            } => {
+                self.apply_definition(version, &definition, fx);
+                fx.batch(from).push(Letter::Applied { version });
+                self.open_early(fx);
+            }
+            Letter::Applied { version } => {
+                self.applied[from.0 as usize] = version;
+                self.answer_defined(fx);
+            }
+            Letter::Defined { asker, result } => self.defined(asker, result, fx),
+        }
+    }
+
+    fn take_in<E: Effects>(
+        &mut self,
+        queues: &[QueueId],
+        content: &Content<'_>,
+        mut kept: Option<Message>,
+        fx: &mut E,
+    ) {
+        let count = queues.len();
+        for (at, &queue) in queues.iter().enumerate() {
+            // Durable appends of another shard's publish join when there is a store: the sender then hears of it through `Accepted`.
+            let _stored = self.offer(queue, content, &mut kept, at + 1 == count, fx);
+        }
+    }
+
+    /// The sender knows a queue that this replica has not declared yet.
+    fn is_early(&self, id: QueueId) -> bool {
+        self.catalog.is_queue_to_come(id)
+    }
+
+    #[cold]
+    fn keep_early<E: Effects>(
+        &mut self,
+        from: ShardId,
+        parcel: Parcel,
+        queues: &[QueueId],
+        confirm: bool,
+        batch: &Batch,
+        fx: &mut E,
+    ) {
+        let message = match parcel {
+            Parcel::Packed(packed) => batch.unpack(&packed).keep(fx.pool()),
+            Parcel::Shared(message) => message,
+        };
+        self.early.push_back(super::Early {
+            from,
+            message,
+            queues: queues.into(),
+            confirm,
+        });
+    }
+
+    fn open_early<E: Effects>(&mut self, fx: &mut E) {
+        while self
+            .early
+            .front()
+            .is_some_and(|early| !early.queues.iter().any(|&id| self.is_early(id)))
+        {
+            let Some(early) = self.early.pop_front() else {
+                return;
+            };
+            self.take_in(
+                &early.queues,
+                &early.message.content(),
+                Some(early.message.clone()),
+                fx,
+            );
+            if early.confirm {
+                self.accepted[early.from.0 as usize] += 1;
+            }
+        }
+    }
+
+    /// Tells the other shards how many of their publishes are in their queues.
+    pub(super) fn flush_accepted<E: Effects>(&mut self, fx: &mut E) {
+        for shard in 0..self.accepted.len() {
+            let publishes = std::mem::take(&mut self.accepted[shard]);
+            if publishes > 0 {
+                fx.batch(ShardId(shard as u16))
+                    .push(Letter::Accepted { publishes });
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Publishing: from a message to its queues, and the confirms.
+//!
+//! Enters: `basic.publish` with its content.  Leaves: deliveries, waiting messages, mail, returns, confirms.
+//! Owns:   the walk from exchange to queues, and which publishes wait for whom.
+//! Never:  looks into a body.
+
+use super::dispatch::parcel;
+use super::{Broker, Flow, no_channel};
+use crate::channel::{ChannelKey, LastRoute, Mode, Step};
+use crate::direct_reply::{Address, PSEUDO_QUEUE};
+use crate::effects::{Effects, Slot, Stored};
+use crate::letter::Letter;
+use crate::limits::TRANSACTION_ITEMS_MAX;
+use crate::message::{BodyRef, Content, Message};
+use catalog::{Operation, Refusal, Resource, Route, ShardId};
+use std::sync::Arc;
+use wire::method::{Method, basic};
+use wire::{RawProperties, ReplyCode, ShortStr};
+
+/// A publish as it arrives.
+#[derive(Clone, Copy)]
+pub struct Publish<'a> {
+    /// Name of the exchange.
+    pub exchange: &'a [u8],
+    /// The routing key.
+    pub routing_key: &'a [u8],
+    /// Return it if no queue takes it.
+    pub mandatory: bool,
+    /// Not supported; refused.
+    pub immediate: bool,
+    /// Properties, validated.
+    pub properties: RawProperties<'a>,
+    /// The body.
+    pub body: BodyRef<'a>,
+}
+
+/// Which publish of which channel waits for an answer.
+pub(super) type Publication = (ChannelKey, u64);
+
+impl Broker {
+    /// `basic.publish` with its content.
+    #[inline]
+    pub fn publish<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        publish: Publish<'_>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        let Some(Some(peer)) = self.tables.peers.get_mut(slot as usize) else {
+            return Err(no_channel());
+        };
+        let key = peer.channel(number).ok_or_else(no_channel)?;
+        let first = !peer.publishes;
+        peer.publishes = true;
+        if publish.immediate {
+            return Err(Refusal::connection(
+                ReplyCode::NotImplemented,
+                "NOT_IMPLEMENTED - immediate=true",
+            ));
+        }
+        self.counters.published += 1;
+        let rewritten;
+        let mut properties = publish.properties;
+        if properties
+            .reply_to()
+            .is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes())
+        {
+            rewritten = self.with_reply_address(key, properties)?;
+            properties = RawProperties::new(&rewritten);
+        }
+        let route = self.route(slot, key, publish.exchange, publish.routing_key, properties)?;
+        let content = Content {
+            exchange: publish.exchange,
+            routing_key: publish.routing_key,
+            properties: properties.as_bytes(),
+            body: publish.body,
+        };
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        let publication = match &mut channel.mode {
+            Mode::Plain => None,
+            Mode::Confirm => {
+                channel.confirms.published += 1;
+                if !channel.confirms.due {
+                    channel.confirms.due = true;
+                    self.confirms_due.push(key);
+                }
+                Some((key, channel.confirms.published))
+            }
+            Mode::Transaction(steps) => {
+                if steps.len() >= TRANSACTION_ITEMS_MAX {
+                    return Err(Refusal::channel(
+                        ReplyCode::ResourceError,
+                        "RESOURCE_ERROR - transaction holds too many messages",
+                    ));
+                }
+                steps.push(Step::Publish {
+                    message: content.keep(fx.pool()),
+                    mandatory: publish.mandatory,
+                });
+                return Ok(Flow::Go);
+            }
+        };
+        self.spread(
+            slot,
+            number,
+            &route,
+            &content,
+            publish.mandatory,
+            publication,
+            fx,
+        );
+        if (self.memory_alarm && first) || !self.full.is_empty() {
+            return Ok(self.hold_back(slot, &route, fx));
+        }
+        Ok(if self.memory_alarm {
+            Flow::Wait
+        } else {
+            Flow::Go
+        })
+    }
+
+    /// The queues for a publish, by the channel's last route if it repeats itself.
+    #[inline]
+    pub(super) fn route(
+        &mut self,
+        slot: Slot,
+        key: ChannelKey,
+        exchange: &[u8],
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+    ) -> Result<Arc<Route>, Refusal> {
+        let version = self.catalog.version();
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        let known = match &mut channel.last_route {
+            Some(last) if last.version == version && *last.exchange == *exchange => {
+                if last.routing_key == routing_key
+                    && let Some(route) = &last.route
+                {
+                    return Ok(Arc::clone(route));
+                }
+                Some(last.exchange_id)
+            }
+            _ => None,
+        };
+        let exchange_id = match known {
+            Some(id) => id,
+            None => self.exchange_for_publish(slot, exchange)?,
+        };
+        let route = self.catalog.route(exchange_id, routing_key, properties);
+        let Some(channel) = self.tables.channels.get_mut(key) else {
+            return Ok(route);
+        };
+        let kept = route.cacheable.then(|| Arc::clone(&route));
+        match &mut channel.last_route {
+            Some(last) if known.is_some() => {
+                last.routing_key.clear();
+                last.routing_key.extend_from_slice(routing_key);
+                last.route = kept;
+            }
+            last => {
+                *last = Some(Box::new(LastRoute {
+                    version,
+                    exchange: exchange.into(),
+                    exchange_id,
+                    routing_key: routing_key.into(),
+                    route: kept,
+                }));
+            }
+        }
+        Ok(route)
+    }
+
+    fn exchange_for_publish(
+        &mut self,
+        slot: Slot,
+        name: &[u8],
+    ) -> Result<catalog::ExchangeId, Refusal> {
+        let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
+            return Err(no_channel());
+        };
+        let (user, vhost) = (peer.user, peer.vhost);
+        let id = self
+            .catalog
+            .exchange(vhost, name)
+            .ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
+        self.catalog
+            .check(user, vhost, Operation::Write, Resource::Exchange, name)?;
+        self.catalog.check_publishable(id)?;
+        Ok(id)
+    }
+
+    /// Hands a routed message to its queues, here and on other shards.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "one publish, spelled out")]
+    pub(super) fn spread<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        route: &Route,
+        content: &Content<'_>,
+        mandatory: bool,
+        publication: Option<Publication>,
+        fx: &mut E,
+    ) {
+        let mut kept: Option<Message> = None;
+        let mut waits = 0;
+        match &*route.queues {
+            [] => self.unroutable(slot, number, content, mandatory, fx),
+            [only] if self.is_home(only.home) => {
+                let stored = self.offer(only.id, content, &mut kept, true, fx);
+                waits += self.await_store(stored, publication);
+            }
+            queues => {
+                let count = queues.len();
+                let here = self.options.shard;
+                for (at, queue) in queues
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, queue)| queue.home == here)
+                {
+                    let stored = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
+                    waits += self.await_store(stored, publication);
+                }
+                if self.options.shards > 1 {
+                    waits += self.spread_abroad(route, content, &mut kept, publication, fx);
+                }
+            }
+        }
+        if let Some((key, number)) = publication
+            && waits > 0
+            && let Some(channel) = self.tables.channels.get_mut(key)
+        {
+            channel.confirms.waiting.push_back((number, waits));
+        }
+    }
+
+    fn spread_abroad<E: Effects>(
+        &mut self,
+        route: &Route,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        publication: Option<Publication>,
+        fx: &mut E,
+    ) -> u32 {
+        let mut waits = 0;
+        for shard in (0..self.options.shards)
+            .map(ShardId)
+            .filter(|&shard| shard != self.options.shard)
+        {
+            let mut there = route
+                .queues
+                .iter()
+                .filter(|queue| queue.home == shard)
+                .map(|queue| queue.id)
+                .peekable();
+            if there.peek().is_none() {
+                continue;
+            }
+            let parcel = parcel(content, kept, shard, fx);
+            let batch = fx.batch(shard);
+            let queues = batch.list(there);
+            batch.push(Letter::Publish {
+                parcel,
+                queues,
+                confirm: publication.is_some(),
+            });
+            if let Some(publication) = publication {
+                self.accepting[shard.0 as usize].push_back(publication);
+                waits += 1;
+            }
+        }
+        waits
+    }
+
+    fn await_store(&mut self, stored: Stored, publication: Option<Publication>) -> u32 {
+        match (stored, publication) {
+            (Stored::At(ticket), Some((key, number))) => {
+                self.storing.push_back((ticket, key, number));
+                1
+            }
+            _ => 0,
+        }
+    }
+
+    /// No queue wants it: perhaps it is a direct reply, perhaps it goes back.
+    #[cold]
+    fn unroutable<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        content: &Content<'_>,
+        mandatory: bool,
+        fx: &mut E,
+    ) {
+        if content.exchange.is_empty()
+            && let Some(address) = Address::parse(content.routing_key)
+            && address.shard.0 < self.options.shards
+        {
+            if self.is_home(address.shard) {
+                self.direct_reply(address, content, fx);
+            } else {
+                let message = content.keep(fx.pool());
+                fx.batch(address.shard)
+                    .push(Letter::DirectReply { address, message });
+            }
+            return;
+        }
+        self.counters.unroutable += 1;
+        if mandatory {
+            let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
+            fx.returned(slot, number, &refusal, *content);
+        }
+    }
+
+    /// Holds a publisher back while a queue it feeds is full, or the memory is.
+    fn hold_back<E: Effects>(&mut self, slot: Slot, route: &Route, fx: &mut E) -> Flow {
+        let full = route
+            .queues
+            .iter()
+            .map(|queue| queue.id)
+            .find(|id| self.full.contains(id));
+        if let (Some(queue), Some(peer)) = (full, self.peer_mut(slot)) {
+            peer.held_by = Some(queue);
+        }
+        self.tell_blocked(slot, fx);
+        if self.may_read(slot) {
+            Flow::Go
+        } else {
+            Flow::Wait
+        }
+    }
+
+    /// `confirm.select`.
+    pub(super) fn confirm_select(&mut self, key: ChannelKey) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        match channel.mode {
+            Mode::Transaction(_) => Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - cannot switch from tx to confirm mode",
+            )),
+            Mode::Confirm => Ok(()),
+            Mode::Plain => {
+                channel.mode = Mode::Confirm;
+                Ok(())
+            }
+        }
+    }
+
+    /// One `basic.ack` per channel for everything that has become safe.
+    pub(super) fn flush_confirms<E: Effects>(&mut self, fx: &mut E) {
+        while let Some(key) = self.confirms_due.pop() {
+            let Some(channel) = self.tables.channels.get_mut(key) else {
+                continue;
+            };
+            channel.confirms.due = false;
+            let safe = channel.confirms.safe();
+            if matches!(channel.mode, Mode::Confirm) && safe > channel.confirms.told {
+                let multiple = safe - channel.confirms.told > 1;
+                channel.confirms.told = safe;
+                let (slot, number) = (channel.slot, channel.number);
+                fx.reply(
+                    slot,
+                    number,
+                    Method::BasicAck(basic::Ack {
+                        delivery_tag: safe,
+                        multiple,
+                    }),
+                );
+            }
+        }
+    }
+
+    /// One answer for a publish: from another shard, or from the store.
+    pub(super) fn publication_answered<E: Effects>(
+        &mut self,
+        (key, number): Publication,
+        fx: &mut E,
+    ) {
+        let Some(channel) = self.tables.channels.get_mut(key) else {
+            return;
+        };
+        channel.confirms.answered(number);
+        match channel.mode {
+            Mode::Transaction(_) => self.finish_commit(key, fx),
+            _ if !channel.confirms.due => {
+                channel.confirms.due = true;
+                self.confirms_due.push(key);
+            }
+            _ => {}
+        }
+    }
+
+    /// The store has made everything up to this ticket durable.
+    pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        while let Some(&(at, key, number)) = self.storing.front()
+            && at <= ticket
+        {
+            self.storing.pop_front();
+            self.publication_answered((key, number), fx);
+        }
+    }
+
+    /// The properties of a request whose `reply-to` names the pseudo-queue, with the channel's address in its place.
+    #[cold]
+    fn with_reply_address(
+        &mut self,
+        key: ChannelKey,
+        properties: RawProperties<'_>,
+    ) -> Result<Vec<u8>, Refusal> {
+        let mailbox = self
+            .tables
+            .channels
+            .get(key)
+            .and_then(|channel| channel.direct_reply.as_ref());
+        let Some(mailbox) = mailbox else {
+            return Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - fast reply consumer does not exist",
+            ));
+        };
+        let address = Address {
+            shard: self.options.shard,
+            channel: key,
+            nonce: mailbox.nonce,
+        };
+        let mut owned = properties
+            .to_properties()
+            .map_err(|fault| Refusal::detail(fault.reply_code(), fault))?;
+        let name = address.name();
+        owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
+        Ok(owned.to_bytes())
+    }
+
+    pub(super) fn direct_reply<E: Effects>(
+        &mut self,
+        address: Address,
+        content: &Content<'_>,
+        fx: &mut E,
+    ) {
+        let Some(channel) = self.tables.channels.get_mut(address.channel) else {
+            return;
+        };
+        let Some(mailbox) = channel
+            .direct_reply
+            .as_ref()
+            .filter(|mailbox| mailbox.nonce == address.nonce)
+        else {
+            return;
+        };
+        let tag = channel.ledger.pass();
+        self.counters.delivered += 1;
+        fx.deliver(
+            channel.slot,
+            channel.number,
+            crate::effects::Delivery {
+                consumer_tag: &mailbox.consumer_tag,
+                tag,
+                redelivered: false,
+                content: *content,
+            },
+        );
+    }
+}

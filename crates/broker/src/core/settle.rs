@@ -1,0 +1,215 @@
+//! Settlement: acknowledgements, rejections, recovery, prefetch and flow.
+//!
+//! Enters: delivery tags.  Leaves: messages put back, mail to their queues, consumers woken.
+//! Owns:   what becomes of a delivery.
+//! Never:  hands a message to a consumer itself: it makes the queue due.
+
+use super::{Broker, find, no_channel};
+use crate::channel::{ChannelKey, Fate, Mode, Step};
+use crate::effects::Effects;
+use crate::ledger::Unsettled;
+use crate::letter::Letter;
+use crate::limits::TRANSACTION_ITEMS_MAX;
+use crate::ready::{Place, Taken};
+use catalog::{QueueId, Refusal};
+use wire::ReplyCode;
+use wire::method::basic;
+
+fn unknown_tag(tag: u64) -> Refusal {
+    Refusal::channel(
+        ReplyCode::PreconditionFailed,
+        format!("PRECONDITION_FAILED - unknown delivery tag {tag}"),
+    )
+}
+
+impl Broker {
+    /// `basic.ack`, `basic.nack`, `basic.reject`: in a transaction they wait for the commit.
+    pub(super) fn settle<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        tag: u64,
+        multiple: bool,
+        fate: Fate,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        if let Mode::Transaction(steps) = &mut channel.mode {
+            if !(channel.ledger.is_owed(tag) || multiple && tag == 0) {
+                return Err(unknown_tag(tag));
+            }
+            if steps.len() >= TRANSACTION_ITEMS_MAX {
+                return Err(Refusal::channel(
+                    ReplyCode::ResourceError,
+                    "RESOURCE_ERROR - transaction holds too many acknowledgements",
+                ));
+            }
+            steps.push(Step::Settle {
+                tag,
+                multiple,
+                fate,
+            });
+            return Ok(());
+        }
+        self.settle_now(key, tag, multiple, fate, fx)
+    }
+
+    /// Settles tags and wakes whom that allows to take more.
+    pub(super) fn settle_now<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        tag: u64,
+        multiple: bool,
+        fate: Fate,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        let mut ledger = std::mem::take(&mut channel.ledger);
+        let known = if multiple {
+            ledger.settle_through(tag, |delivery| self.release(key, delivery, fate, fx))
+        } else {
+            ledger
+                .settle(tag)
+                .map(|delivery| self.release(key, delivery, fate, fx))
+                .is_some()
+        };
+        if let Some(channel) = self.tables.channels.get_mut(key) {
+            channel.ledger = ledger;
+        }
+        if !known {
+            return Err(unknown_tag(tag));
+        }
+        self.wake_channel(key, fx);
+        self.dispatch_due(fx);
+        Ok(())
+    }
+
+    /// One delivery is settled.
+    #[inline]
+    pub(super) fn release<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        delivery: Unsettled,
+        fate: Fate,
+        fx: &mut E,
+    ) {
+        let home = delivery.home;
+        if let Some(consumer_key) = delivery.consumer {
+            if let Some(channel) = self.tables.channels.get_mut(key) {
+                channel.unsettled -= 1;
+            }
+            if let Some(consumer) = self.tables.consumers.get_mut(consumer_key) {
+                consumer.unsettled -= 1;
+                if consumer.prefetch > 0 && home != self.options.shard {
+                    consumer.credit_due_messages += 1;
+                    if !std::mem::replace(&mut consumer.credit_listed, true) {
+                        self.credits_due.push(consumer_key);
+                    }
+                }
+            }
+        }
+        if self.is_home(home) {
+            match fate {
+                Fate::Acknowledged | Fate::Rejected => {
+                    self.settled_at_home(delivery.queue, delivery.place, fx)
+                }
+                Fate::Requeued => self.returned_home(
+                    delivery.queue,
+                    Taken {
+                        place: delivery.place,
+                        message: delivery.message,
+                        redelivered: true,
+                    },
+                    true,
+                ),
+            }
+            return;
+        }
+        let (queue, place) = (delivery.queue, delivery.place);
+        fx.batch(home).push(match fate {
+            Fate::Acknowledged | Fate::Rejected => Letter::Settled { queue, place },
+            Fate::Requeued => Letter::Returned {
+                queue,
+                place,
+                message: delivery.message,
+                redelivered: true,
+                owed: true,
+            },
+        });
+    }
+
+    /// A queue of this shard is done with a message.
+    #[inline]
+    pub(super) fn settled_at_home<E: Effects>(&mut self, id: QueueId, place: Place, fx: &mut E) {
+        let Some(queue) = find(&mut self.queues, id) else {
+            return;
+        };
+        queue.unsettled -= 1;
+        if queue.durable {
+            fx.forget(id, place);
+        }
+    }
+
+    /// A message of a queue of this shard comes back.
+    pub(super) fn returned_home(&mut self, id: QueueId, taken: Taken, owed: bool) {
+        let Some(queue) = find(&mut self.queues, id) else {
+            return;
+        };
+        if owed {
+            queue.unsettled -= 1;
+        }
+        queue.ready.restore(taken);
+        self.make_due(id);
+    }
+
+    /// `basic.recover`: everything unsettled goes back to its place.
+    pub(super) fn recover<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        requeue: bool,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        if !requeue {
+            return Err(Refusal::connection(
+                ReplyCode::NotImplemented,
+                "NOT_IMPLEMENTED - requeue=false",
+            ));
+        }
+        self.settle_now(key, 0, true, Fate::Requeued, fx)
+    }
+
+    /// `basic.qos`.
+    pub(super) fn qos<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        qos: basic::Qos,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        if qos.prefetch_size != 0 {
+            let text = format!("NOT_IMPLEMENTED - prefetch_size!=0 ({})", qos.prefetch_size);
+            return Err(Refusal::connection(ReplyCode::NotImplemented, text));
+        }
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        if qos.global {
+            channel.prefetch_shared = qos.prefetch_count.into();
+        } else {
+            channel.prefetch = qos.prefetch_count.into();
+        }
+        self.wake_channel(key, fx);
+        self.dispatch_due(fx);
+        Ok(())
+    }
+
+    /// `channel.flow` from the client.
+    pub(super) fn flow<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        active: bool,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        channel.flow = active;
+        self.wake_channel(key, fx);
+        self.dispatch_due(fx);
+        Ok(())
+    }
+}

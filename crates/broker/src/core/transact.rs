@@ -1,0 +1,125 @@
+//! Transactions: what a channel published and settled since the last commit happens at once, or not at all.
+//!
+//! Enters: `tx.select`, `tx.commit`, `tx.rollback`.  Leaves: the steps of the transaction, carried out in their order.
+//! Owns:   when `tx.commit-ok` may be sent: once every message is in its queues, on whatever shard.
+//! Never:  promises atomicity across queues: like RabbitMQ, each queue sees the messages, in order.
+
+use super::{Broker, Flow, no_channel};
+use crate::channel::{ChannelKey, Mode, Step};
+use crate::effects::{Effects, Slot};
+use crate::peer::{Awaiting, Then};
+use catalog::Refusal;
+use wire::method::{Method, tx};
+use wire::{RawProperties, ReplyCode};
+
+impl Broker {
+    pub(super) fn tx_select(&mut self, key: ChannelKey) -> Result<(), Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        match channel.mode {
+            Mode::Confirm => Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - cannot switch from confirm to tx mode",
+            )),
+            Mode::Transaction(_) => Ok(()),
+            Mode::Plain => {
+                channel.mode = Mode::Transaction(Vec::new());
+                Ok(())
+            }
+        }
+    }
+
+    fn take_steps(&mut self, key: ChannelKey) -> Result<Vec<Step>, Refusal> {
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        match &mut channel.mode {
+            Mode::Transaction(steps) => Ok(std::mem::take(steps)),
+            _ => Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - channel is not transactional",
+            )),
+        }
+    }
+
+    pub(super) fn rollback(&mut self, key: ChannelKey) -> Result<(), Refusal> {
+        self.take_steps(key).map(drop)
+    }
+
+    pub(super) fn commit<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        key: ChannelKey,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
+        for step in self.take_steps(key)? {
+            match step {
+                Step::Publish { message, mandatory } => {
+                    let content = message.content();
+                    let properties = RawProperties::new(content.properties);
+                    // The exchange may have gone since: then the message has no queues.
+                    let Ok(route) =
+                        self.route(slot, key, content.exchange, content.routing_key, properties)
+                    else {
+                        continue;
+                    };
+                    let Some(channel) = self.tables.channels.get_mut(key) else {
+                        break;
+                    };
+                    channel.confirms.published += 1;
+                    let publication = Some((key, channel.confirms.published));
+                    self.spread(slot, number, &route, &content, mandatory, publication, fx);
+                }
+                // The tag was out when the step was noted; a second step for the same tag finds nothing, as in RabbitMQ.
+                Step::Settle {
+                    tag,
+                    multiple,
+                    fate,
+                } => match self.settle_now(key, tag, multiple, fate, fx) {
+                    Ok(()) | Err(_) => {}
+                },
+            }
+        }
+        let waiting = self
+            .tables
+            .channels
+            .get(key)
+            .is_some_and(|channel| !channel.confirms.waiting.is_empty());
+        if !waiting {
+            fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
+            return Ok(Flow::Go);
+        }
+        let question = self.next_question();
+        self.wait_for(
+            slot,
+            Awaiting {
+                channel: number,
+                method: tx::Commit::ID,
+                question,
+                then: Then::Commit,
+            },
+        );
+        Ok(Flow::Wait)
+    }
+
+    /// A message of a commit arrived in its queue; with the last one the commit is done.
+    pub(super) fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let Some(channel) = self
+            .tables
+            .channels
+            .get(key)
+            .filter(|channel| channel.confirms.waiting.is_empty())
+        else {
+            return;
+        };
+        let (slot, number) = (channel.slot, channel.number);
+        let Some(peer) = self.peer_mut(slot) else {
+            return;
+        };
+        if peer.awaiting.as_ref().is_some_and(|awaiting| {
+            awaiting.channel == number && matches!(awaiting.then, Then::Commit)
+        }) {
+            peer.awaiting = None;
+            fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
+            fx.resume(slot);
+        }
+    }
+}

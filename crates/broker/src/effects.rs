@@ -1,0 +1,75 @@
+//! What the broker asks its surroundings to do: the effects of a command.
+//!
+//! Enters: deliveries, replies, letters to other shards, appends to the store.  Leaves: nothing; the surroundings carry them out.
+//! Owns:   the vocabulary of effects.
+//! Never:  decides anything: an effect is an order, and whoever carries it out asks nothing back but "is there room".
+//!
+//! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's send
+//! buffer without being written down in between (docs/decisions/0002). Tests use a recorder.
+
+use crate::letter::Batch;
+use crate::message::{Content, Message};
+use crate::ready::Place;
+use catalog::{QueueId, Refusal, ShardId};
+use slab::Pool;
+use wire::method::Method;
+
+/// A connection's place in the tables of its shard.
+pub type Slot = u32;
+
+/// One `basic.deliver` for a consumer.
+pub struct Delivery<'a> {
+    /// The consumer's tag.
+    pub consumer_tag: &'a [u8],
+    /// The delivery tag.
+    pub tag: u64,
+    /// Whether the message was handed out before.
+    pub redelivered: bool,
+    /// The message.
+    pub content: Content<'a>,
+}
+
+/// When an appended message is safe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// At once, or never meant to be: nothing to wait for.
+    Now,
+    /// When the store has reported this ticket durable, see `Broker::durable`.
+    At(u64),
+}
+
+/// The surroundings of a broker core.
+pub trait Effects {
+    /// Message memory of this shard.
+    fn pool(&self) -> &Pool;
+    /// A number nobody can guess.
+    fn chance(&mut self) -> u64;
+    /// Whether the connection's output may take another delivery.
+    fn has_room(&self, slot: Slot) -> bool;
+    /// Sends `basic.deliver`.
+    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>);
+    /// Sends `basic.get-ok`.
+    fn got(
+        &mut self,
+        slot: Slot,
+        channel: u16,
+        tag: u64,
+        redelivered: bool,
+        messages_left: u32,
+        content: Content<'_>,
+    );
+    /// Sends `basic.return`.
+    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>);
+    /// Sends a method.
+    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>);
+    /// Closes the channel or the connection: a command that was answered elsewhere is refused.
+    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16));
+    /// The connection may be read again: its command is answered, or what held its publishes back is over.
+    fn resume(&mut self, slot: Slot);
+    /// The mail being written for another shard.
+    fn batch(&mut self, to: ShardId) -> &mut Batch;
+    /// A durable queue took a persistent message.
+    fn append(&mut self, queue: QueueId, place: Place, message: &Message) -> Stored;
+    /// A durable queue is done with a message it had appended.
+    fn forget(&mut self, queue: QueueId, place: Place);
+}

@@ -1,0 +1,189 @@
+//! The settlement ledger of one channel: which delivery tags are still owed an acknowledgement.
+//!
+//! Enters: deliveries in the order of their tags.  Leaves: what an acknowledgement, rejection or recovery releases.
+//! Owns:   the delivery tags and the messages that are out under them.
+//! Never:  knows what becomes of a released message.
+
+use crate::consumer::ConsumerKey;
+use crate::message::Message;
+use crate::ready::Place;
+use catalog::{QueueId, ShardId};
+use std::collections::VecDeque;
+
+/// A delivery that waits for its acknowledgement.
+pub struct Unsettled {
+    /// The queue it came from.
+    pub queue: QueueId,
+    /// Where that queue lives.
+    pub home: ShardId,
+    /// Its place there.
+    pub place: Place,
+    /// The message.
+    pub message: Message,
+    /// The consumer it went to; `None` for `basic.get`.
+    pub consumer: Option<ConsumerKey>,
+}
+
+/// A ring indexed by delivery tag: settling is linear in what is released and never looks at the rest.
+#[derive(Default)]
+pub struct Ledger {
+    ring: VecDeque<Option<Unsettled>>,
+    /// Tag of the ring's front.
+    front: u64,
+    /// The tag handed out last.
+    last: u64,
+    owed: usize,
+}
+
+impl Ledger {
+    /// The next tag for a delivery that needs no acknowledgement.
+    #[inline]
+    pub fn pass(&mut self) -> u64 {
+        self.last += 1;
+        if !self.ring.is_empty() {
+            self.ring.push_back(None);
+        }
+        self.last
+    }
+
+    /// The tag that the next delivery will get.
+    #[inline]
+    pub fn next_tag(&self) -> u64 {
+        self.last + 1
+    }
+
+    /// Whether a tag is out.
+    pub fn is_owed(&self, tag: u64) -> bool {
+        tag.checked_sub(self.front)
+            .is_some_and(|index| matches!(self.ring.get(index as usize), Some(Some(_))))
+    }
+
+    /// The next tag for a delivery that must be settled.
+    #[inline]
+    pub fn owe(&mut self, delivery: Unsettled) -> u64 {
+        self.last += 1;
+        if self.ring.is_empty() {
+            self.front = self.last;
+        }
+        self.ring.push_back(Some(delivery));
+        self.owed += 1;
+        self.last
+    }
+
+    /// Deliveries that wait for settlement.
+    #[inline]
+    #[cfg(test)]
+    pub fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// Releases one tag.
+    pub fn settle(&mut self, tag: u64) -> Option<Unsettled> {
+        let index = tag.checked_sub(self.front)?;
+        let released = self.ring.get_mut(usize::try_from(index).ok()?)?.take()?;
+        self.owed -= 1;
+        self.trim();
+        Some(released)
+    }
+
+    /// Releases every tag up to `tag`, oldest first; zero means all that are out. `false` if `tag` itself is not out: then nothing is released.
+    pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(Unsettled)) -> bool {
+        let through = if tag == 0 { self.last } else { tag };
+        if tag != 0 {
+            let Some(index) = tag.checked_sub(self.front) else {
+                return false;
+            };
+            if !matches!(self.ring.get(index as usize), Some(Some(_))) {
+                return false;
+            }
+        }
+        while self.front <= through {
+            let Some(slot) = self.ring.pop_front() else {
+                break;
+            };
+            self.front += 1;
+            if let Some(delivery) = slot {
+                self.owed -= 1;
+                release(delivery);
+            }
+        }
+        self.trim();
+        true
+    }
+
+    /// Bytes of this list itself.
+    pub fn room_bytes(&self) -> usize {
+        self.ring.capacity() * size_of::<Option<Unsettled>>()
+    }
+
+    fn trim(&mut self) {
+        while let Some(None) = self.ring.front() {
+            self.ring.pop_front();
+            self.front += 1;
+        }
+        if self.ring.is_empty() && self.ring.capacity() > 4_096 {
+            self.ring.shrink_to(64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{BodyRef, Content};
+    use slab::{Pool, PoolOptions};
+
+    fn delivery(pool: &Pool, place: u64) -> Unsettled {
+        let content = Content {
+            exchange: b"",
+            routing_key: b"k",
+            properties: &[0, 0],
+            body: BodyRef::Small(b"x"),
+        };
+        Unsettled {
+            queue: QueueId {
+                index: 0,
+                serial: 0,
+            },
+            home: ShardId(0),
+            place: Place(place),
+            message: content.keep(pool),
+            consumer: None,
+        }
+    }
+
+    #[test]
+    fn tags_without_acknowledgement_leave_no_trace() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ledger = Ledger::default();
+        assert_eq!((ledger.pass(), ledger.pass()), (1, 2));
+        assert_eq!(ledger.owe(delivery(&pool, 0)), 3);
+        assert_eq!(ledger.pass(), 4);
+        assert_eq!(ledger.owe(delivery(&pool, 1)), 5);
+        assert!(ledger.settle(4).is_none(), "tag 4 needs no acknowledgement");
+        assert!(ledger.settle(3).is_some());
+        assert!(ledger.settle(3).is_none(), "a tag settles once");
+        assert_eq!(ledger.owed(), 1);
+        assert!(ledger.settle(5).is_some());
+        assert_eq!(ledger.owed(), 0);
+    }
+
+    #[test]
+    fn multiple_releases_up_to_a_tag_that_is_out() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ledger = Ledger::default();
+        for place in 0..10 {
+            ledger.owe(delivery(&pool, place));
+        }
+        ledger.settle(3);
+        let mut released = Vec::new();
+        assert!(!ledger.settle_through(3, |_| panic!("tag 3 is settled already")));
+        assert!(ledger.settle_through(5, |d| released.push(d.place.0)));
+        assert_eq!(released, [0, 1, 3, 4]);
+        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never handed out")));
+        released.clear();
+        assert!(ledger.settle_through(0, |d| released.push(d.place.0)));
+        assert_eq!(released, [5, 6, 7, 8, 9]);
+        assert!(ledger.settle_through(0, |_| panic!("nothing is out")));
+    }
+}

@@ -1,0 +1,341 @@
+//! The mail between shards.
+//!
+//! Enters: commands for another shard, and small messages copied into one run of bytes.  Leaves: the same, in order.
+//! Owns:   the vocabulary between shards, and the layout of a batch.
+//! Never:  blocks, allocates for a small message once a batch has been used.
+
+use crate::consumer::ConsumerKey;
+use crate::limits::{BATCH_BYTES, BATCH_LETTERS, INLINE_BODY_BYTES_MAX};
+use crate::message::{BodyRef, Content, Message};
+use crate::ready::Place;
+use catalog::{Definition, Outcome, QueueId, Refusal, SessionId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The connection.
+    pub session: SessionId,
+    /// The channel.
+    pub channel: u16,
+    /// Which of this shard's questions; zero if nobody waits.
+    pub question: u32,
+}
+
+/// A question to the shard where a queue lives.
+#[derive(Debug)]
+pub enum Ask {
+    /// How many messages and consumers?
+    Counts,
+    /// Drop the waiting messages.
+    Purge,
+    /// May it be deleted under these conditions?
+    Deletable {
+        /// Only without consumers.
+        if_unused: bool,
+        /// Only without messages.
+        if_empty: bool,
+    },
+    /// One message (`basic.get`).
+    Get {
+        /// The client will not acknowledge.
+        no_ack: bool,
+    },
+    /// A new consumer.
+    Consume(Subscription),
+    /// A consumer leaves.
+    Cancel(ConsumerKey),
+}
+
+/// What a queue must know of a consumer on another shard.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    /// The consumer, in the tables of its own shard.
+    pub consumer: ConsumerKey,
+    /// The client will not acknowledge.
+    pub no_ack: bool,
+    /// Nobody else may consume.
+    pub exclusive: bool,
+    /// Higher ones are served first (RabbitMQ extension).
+    pub priority: i32,
+    /// Messages it may be sent at first.
+    pub credit_messages: u32,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug)]
+pub enum Answer {
+    /// Waiting messages and consumers; also the answer to purge (messages dropped) and to deletable.
+    Counts {
+        /// Messages.
+        messages: u32,
+        /// Consumers.
+        consumers: u32,
+    },
+    /// A message, where it stood, whether it was handed out before, and how many wait behind it.
+    Got {
+        /// The queue it comes from.
+        queue: QueueId,
+        /// Its place there.
+        place: Place,
+        /// The message.
+        message: Message,
+        /// Handed out before.
+        redelivered: bool,
+        /// It must be acknowledged.
+        owed: bool,
+        /// Waiting behind it.
+        messages_left: u32,
+    },
+    /// The queue is empty.
+    Empty,
+    /// The consumer is in its place, or gone.
+    Done,
+    /// No.
+    Refused(Refusal),
+    /// The queue is gone.
+    Gone,
+}
+
+/// A small message's place in a batch's bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    at: u32,
+    properties_bytes: u32,
+    body_bytes: u32,
+    exchange_bytes: u8,
+    routing_key_bytes: u8,
+}
+
+/// A message in the mail.
+#[derive(Debug)]
+pub enum Parcel {
+    /// Its bytes are in the batch.
+    Packed(Packed),
+    /// Shared memory.
+    Shared(Message),
+}
+
+/// One piece of mail.
+#[derive(Debug)]
+pub enum Letter {
+    /// To shard 0: a change of definitions.
+    Define {
+        /// Who waits for the outcome, if anybody.
+        asker: Option<Asker>,
+        /// The change.
+        definition: Box<Definition>,
+    },
+    /// From shard 0: a change that every replica makes, in this order.
+    Apply {
+        /// Number of the change.
+        version: u64,
+        /// The change.
+        definition: Arc<Definition>,
+    },
+    /// To shard 0: this replica has made every change up to this one.
+    Applied {
+        /// Number of the change.
+        version: u64,
+    },
+    /// From shard 0: what became of a change, once every replica has made it.
+    Defined {
+        /// Who asked.
+        asker: Asker,
+        /// The outcome.
+        result: Result<Outcome, Refusal>,
+    },
+    /// A message for queues that live there.
+    Publish {
+        /// The message.
+        parcel: Parcel,
+        /// The queues, as a range of the batch's list.
+        queues: Range<u32>,
+        /// The sender waits for [`Letter::Accepted`].
+        confirm: bool,
+    },
+    /// So many more of the publishes that asked for it are in their queues.
+    Accepted {
+        /// How many.
+        publishes: u32,
+    },
+    /// A message for a consumer there.
+    Deliver {
+        /// The consumer.
+        consumer: ConsumerKey,
+        /// The queue.
+        queue: QueueId,
+        /// Its place in the queue.
+        place: Place,
+        /// Handed out before.
+        redelivered: bool,
+        /// It must be acknowledged.
+        owed: bool,
+        /// The message.
+        parcel: Parcel,
+    },
+    /// To a queue: the consumer may be sent more.
+    Credit {
+        /// The queue.
+        queue: QueueId,
+        /// The consumer.
+        consumer: ConsumerKey,
+        /// So many messages more.
+        messages: u32,
+        /// So many bytes more.
+        bytes: i64,
+    },
+    /// To a queue: this message was acknowledged, or dropped.
+    Settled {
+        /// The queue.
+        queue: QueueId,
+        /// The message's place.
+        place: Place,
+    },
+    /// To a queue: this message comes back.
+    Returned {
+        /// The queue.
+        queue: QueueId,
+        /// The message's place.
+        place: Place,
+        /// The message.
+        message: Message,
+        /// A client has seen it.
+        redelivered: bool,
+        /// It was out under an acknowledgement.
+        owed: bool,
+    },
+    /// To a queue's shard.
+    Ask {
+        /// Who waits.
+        asker: Asker,
+        /// The queue.
+        queue: QueueId,
+        /// The question.
+        ask: Ask,
+    },
+    /// The answer.
+    Answer {
+        /// Who waits.
+        asker: Asker,
+        /// The answer.
+        answer: Answer,
+    },
+    /// The queue of this consumer was deleted.
+    ConsumerCancelled {
+        /// The consumer.
+        consumer: ConsumerKey,
+    },
+    /// A queue has reached its share of the memory, or is below it again.
+    QueueFull {
+        /// The queue.
+        queue: QueueId,
+        /// Whether it is full.
+        full: bool,
+    },
+    /// A direct reply (`amq.rabbitmq.reply-to`) for a channel there.
+    DirectReply {
+        /// The address within that shard.
+        address: crate::direct_reply::Address,
+        /// The reply.
+        message: Message,
+    },
+}
+
+/// Letters of one tick for one shard, with the bytes of their small messages.
+#[derive(Default)]
+pub struct Batch {
+    /// The letters, in order.
+    pub letters: Vec<Letter>,
+    bytes: Vec<u8>,
+    queues: Vec<QueueId>,
+}
+
+impl Batch {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+
+    /// Whether it should be handed over now.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS
+    }
+
+    /// Bytes of this batch itself.
+    pub fn room_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.letters.capacity() * size_of::<Letter>()
+            + self.queues.capacity() * size_of::<QueueId>()
+    }
+
+    /// Empties it and keeps its memory, within reason.
+    pub fn clear(&mut self) {
+        self.letters.clear();
+        self.bytes.clear();
+        self.queues.clear();
+        self.letters.shrink_to(BATCH_LETTERS * 2);
+        self.bytes.shrink_to(BATCH_BYTES * 2);
+        self.queues.shrink_to(BATCH_LETTERS * 2);
+    }
+
+    /// Adds a letter.
+    #[inline]
+    pub fn push(&mut self, letter: Letter) {
+        self.letters.push(letter);
+    }
+
+    /// Copies a small message into the batch; `None` if it should travel as shared memory.
+    #[inline]
+    pub fn pack(&mut self, content: &Content<'_>) -> Option<Parcel> {
+        let BodyRef::Small(body) = content.body else {
+            return None;
+        };
+        if body.len() > INLINE_BODY_BYTES_MAX {
+            return None;
+        }
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(content.exchange);
+        self.bytes.extend_from_slice(content.routing_key);
+        self.bytes.extend_from_slice(content.properties);
+        self.bytes.extend_from_slice(body);
+        Some(Parcel::Packed(Packed {
+            at,
+            properties_bytes: content.properties.len() as u32,
+            body_bytes: body.len() as u32,
+            exchange_bytes: content.exchange.len() as u8,
+            routing_key_bytes: content.routing_key.len() as u8,
+        }))
+    }
+
+    /// Adds a list of queues; answers its range.
+    #[inline]
+    pub fn list(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
+        let from = self.queues.len() as u32;
+        self.queues.extend(queues);
+        from..self.queues.len() as u32
+    }
+
+    /// The queues of a range.
+    #[inline]
+    pub fn queues(&self, range: &Range<u32>) -> &[QueueId] {
+        &self.queues[range.start as usize..range.end as usize]
+    }
+
+    /// A packed message's parts.
+    #[inline]
+    pub fn unpack(&self, packed: &Packed) -> Content<'_> {
+        let (exchange, rest) =
+            self.bytes[packed.at as usize..].split_at(packed.exchange_bytes as usize);
+        let (routing_key, rest) = rest.split_at(packed.routing_key_bytes as usize);
+        let (properties, rest) = rest.split_at(packed.properties_bytes as usize);
+        Content {
+            exchange,
+            routing_key,
+            properties,
+            body: BodyRef::Small(&rest[..packed.body_bytes as usize]),
+        }
+    }
+}

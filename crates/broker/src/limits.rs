@@ -1,0 +1,29 @@
+//! The broker core's limits, each with its name and its reason.
+//!
+//! Enters: nothing.  Leaves: constants.
+//! Owns:   the numbers that bound tables and windows in this crate.
+//! Never:  a limit without a unit in its name.
+
+/// Messages that a queue on another shard may have sent ahead to one consumer without being told that they left.
+pub const REMOTE_WINDOW_MESSAGES: u32 = 4_096;
+/// Bytes that a queue on another shard may have sent ahead to one consumer.
+pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
+/// Bytes of small messages that one mail batch carries before it is handed over without waiting for the end of the tick.
+pub const BATCH_BYTES: usize = 64 * 1024;
+/// Letters that one mail batch carries before it is handed over.
+pub const BATCH_LETTERS: usize = 1_024;
+/// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
+pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
+/// Consumers on one channel.
+pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
+/// Messages and acknowledgements that one transaction may hold before it is refused.
+pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
+/// Letters for queues whose declaration has not arrived here yet, kept until it has.
+pub const EARLY_LETTERS_MAX: usize = 1 << 16;
+/// A queue's list of waiting messages gives its memory back when it runs empty with more room than this.
+pub const QUEUE_ROOM_KEPT: usize = 1_024;
+/// A full queue accepts publishers again when it has drained to this many tenths of its limit.
+pub const QUEUE_RESUME_TENTHS: u64 = 8;
+
+const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
+const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);

@@ -1,0 +1,120 @@
+//! A message: where it was published, its properties in wire form, its body.
+//!
+//! Enters: borrowed parts of an arriving publish.  Leaves: one counted block that any number of queues and consumers share.
+//! Owns:   the layout of that block.
+//! Never:  parses properties, knows a frame.
+
+use slab::{Pool, Slice, Tailed};
+
+/// A body on its way: small ones are copied where they are needed, large ones are shared.
+#[derive(Clone, Copy)]
+pub enum BodyRef<'a> {
+    /// Bytes to copy; they belong to the receive buffer or to the message.
+    Small(&'a [u8]),
+    /// A counted slice of message memory; cloning it copies no bytes.
+    Large(&'a Slice),
+}
+
+impl BodyRef<'_> {
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            BodyRef::Small(bytes) => bytes.len(),
+            BodyRef::Large(slice) => slice.len(),
+        }
+    }
+
+    /// Whether there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Everything of a message that a consumer sees, borrowed.
+#[derive(Clone, Copy)]
+pub struct Content<'a> {
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Routing key it was published with.
+    pub routing_key: &'a [u8],
+    /// Property flags and values as in the content header.
+    pub properties: &'a [u8],
+    /// The body.
+    pub body: BodyRef<'a>,
+}
+
+impl Content<'_> {
+    /// Keeps the content beyond the receive buffer: one block from `pool`.
+    pub fn keep(&self, pool: &Pool) -> Message {
+        let (inline, large): (&[u8], Option<Slice>) = match self.body {
+            BodyRef::Small(bytes) => (bytes, None),
+            BodyRef::Large(slice) => (&[], Some(slice.clone())),
+        };
+        let head = MessageHead {
+            large,
+            properties_bytes: self.properties.len() as u32,
+            exchange_bytes: self.exchange.len() as u8,
+            routing_key_bytes: self.routing_key.len() as u8,
+        };
+        let parts = [self.exchange, self.routing_key, self.properties, inline];
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        Message(pool.tailed(head, bytes, |tail| {
+            let mut at = 0;
+            for part in parts {
+                tail[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+        }))
+    }
+
+    /// Bytes of names, properties and body.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len()
+    }
+}
+
+struct MessageHead {
+    large: Option<Slice>,
+    properties_bytes: u32,
+    exchange_bytes: u8,
+    routing_key_bytes: u8,
+}
+
+/// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
+#[derive(Clone)]
+pub struct Message(Tailed<MessageHead>);
+
+impl Message {
+    /// The parts, borrowed.
+    #[inline]
+    pub fn content(&self) -> Content<'_> {
+        let head = self.0.head();
+        let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
+        let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
+        let (properties, inline) = rest.split_at(head.properties_bytes as usize);
+        let body = match &head.large {
+            Some(slice) => BodyRef::Large(slice),
+            None => BodyRef::Small(inline),
+        };
+        Content {
+            exchange,
+            routing_key,
+            properties,
+            body,
+        }
+    }
+
+    /// Bytes of names, properties and body, as limits count them.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Message({} bytes)", self.bytes())
+    }
+}

@@ -1,0 +1,123 @@
+//! A connection, as the broker sees it: whose it is, where, and what it waits for.
+//!
+//! Enters: its login.  Leaves: whether it may be read.
+//! Owns:   the numbers of its channels, the question it waits on, why it is held back.
+//! Never:  knows a socket.
+
+use crate::channel::ChannelKey;
+use crate::consumer::ConsumerKey;
+use catalog::{QueueId, SessionId, UserId, VhostId};
+use std::sync::Arc;
+
+/// What the client said it can hear.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Capabilities {
+    /// `basic.cancel` from the broker.
+    pub consumer_cancel_notify: bool,
+    /// `connection.blocked` and `connection.unblocked`.
+    pub connection_blocked: bool,
+}
+
+/// A login to a virtual host.
+pub struct Login {
+    /// The connection.
+    pub session: SessionId,
+    /// Its user.
+    pub user: UserId,
+    /// Its virtual host.
+    pub vhost: VhostId,
+    /// What the client can hear.
+    pub capabilities: Capabilities,
+}
+
+/// What happens once an answer has come.
+pub(crate) enum Then {
+    /// Reply with a method without content of its own, if the client waits for one.
+    Reply { no_wait: bool, reply: PlainReply },
+    /// The queue is declared: ask for its counts.
+    CountQueue { no_wait: bool, name: Arc<str> },
+    /// Reply with the counts.
+    QueueDeclared { no_wait: bool, name: Arc<str> },
+    /// The queue may go: remove its definition.
+    DeleteQueue { no_wait: bool, name: Arc<str> },
+    /// It is gone.
+    QueueDeleted { no_wait: bool, messages: u32 },
+    /// Reply with how many messages were dropped.
+    QueuePurged { no_wait: bool },
+    /// The consumer is in its place.
+    Consuming {
+        no_wait: bool,
+        consumer: ConsumerKey,
+    },
+    /// The consumer is gone.
+    Cancelled {
+        no_wait: bool,
+        consumer: ConsumerKey,
+    },
+    /// A message, or none.
+    Get { no_ack: bool },
+    /// The transaction's messages are in their queues.
+    Commit,
+}
+
+/// Replies that carry nothing.
+#[derive(Clone, Copy)]
+pub(crate) enum PlainReply {
+    ExchangeDeclared,
+    ExchangeDeleted,
+    ExchangeBound,
+    ExchangeUnbound,
+    QueueBound,
+    QueueUnbound,
+}
+
+/// The one question a connection may wait on.
+pub(crate) struct Awaiting {
+    pub channel: u16,
+    pub method: (u16, u16),
+    pub question: u32,
+    pub then: Then,
+}
+
+/// A connection.
+pub(crate) struct Peer {
+    pub session: SessionId,
+    pub user: UserId,
+    pub vhost: VhostId,
+    pub capabilities: Capabilities,
+    pub channels: Vec<Option<ChannelKey>>,
+    pub awaiting: Option<Awaiting>,
+    /// It has published since it connected.
+    pub publishes: bool,
+    /// A queue it published to is full.
+    pub held_by: Option<QueueId>,
+    /// It was sent `connection.blocked`.
+    pub told_blocked: bool,
+    /// It may have declared exclusive queues.
+    pub owns_queues: bool,
+    /// Its consumers that wait for room.
+    pub idle_consumers: u32,
+}
+
+impl Peer {
+    pub fn new(login: Login) -> Self {
+        Peer {
+            session: login.session,
+            user: login.user,
+            vhost: login.vhost,
+            capabilities: login.capabilities,
+            channels: Vec::new(),
+            awaiting: None,
+            publishes: false,
+            held_by: None,
+            told_blocked: false,
+            owns_queues: false,
+            idle_consumers: 0,
+        }
+    }
+
+    #[inline]
+    pub fn channel(&self, number: u16) -> Option<ChannelKey> {
+        self.channels.get(number as usize).copied().flatten()
+    }
+}

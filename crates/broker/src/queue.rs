@@ -1,0 +1,169 @@
+//! A queue: the messages that wait, and the consumers that take turns.
+//!
+//! Enters: messages and consumers.  Leaves: which consumer is asked next.
+//! Owns:   the list of waiting messages, the order of service, the counts.
+//! Never:  knows a connection, decides whether a consumer has room.
+
+use crate::consumer::ConsumerKey;
+use crate::ready::Ready;
+use catalog::{QueueId, ShardId, VhostId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+slotmap::new_key_type! {
+    /// A consumer on another shard, in the table of its queue's shard.
+    pub struct RemoteKey;
+}
+
+/// Whom a queue serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taker {
+    /// A consumer of this shard.
+    Local(ConsumerKey),
+    /// A consumer of another shard.
+    Remote(RemoteKey),
+}
+
+/// A consumer on another shard, as its queue sees it.
+pub struct Remote {
+    /// Its shard.
+    pub shard: ShardId,
+    /// It, in that shard's table.
+    pub consumer: ConsumerKey,
+    /// Deliveries need no acknowledgement.
+    pub no_ack: bool,
+    /// Served before others with a smaller number.
+    pub priority: i32,
+    /// Messages it may still be sent.
+    pub credit_messages: u32,
+    /// Bytes it may still be sent; the last message may exceed it.
+    pub credit_bytes: i64,
+    /// It is out of credit and not in the order of service.
+    pub idle: bool,
+}
+
+struct Group {
+    priority: i32,
+    active: VecDeque<Taker>,
+}
+
+/// A queue that lives on this shard.
+pub struct Queue {
+    /// Its id.
+    pub id: QueueId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its virtual host.
+    pub vhost: VhostId,
+    /// It was declared durable.
+    pub durable: bool,
+    /// It goes when its last consumer goes.
+    pub auto_delete: bool,
+    /// What waits.
+    pub ready: Ready,
+    /// Messages that are out under an acknowledgement.
+    pub unsettled: u64,
+    /// Who alone may consume.
+    pub exclusive_taker: Option<Taker>,
+    /// All its consumers, those out of credit too.
+    pub takers: Vec<Taker>,
+    groups: Vec<Group>,
+    /// It is on the list of queues to look at.
+    pub due: bool,
+    /// It has reached its share of the memory.
+    pub full: bool,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(
+        id: QueueId,
+        name: Arc<str>,
+        vhost: VhostId,
+        durable: bool,
+        auto_delete: bool,
+    ) -> Self {
+        Queue {
+            id,
+            name,
+            vhost,
+            durable,
+            auto_delete,
+            ready: Ready::default(),
+            unsettled: 0,
+            exclusive_taker: None,
+            takers: Vec::new(),
+            groups: Vec::new(),
+            due: false,
+            full: false,
+        }
+    }
+
+    /// Adds a consumer.
+    pub fn add(&mut self, taker: Taker, priority: i32, exclusive: bool) {
+        if exclusive {
+            self.exclusive_taker = Some(taker);
+        }
+        self.takers.push(taker);
+        self.activate(taker, priority);
+    }
+
+    /// Removes a consumer. Answers whether it was there.
+    pub fn remove(&mut self, taker: Taker) -> bool {
+        let Some(at) = self.takers.iter().position(|&t| t == taker) else {
+            return false;
+        };
+        self.takers.swap_remove(at);
+        if self.exclusive_taker == Some(taker) {
+            self.exclusive_taker = None;
+        }
+        for group in &mut self.groups {
+            group.active.retain(|&t| t != taker);
+        }
+        self.groups.retain(|group| !group.active.is_empty());
+        if self.takers.is_empty() {
+            self.takers = Vec::new();
+            self.groups = Vec::new();
+        }
+        true
+    }
+
+    /// Puts a consumer (back) in the order of service, behind those of its priority.
+    pub fn activate(&mut self, taker: Taker, priority: i32) {
+        let at = self
+            .groups
+            .partition_point(|group| group.priority > priority);
+        match self.groups.get_mut(at) {
+            Some(group) if group.priority == priority => group.active.push_back(taker),
+            _ => self.groups.insert(
+                at,
+                Group {
+                    priority,
+                    active: VecDeque::from([taker]),
+                },
+            ),
+        }
+    }
+
+    /// The consumer whose turn it is: the first, by priority and then in turn, that `can_take`; those that can't leave the order and are reported to `idle`.
+    #[inline]
+    pub fn next_taker(
+        &mut self,
+        mut can_take: impl FnMut(Taker) -> bool,
+        mut idle: impl FnMut(Taker),
+    ) -> Option<Taker> {
+        for group in &mut self.groups {
+            while let Some(&taker) = group.active.front() {
+                if can_take(taker) {
+                    if group.active.len() > 1 {
+                        group.active.rotate_left(1);
+                    }
+                    return Some(taker);
+                }
+                group.active.pop_front();
+                idle(taker);
+            }
+        }
+        None
+    }
+}
