@@ -1,0 +1,148 @@
+//! Refusals: code, scope and text, as RabbitMQ 3.10 gives them.
+//!
+//! Enters: scripts.  Leaves: the refusals in them.
+//! Owns:   the wording that clients may look at.
+//! Never:  changes anything: after each refusal the catalog's version is what it was.
+
+mod script;
+use script::{Script, check};
+
+#[test]
+fn what_is_not_there() {
+    check("use q 1", "404 NOT_FOUND - no queue 'q' in vhost '/'");
+    check("passive x", "404 NOT_FOUND - no exchange 'x' in vhost '/'");
+    check("bind x a q", "404 NOT_FOUND - no exchange 'x' in vhost '/'");
+    check("bind amq.direct a q", "404 NOT_FOUND - no queue 'q' in vhost '/'");
+    check("bind-exchange amq.direct a x", "404 NOT_FOUND - no exchange 'x' in vhost '/'");
+    // Removing what is not there succeeds.
+    check("unbind x a q; unbind amq.direct a q; unbind-exchange x a y; delete-queue q; delete-exchange x; gone 7", "");
+}
+
+#[test]
+fn reserved_names() {
+    check("exchange amq.x direct", "403 ACCESS_REFUSED - exchange name 'amq.x' contains reserved prefix 'amq.*'");
+    check("queue amq.q", "403 ACCESS_REFUSED - queue name 'amq.q' contains reserved prefix 'amq.*'");
+    check("queue amq.gen-1 server-named; queues; queue amq.gen-1", "amq.gen-1 | 403 ACCESS_REFUSED - queue name 'amq.gen-1' contains reserved prefix 'amq.*'");
+    // One that is there may be declared as it is.
+    check("exchange amq.direct direct durable", "");
+    check("delete-exchange amq.direct", "403 ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed");
+}
+
+#[test]
+fn the_default_exchange_is_left_alone() {
+    let refused = "403 ACCESS_REFUSED - operation not permitted on the default exchange";
+    for command in ["exchange '' direct", "passive ''", "delete-exchange ''", "queue q; bind '' a q", "queue q; unbind '' a q", "bind-exchange amq.direct a ''"] {
+        check(command, refused);
+    }
+}
+
+#[test]
+fn internal_exchanges() {
+    check("exchange x fanout internal; publish x", "403 ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'");
+    check("publish amq.rabbitmq.trace", "403 ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'");
+    check("publish ''; publish amq.topic", "");
+}
+
+#[test]
+fn unknown_types_end_the_connection() {
+    check("exchange x nonsense", "connection 503 COMMAND_INVALID - unknown exchange type 'nonsense'");
+}
+
+#[test]
+fn exchanges_declared_again() {
+    let again = |second: &str, expected: &str| check(&format!("exchange x topic alternate-exchange=y; exchange x {second}"), expected);
+    again("topic alternate-exchange=y", "");
+    again("topic alternate-exchange=y other=1", "");
+    let text = "406 PRECONDITION_FAILED - inequivalent arg";
+    again("direct", &format!("{text} 'type' for exchange 'x' in vhost '/': received 'direct' but current is 'topic'"));
+    again("topic durable", &format!("{text} 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
+    again("topic auto-delete", &format!("{text} 'auto_delete' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
+    again("topic internal", &format!("{text} 'internal' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
+    again("topic", &format!("{text} 'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the value 'y' of type 'longstr'"));
+    again("topic alternate-exchange=z", &format!("{text} 'alternate-exchange' for exchange 'x' in vhost '/': received 'z' but current is 'y'"));
+}
+
+#[test]
+fn queues_declared_again() {
+    let again = |second: &str, expected: &str| check(&format!("queue q x-message-ttl=100; queue q {second}"), expected);
+    again("x-message-ttl=100", "");
+    again("x-message-ttl=i64:100 other=1", "");
+    again("x-message-ttl=100 x-queue-type=classic", "");
+    let text = "406 PRECONDITION_FAILED - inequivalent arg";
+    again("durable x-message-ttl=100", &format!("{text} 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"));
+    again("auto-delete x-message-ttl=100", &format!("{text} 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"));
+    again("x-message-ttl=200", &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received '200' but current is '100'"));
+    again("", &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '100' of type 'signedint'"));
+    again("x-message-ttl=100 x-max-length=i64:5", &format!("{text} 'x-max-length' for queue 'q' in vhost '/': received the value '5' of type 'long' but current is none"));
+    check("queue q durable session=1; queue q session=1; queue q durable session=1", "");
+}
+
+#[test]
+fn locked_queues() {
+    let text = "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.";
+    for command in ["use q 2", "queue q session=2", "queue q", "bind amq.direct a q session=2", "delete-queue q session=2"] {
+        check(&format!("queue q session=1; {command}"), text);
+    }
+    check("queue q session=1; bind amq.direct a q session=1; unbind amq.direct a q session=2", text);
+    check("queue q; queue q session=1", text);
+    // Its owner may use it, and an operator may delete it.
+    check("queue q session=1; use q 1; bind amq.direct a q session=1; delete-queue q", "removed q");
+}
+
+#[test]
+fn exchanges_in_use() {
+    check("exchange x direct; queue q; bind x a q; delete-exchange x if-unused; delete-queue q; delete-exchange x if-unused; exchanges", "406 PRECONDITION_FAILED - exchange 'x' in vhost '/' in use | removed q | ");
+    // To be bound to something is no use.
+    check("exchange x direct; bind-exchange amq.fanout '' x; delete-exchange x if-unused; exchanges", "");
+}
+
+#[test]
+fn arguments_of_the_wrong_type() {
+    check("exchange x direct alternate-exchange=1", "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'");
+    check("queue q x-dead-letter-exchange=1", "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'");
+    let invalid = |argument: &str, why: &str| {
+        let name = argument.split('=').next().expect("name=value");
+        check(&format!("queue q {argument}"), &format!("406 PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"));
+    };
+    invalid("x-message-ttl=abc", "\"expected integer, got longstr\"");
+    invalid("x-message-ttl=-1", "{value_negative,-1}");
+    invalid("x-message-ttl=i64:4294967296", "{value_too_big,4294967296}");
+    invalid("x-expires=0", "{value_zero,0}");
+    invalid("x-max-length=-5", "{value_negative,-5}");
+    invalid("x-max-priority=256", "{max_value_exceeded,256}");
+    invalid("x-overflow=nonsense", "invalid_overflow");
+    invalid("x-overflow=1", "{unacceptable_type,signedint}");
+    invalid("x-queue-mode=nonsense", "\"unsupported queue mode 'nonsense'\"");
+    invalid("x-queue-version=3", "\"unsupported queue version '3'\"");
+    invalid("x-single-active-consumer=1", "{unacceptable_type,signedint}");
+    invalid("x-dead-letter-routing-key=k", "routing_key_but_no_dlx_defined");
+    invalid("x-queue-type=quorum", "\"unsupported queue type 'quorum'\"");
+    invalid("x-queue-type=stream", "\"unsupported queue type 'stream'\"");
+    check("queue q x-max-age=1h", "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue");
+    check(
+        "queue q x-message-ttl=0 x-expires=1 x-max-length=i64:0 x-max-priority=255 x-overflow=drop-head x-queue-mode=lazy x-queue-version=2
+         x-single-active-consumer=true x-dead-letter-exchange=dlx x-dead-letter-routing-key=k x-queue-type=classic x-anything=1",
+        "",
+    );
+}
+
+#[test]
+fn x_match_must_be_one_of_four() {
+    check("queue q; bind amq.headers '' q x-match=some", "406 PRECONDITION_FAILED - Invalid x-match field value <<\"some\">>; expected all, any, all-with-x, or any-with-x");
+    check("queue q; bind amq.headers '' q x-match=1", "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr");
+    // Elsewhere it means nothing.
+    check("queue q; bind amq.direct '' q x-match=1", "");
+}
+
+#[test]
+fn limits() {
+    let limits = catalog::Limits { queues_max: 1, bindings_max: 1, exchanges_max: 8, vhosts_max: 1, ..catalog::Limits::default() };
+    assert_eq!(
+        Script::with(limits).run(
+            "queue q; queue q; queue r; bind amq.direct a q; bind amq.direct a q; bind amq.direct b q; exchange x direct; exchange x direct; exchange y direct"
+        ),
+        "406 PRECONDITION_FAILED - cannot declare queue 'r' in vhost '/': queue limit of 1 is reached \
+         | 406 PRECONDITION_FAILED - cannot bind to exchange 'amq.direct' in vhost '/': binding limit of 1 is reached \
+         | 406 PRECONDITION_FAILED - cannot declare exchange 'y' in vhost '/': exchange limit of 8 is reached"
+    );
+}
