@@ -5,7 +5,7 @@
 //! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
 //!
 //! `quick.rs` is the hot path; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
-//! channel 0; `method.rs` the other channels; `command.rs` what the owner decides.
+//! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides.
 
 mod command;
 mod content;
@@ -13,12 +13,13 @@ mod control;
 mod frame;
 mod method;
 mod quick;
+mod text;
 
 use crate::{
     Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,
     assembly::Assembly,
     channels::{ChannelState, Channels},
-    limits::{CLIENT_GREETING_BYTES_MAX, FRAME_FUDGE_BYTES, LARGE_BODY_BYTES},
+    limits::{CLIENT_GREETING_BYTES_MAX, LARGE_BODY_BYTES},
 };
 use slab::Pool;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ impl Inbound {
     }
 
     fn set_frame_bytes_max(&mut self, bytes: u32) {
-        self.payload_bytes_max = bytes - wire::frame::FRAME_OVERHEAD_BYTES as u32 + FRAME_FUDGE_BYTES;
+        self.payload_bytes_max = bytes - FRAME_OVERHEAD_BYTES as u32;
     }
 
     /// The next event in `input`, which moves on past what was taken.
@@ -157,9 +158,9 @@ impl Inbound {
     /// it is less than two frames and `LARGE_BODY_BYTES`. A [`Fault`] goes to [`fail`](Self::fail); calling `next`
     /// again is harmless and goes on as far as the fault's scope allows.
     #[inline]
-    pub fn next<'a>(
+    pub fn next<'a, 'input: 'a>(
         &'a mut self,
-        input: &mut &'a [u8],
+        input: &mut &'input [u8],
         out: &mut Outbound,
         pool: &Pool,
     ) -> Result<Option<Event<'a>>, Fault> {
@@ -171,9 +172,9 @@ impl Inbound {
     }
 
     #[inline(never)]
-    fn next_slow<'a>(
+    fn next_slow<'a, 'input: 'a>(
         &'a mut self,
-        input: &mut &'a [u8],
+        input: &mut &'input [u8],
         out: &mut Outbound,
         pool: &Pool,
     ) -> Result<Option<Event<'a>>, Fault> {

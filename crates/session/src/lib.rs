@@ -43,15 +43,21 @@
 mod assembly;
 mod capabilities;
 mod channels;
+#[cfg(any(test, feature = "fuzz"))]
+mod drive;
 mod event;
 mod fault;
 mod pen;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod greeting;
 pub mod heartbeat;
 mod inbound;
 pub mod limits;
 mod outbound;
 pub mod sasl;
+#[cfg(test)]
+mod tests;
 mod tuning;
 
 pub use capabilities::Capabilities;

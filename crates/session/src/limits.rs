@@ -38,7 +38,8 @@ pub const HEARTBEAT_S: u16 = 60;
 /// Until tuning is settled a client accepts frames of this size: a server may describe itself at length.
 pub(crate) const CLIENT_GREETING_BYTES_MAX: u32 = 128 << 10;
 
-/// RabbitMQ lets a payload be as long as the frame bound, since "off by 8" is a common mistake of clients.
+/// How much longer than the frame bound a body frame may be: forgetting the overhead is a common mistake of clients,
+/// which RabbitMQ forgives (in any frame).
 pub(crate) const FRAME_FUDGE_BYTES: u32 = 8;
 
 /// Head memory of a finished content that is kept for the next.

@@ -35,7 +35,6 @@ impl Inbound {
         head: FrameHead,
         arguments: &'a [u8],
         input: &mut &'a [u8],
-        pool: &Pool,
     ) -> Result<Step<'a>, Fault> {
         let channel = head.channel;
         let malformed = |session: &Self| {
@@ -73,7 +72,7 @@ impl Inbound {
                     if next.kind == FRAME_BODY
                         && next.channel == channel
                         && next.payload_bytes as usize == header.body_bytes
-                        && next.payload_bytes <= self.payload_bytes_max =>
+                        && self.check_size(next).is_ok() =>
                 {
                     let end = FRAME_HEAD_BYTES + header.body_bytes;
                     let Some(&end_byte) = rest.get(end) else { return Ok(Step::More) };
@@ -85,6 +84,7 @@ impl Inbound {
                 Some(_) => None,
             };
             if let Some(body) = body {
+                self.check_side(channel, method)?;
                 let event = method.event(channel, arguments, header.properties, Body::Small(body));
                 *input = rest;
                 return event.map(Step::Event).map_err(|_| malformed(self));
@@ -93,7 +93,7 @@ impl Inbound {
         let heads_bytes = input.len() - rest.len();
         *input = rest;
         self.begin(channel, method, arguments, method_bytes);
-        self.begin_body(channel, &header, heads_bytes - method_bytes, pool);
+        self.begin_body(channel, &header, heads_bytes - method_bytes);
         Ok(Step::Taken)
     }
 
@@ -104,7 +104,7 @@ impl Inbound {
         }
     }
 
-    fn begin_body(&mut self, channel: u16, header: &Header<'_>, frame_bytes: usize, _pool: &Pool) {
+    fn begin_body(&mut self, channel: u16, header: &Header<'_>, frame_bytes: usize) {
         if header.body_bytes >= LARGE_BODY_BYTES {
             self.streaming = Some(channel);
         }
@@ -125,9 +125,10 @@ impl Inbound {
         let unexpected = |text: &str| self.fault(ReplyCode::UnexpectedFrame, head.channel, method.id(), text);
         let class_id = u16::from_be_bytes([class_0, class_1]);
         if class_id != method.id().0 {
-            let text =
-                format!("expected content header for class {}, got one for class {class_id} instead", method.id().0);
-            return Err(unexpected(&text));
+            let expected = method.id().0;
+            return Err(unexpected(&format!(
+                "expected content header for class {expected}, got one for class {class_id} instead"
+            )));
         }
         let announced = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
         if announced > BODY_BYTES_MAX {
@@ -175,7 +176,6 @@ impl Inbound {
         head: FrameHead,
         payload: &'a [u8],
         input: &mut &'a [u8],
-        pool: &Pool,
     ) -> Result<Step<'a>, Fault> {
         let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
         let method = match self.channels.get(head.channel) {
@@ -192,7 +192,7 @@ impl Inbound {
         };
         *input = &input[frame_bytes..];
         let header = self.header(head, payload, method)?;
-        self.begin_body(head.channel, &header, frame_bytes, pool);
+        self.begin_body(head.channel, &header, frame_bytes);
         Ok(if header.body_bytes == 0 { Step::Complete(head.channel) } else { Step::Taken })
     }
 
@@ -270,6 +270,10 @@ impl Inbound {
         let large = assembly.body_bytes() >= LARGE_BODY_BYTES;
         self.repeat_heads_bytes = if large { assembly.heads_bytes + FRAME_HEAD_BYTES } else { 0 };
         self.left_bytes = 0;
+        if let Err(fault) = self.check_side(channel, assembly.method) {
+            self.give_up(&fault);
+            return Err(fault);
+        }
         let event = self.spare.insert(assembly).event(channel);
         Ok(event.expect("the arguments were decoded when the content began"))
     }

@@ -12,7 +12,7 @@ use wire::{DecodeError, Method, ReplyCode, method::connection};
 impl Inbound {
     /// The method in a payload of at least four bytes, or the fault RabbitMQ makes of it.
     pub(super) fn decode<'a>(&self, channel: u16, payload: &'a [u8]) -> Result<Method<'a>, Fault> {
-        Method::decode(payload).map_err(|error| {
+        let method = Method::decode(payload).map_err(|error| {
             let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), payload));
             match error {
                 DecodeError::UnknownMethod { class_id, method_id } => {
@@ -25,7 +25,12 @@ impl Inbound {
                 }
                 error => self.fault(ReplyCode::SyntaxError, channel, id, &error.to_string()),
             }
-        })
+        })?;
+        if super::text::is_text(&method) {
+            Ok(method)
+        } else {
+            Err(self.fault(ReplyCode::FrameError, channel, (0, 0), "Malformed UTF-8 in shortstr"))
+        }
     }
 
     pub(super) fn control<'a>(

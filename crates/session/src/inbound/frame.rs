@@ -5,7 +5,7 @@
 //! Never:  waits for the whole of a body frame.
 
 use super::{Inbound, Mid, Phase, Step};
-use crate::{Fault, Outbound, Scope, fault::snippet};
+use crate::{Fault, Outbound, Scope, fault::snippet, limits::FRAME_FUDGE_BYTES};
 use slab::Pool;
 use wire::{
     PROTOCOL_HEADER, ReplyCode,
@@ -37,13 +37,14 @@ impl Inbound {
         self.fault(ReplyCode::UnexpectedFrame, head.channel, (0, 0), &text)
     }
 
-    /// Whether the head is of a frame that may come at all.
+    /// Whether the head is of a frame that may come at all. Body frames may be a little too long.
     #[inline]
     pub(super) fn check_size(&self, head: FrameHead) -> Result<(), Fault> {
-        if head.payload_bytes <= self.payload_bytes_max {
+        let bytes_max = self.payload_bytes_max;
+        let fudge = if head.kind == FRAME_BODY { FRAME_FUDGE_BYTES } else { 0 };
+        if head.payload_bytes <= bytes_max + fudge {
             return Ok(());
         }
-        let bytes_max = self.payload_bytes_max - wire::frame::FRAME_OVERHEAD_BYTES as u32;
         Err(self.frame_fault(head, &[], &format!("{{frame_too_large,{},{bytes_max}}}", head.payload_bytes)))
     }
 
@@ -131,7 +132,7 @@ impl Inbound {
             }
             (0, _) | (_, FRAME_HEARTBEAT) => Err(self.unexpected_frame(head, payload)),
             (_, FRAME_METHOD) => self.method(head, payload, input, out, pool),
-            _ => self.header_frame(head, payload, input, pool),
+            _ => self.header_frame(head, payload, input),
         }
     }
 

@@ -39,10 +39,8 @@ impl Inbound {
             *input = &input[frame_bytes..];
             return self.method_on_closing(number, id, out, pool);
         }
-        if let (ChannelState::Open, Some(content)) = (state, ContentMethod::of_id(id))
-            && self.takes(content)
-        {
-            return self.content(content, head, arguments, input, pool);
+        if let (ChannelState::Open, Some(content)) = (state, ContentMethod::of_id(id)) {
+            return self.content(content, head, arguments, input);
         }
         *input = &input[frame_bytes..];
         let method = self.decode(number, payload)?;
@@ -56,21 +54,22 @@ impl Inbound {
                     Err(self.fault(ReplyCode::ChannelError, number, id, "second 'channel.open' seen"))
                 }
                 method if is_from_client(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
-                _ => Err(self.fault(ReplyCode::CommandInvalid, number, id, "unimplemented method")),
+                _ => Err(self.unimplemented(number, id)),
             },
             (_, Role::Client) if is_from_server(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
-            (_, Role::Client) => {
-                let text = format!("the server sent {}", method.name());
-                Err(self.fault(ReplyCode::CommandInvalid, number, id, &text))
-            }
+            (_, Role::Client) => Err(self.unimplemented(number, id)),
         }
     }
 
-    fn takes(&self, content: ContentMethod) -> bool {
-        match self.role {
-            Role::Server(_) => content == ContentMethod::Publish,
-            Role::Client => content != ContentMethod::Publish,
-        }
+    fn unimplemented(&self, number: u16, id: (u16, u16)) -> Fault {
+        self.fault(ReplyCode::CommandInvalid, number, id, "unimplemented method")
+    }
+
+    /// Refuses a whole content that only the other side may send.
+    pub(super) fn check_side(&self, number: u16, content: ContentMethod) -> Result<(), Fault> {
+        let of_client = content == ContentMethod::Publish;
+        let by_client = matches!(self.role, Role::Server(_));
+        if of_client == by_client { Ok(()) } else { Err(self.unimplemented(number, content.id())) }
     }
 
     fn method_on_unknown<'a>(
@@ -83,6 +82,10 @@ impl Inbound {
         if let Role::Client = self.role {
             let text = format!("{} on channel {number}, which is not open", method.name());
             return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
+        }
+        if matches!(method, Method::ChannelCloseOk(_)) {
+            // The answer to a `close` that was answered otherwise meanwhile; RabbitMQ does not mind.
+            return Ok(Step::Taken);
         }
         // RabbitMQ bounds the count of channels, not their numbers, and counts before it looks at the method.
         let count = self.channels.count();

@@ -1,0 +1,231 @@
+//! A stand-in for a reactor: drives one session for tests and fuzzers.
+//!
+//! Enters: bytes, and how they are cut.  Leaves: a line of text for each event and fault.
+//! Owns:   a session and what a reactor keeps for it.
+//! Never:  exists in a build that serves anybody.
+
+use crate::{Body, Event, Fault, Greeting, Inbound, Outbound, SessionLimits, sasl};
+use slab::Pool;
+use std::sync::Arc;
+use wire::{RawProperties, ShortStr, Table, TableRef, Value};
+
+/// How the bytes of one call arrive.
+pub(crate) trait Cuts {
+    /// Bytes of the next piece, at least 1.
+    fn next(&mut self) -> usize;
+}
+
+impl<F: FnMut() -> usize> Cuts for F {
+    fn next(&mut self) -> usize {
+        self()
+    }
+}
+
+/// A session and its owner, which answers what must be answered.
+pub(crate) struct Driven {
+    pub inbound: Inbound,
+    pub out: Outbound,
+    pub pool: Pool,
+    /// One line for each event and fault.
+    pub log: Vec<String>,
+    /// Bodies of contents, in order.
+    pub bodies: Vec<Vec<u8>>,
+    left: Vec<u8>,
+    /// Whether large bodies are received in place.
+    in_place: bool,
+    /// Bytes that came through `direct`.
+    pub placed_bytes: usize,
+    wanted: SessionLimits,
+}
+
+/// What the owner does after an event.
+enum Then {
+    Nothing,
+    AcceptLogin,
+    AcceptOpen,
+    LogIn,
+    Tune(wire::method::connection::Tune),
+}
+
+impl Driven {
+    pub fn server(limits: &SessionLimits, in_place: bool) -> Self {
+        let properties = Table::new().with("product", Value::text("a test")).expect("a short name");
+        Self::new(Inbound::server(limits, Arc::new(Greeting::new(&properties, "PLAIN AMQPLAIN"))), limits, in_place)
+    }
+
+    pub fn client(limits: &SessionLimits, in_place: bool) -> Self {
+        let mut driven = Self::new(Inbound::client(limits), limits, in_place);
+        driven.out.protocol_header(&driven.pool);
+        driven
+    }
+
+    fn new(inbound: Inbound, wanted: &SessionLimits, in_place: bool) -> Self {
+        Self {
+            inbound,
+            out: Outbound::new(),
+            pool: Pool::default(),
+            log: Vec::new(),
+            bodies: Vec::new(),
+            left: Vec::new(),
+            in_place,
+            placed_bytes: 0,
+            wanted: *wanted,
+        }
+    }
+
+    /// What the session has to send, taken from it.
+    pub fn sent(&mut self) -> Vec<u8> {
+        let bytes: Vec<u8> = self.out.gather().parts().flatten().copied().collect();
+        assert_eq!(bytes.len(), self.out.bytes());
+        self.out.gather_mut().clear();
+        bytes
+    }
+
+    /// The bytes arrive, in pieces.
+    pub fn receive(&mut self, mut bytes: &[u8], cuts: &mut dyn Cuts) {
+        while !bytes.is_empty() {
+            let mut arrived = cuts.next().clamp(1, bytes.len());
+            if self.in_place {
+                let direct = self.inbound.direct();
+                assert!(direct.is_empty() || self.left.is_empty(), "input is left while a body is received in place");
+                let placed = arrived.min(direct.len());
+                direct[..placed].copy_from_slice(&bytes[..placed]);
+                self.inbound.direct_filled(placed);
+                self.placed_bytes += placed;
+                let wanted = self.inbound.scratch_bytes_wanted();
+                assert!(wanted > 0, "a session that wants nothing");
+                arrived = placed + (arrived - placed).min(wanted);
+                self.left.extend_from_slice(&bytes[placed..arrived]);
+            } else {
+                self.left.extend_from_slice(&bytes[..arrived]);
+            }
+            bytes = &bytes[arrived..];
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        let mut input = &left[..];
+        loop {
+            let before = input.len();
+            let then = match self.inbound.next(&mut input, &mut self.out, &self.pool) {
+                Ok(Some(event)) => {
+                    self.log.push(line(&event, &mut self.bodies));
+                    then(&event)
+                }
+                Ok(None) => break,
+                Err(fault) => {
+                    self.log.push(fault_line(&fault));
+                    self.inbound.fail(&fault, &mut self.out, &self.pool);
+                    Then::Nothing
+                }
+            };
+            assert!(input.len() <= before, "a session gave input back");
+            self.carry_out(then);
+        }
+        assert!(input.len() <= self.inbound.input_bytes_max(), "{} bytes left", input.len());
+        self.left = input.to_vec();
+    }
+
+    fn carry_out(&mut self, then: Then) {
+        let (out, pool) = (&mut self.out, &self.pool);
+        match then {
+            Then::Nothing => {}
+            Then::AcceptLogin => self.inbound.login_accepted(out, pool),
+            Then::AcceptOpen => self.inbound.open_accepted(out, pool),
+            Then::LogIn => {
+                let response = sasl::plain_response("guest", "guest");
+                self.inbound.log_in("PLAIN", &response, TableRef::EMPTY, out, pool);
+            }
+            Then::Tune(tune) => {
+                self.inbound.tune(&tune, &self.wanted, out, pool);
+                self.inbound.open(ShortStr::literal("/"), out, pool);
+            }
+        }
+    }
+}
+
+fn then(event: &Event<'_>) -> Then {
+    match event {
+        Event::Login { .. } | Event::LoginResponse { .. } => Then::AcceptLogin,
+        Event::Open { .. } => Then::AcceptOpen,
+        Event::Start(_) => Then::LogIn,
+        Event::Tune(tune) => Then::Tune(*tune),
+        _ => Then::Nothing,
+    }
+}
+
+/// `scope code class.method #channel text`.
+pub(crate) fn fault_line(fault: &Fault) -> String {
+    let Fault { code, scope, channel, class_id, method_id, text } = fault;
+    format!("{scope:?} {} {class_id}.{method_id} #{channel} {text}", code.number())
+}
+
+fn line(event: &Event<'_>, bodies: &mut Vec<Vec<u8>>) -> String {
+    let mut content = |properties: &RawProperties<'_>, body: &Body<'_>| {
+        let kind = if matches!(body, Body::Small(_)) { "small" } else { "large" };
+        bodies.push(body.bytes().to_vec());
+        format!("{:?} {kind} {}", properties.as_bytes(), body.bytes().len())
+    };
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    match event {
+        Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
+            let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
+            format!("publish #{channel} {exchange} {routing_key} {mandatory} {immediate} {content}")
+        }
+        Event::Deliver { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body } => {
+            let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
+            let tag = text(consumer_tag);
+            format!("deliver #{channel} {tag} {delivery_tag} {redelivered} {exchange} {routing_key} {content}")
+        }
+        Event::GetOk {
+            channel, delivery_tag, redelivered, exchange, routing_key, message_count, properties, body
+        } => {
+            let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
+            format!("get-ok #{channel} {delivery_tag} {redelivered} {exchange} {routing_key} {message_count} {content}")
+        }
+        Event::Return { channel, code, text: why, exchange, routing_key, properties, body } => {
+            let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
+            format!("return #{channel} {code} {why} {exchange} {routing_key} {content}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A client and a server, wired back to back.
+pub(crate) struct Pair {
+    pub client: Driven,
+    pub server: Driven,
+}
+
+impl Pair {
+    /// A client and a server that have opened a connection.
+    pub fn open(limits: &SessionLimits, in_place: bool, cuts: &mut dyn Cuts) -> Self {
+        let mut pair =
+            Self { client: Driven::client(limits, in_place), server: Driven::server(limits, in_place) };
+        pair.pump(cuts);
+        assert!(pair.client.inbound.is_running() && pair.server.inbound.is_running(), "{:?}", pair.client.log);
+        pair
+    }
+
+    /// Carries bytes both ways until neither side has anything to send.
+    pub fn pump(&mut self, cuts: &mut dyn Cuts) {
+        loop {
+            let to_server = self.client.sent();
+            self.server.receive(&to_server, cuts);
+            let to_client = self.server.sent();
+            self.client.receive(&to_client, cuts);
+            if to_server.is_empty() && to_client.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Opens a channel; its number.
+    pub fn open_channel(&mut self, cuts: &mut dyn Cuts) -> u16 {
+        let channel = self.client.inbound.open_channel(&mut self.client.out, &self.client.pool);
+        self.pump(cuts);
+        channel.expect("a channel is free")
+    }
+}

@@ -1,0 +1,83 @@
+//! Entry functions for fuzzers.
+//!
+//! Enters: bytes that a fuzzer made up.  Leaves: nothing, or a panic that is a defect.
+//! Owns:   how those bytes are read: the first say how the others are cut into pieces.
+//! Never:  is part of a build without the feature `fuzz` (tests have it).
+
+use crate::{
+    SessionLimits,
+    drive::{Driven, Pair},
+};
+
+/// Small limits, so that a fuzzer reaches them.
+fn limits() -> SessionLimits {
+    SessionLimits { channel_max: 3, frame_bytes_max: 8192, message_bytes_max: 100_000, ..SessionLimits::default() }
+}
+
+/// Pieces of sizes that the seed chooses, small ones more often.
+fn cuts(mut seed: u64) -> impl FnMut() -> usize {
+    move || {
+        // A linear congruence is chance enough (Knuth, MMIX).
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let drawn = (seed >> 33) as usize;
+        if drawn.is_multiple_of(4) { drawn % 40_000 } else { drawn % 24 }
+    }
+}
+
+fn split_seed(data: &[u8]) -> Option<(u64, &[u8])> {
+    let (seed, rest) = data.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*seed), rest))
+}
+
+/// A server that hears anything from the first byte on: the same events, however it is cut.
+pub fn server(data: &[u8]) {
+    let Some((seed, bytes)) = split_seed(data) else { return };
+    same_however_cut(seed, bytes, |in_place| Driven::server(&limits(), in_place));
+}
+
+/// A server with an open connection and channel 1 that hears anything: the same events, however it is cut.
+pub fn server_running(data: &[u8]) {
+    let Some((seed, bytes)) = split_seed(data) else { return };
+    same_however_cut(seed, bytes, |in_place| opened(in_place).server);
+}
+
+/// A client that hears anything from the first byte on: the same events, however it is cut.
+pub fn client(data: &[u8]) {
+    let Some((seed, bytes)) = split_seed(data) else { return };
+    same_however_cut(seed, bytes, |in_place| Driven::client(&limits(), in_place));
+}
+
+/// A client with an open connection and channel 1 that hears anything: the same events, however it is cut.
+pub fn client_running(data: &[u8]) {
+    let Some((seed, bytes)) = split_seed(data) else { return };
+    same_however_cut(seed, bytes, |in_place| opened(in_place).client);
+}
+
+/// Credentials of anything.
+pub fn credentials(data: &[u8]) {
+    for mechanism in ["PLAIN", "AMQPLAIN", "EXTERNAL", "?"] {
+        drop(crate::sasl::credentials(wire::ShortStr::literal(mechanism), data));
+    }
+}
+
+fn opened(in_place: bool) -> Pair {
+    let mut whole = || usize::MAX;
+    let mut pair = Pair::open(&limits(), in_place, &mut whole);
+    pair.open_channel(&mut whole);
+    for side in [&mut pair.client, &mut pair.server] {
+        side.log.clear();
+    }
+    pair
+}
+
+fn same_however_cut(seed: u64, bytes: &[u8], make: impl Fn(bool) -> Driven) {
+    let mut whole = make(false);
+    whole.receive(bytes, &mut || usize::MAX);
+    for in_place in [false, true] {
+        let mut pieces = make(in_place);
+        pieces.receive(bytes, &mut cuts(seed));
+        assert_eq!(pieces.log, whole.log, "in place: {in_place}");
+        assert!(pieces.bodies == whole.bodies, "bodies differ, in place: {in_place}");
+        assert_eq!(pieces.sent(), whole.sent(), "in place: {in_place}");
+    }
+}

@@ -1,0 +1,174 @@
+//! Contents of every size, there and back.
+//!
+//! Enters: nothing.  Leaves: nothing.
+//! Owns:   the promise that what one end sends the other gets, byte for byte, however it is framed and cut.
+//! Never:  sends what is not well formed (see `bad_input.rs`).
+
+use super::{pattern, rich_properties, whole};
+use crate::{
+    BodyOut, DeliverHead, GetOkHead, PublishHead, ReturnHead, SessionLimits,
+    drive::{Cuts, Driven, Pair},
+    limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
+};
+use wire::{ReplyCode, method::basic};
+
+const SIZES: [usize; 15] = [
+    0,
+    1,
+    64,
+    4088,
+    4089,
+    LARGE_BODY_BYTES - 1,
+    LARGE_BODY_BYTES,
+    LARGE_BODY_BYTES + 1,
+    131_064,
+    131_065,
+    262_128,
+    BODY_STEP_BYTES - 1,
+    BODY_STEP_BYTES,
+    BODY_STEP_BYTES + 1,
+    5 * BODY_STEP_BYTES + 7,
+];
+
+fn there_and_back(frame_bytes_max: u32, share: bool, in_place: bool, cuts: &mut dyn Cuts) {
+    let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
+    let mut pair = Pair::open(&limits, in_place, cuts);
+    let channel = pair.open_channel(cuts);
+    let properties = rich_properties();
+    for bytes in SIZES {
+        let body = pattern(bytes);
+        let Driven { out, pool, .. } = &mut pair.client;
+        let slice = pool.copy(&body);
+        let body_out = if share { BodyOut::Share(&slice) } else { BodyOut::Copy(&body) };
+        let head = PublishHead { exchange: b"x", routing_key: b"a.b", mandatory: true, immediate: false };
+        out.publish(pool, channel, &head, &properties, body_out);
+        pair.pump(cuts);
+        let Driven { out, pool, .. } = &mut pair.server;
+        let head = DeliverHead {
+            consumer_tag: b"tag",
+            delivery_tag: 1 << 40,
+            redelivered: true,
+            exchange: b"x",
+            routing_key: b"a.b",
+        };
+        out.deliver(pool, channel, &head, &properties, body_out);
+        let head = GetOkHead { delivery_tag: 7, redelivered: false, exchange: b"", routing_key: b"q", message_count: 3 };
+        out.get_ok(pool, channel, &head, &[0, 0], body_out);
+        let head = ReturnHead { code: ReplyCode::NoRoute, text: b"NO_ROUTE", exchange: b"x", routing_key: b"k" };
+        out.return_(pool, channel, &head, &[0, 0], body_out);
+        pair.pump(cuts);
+        let small = bytes == 0 || bytes < LARGE_BODY_BYTES && bytes <= frame_bytes_max as usize - 8;
+        let kind = if small { "small" } else { "large" };
+        assert_eq!(pair.server.log.pop(), Some(format!("publish #1 x a.b true false {properties:?} {kind} {bytes}")));
+        let got = pair.client.log.split_off(pair.client.log.len() - 3);
+        let expect = [
+            format!("deliver #1 tag 1099511627776 true x a.b {properties:?} {kind} {bytes}"),
+            format!("get-ok #1 7 false  q 3 [0, 0] {kind} {bytes}"),
+            format!("return #1 312 NO_ROUTE x k [0, 0] {kind} {bytes}"),
+        ];
+        assert_eq!(got, expect);
+        for got in pair.server.bodies.drain(..).chain(pair.client.bodies.drain(..)) {
+            assert!(got == body, "a body of {bytes} bytes differs");
+        }
+    }
+}
+
+#[test]
+fn every_size_through_large_frames() {
+    there_and_back(131_072, true, true, &mut whole());
+    there_and_back(131_072, false, false, &mut whole());
+}
+
+#[test]
+fn every_size_through_the_smallest_frames() {
+    there_and_back(4096, true, true, &mut whole());
+    there_and_back(4096, false, true, &mut || 1500);
+}
+
+#[test]
+fn every_size_through_one_huge_frame_in_pieces() {
+    there_and_back(16 << 20, true, true, &mut || 65_536);
+    there_and_back(16 << 20, true, false, &mut || 10_007);
+}
+
+/// After the first of a row of large contents, nothing of a body goes through the scratch memory.
+#[test]
+fn a_row_of_large_bodies_is_received_in_place() {
+    for (bytes, frame_bytes_max) in [(1 << 20, 131_072), (1 << 20, 8 << 20), (65_536, 131_072), (131_064 * 2, 131_072)] {
+        let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
+        let mut pair = Pair::open(&limits, true, &mut whole());
+        pair.open_channel(&mut whole());
+        let body = pattern(bytes);
+        let head = PublishHead { exchange: b"x", routing_key: b"a.b", mandatory: false, immediate: false };
+        for round in 0..4 {
+            let Driven { out, pool, .. } = &mut pair.client;
+            out.publish(pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
+            pair.server.placed_bytes = 0;
+            pair.pump(&mut || 200_000);
+            let copied = bytes - pair.server.placed_bytes;
+            // A last frame that is small may come with the heads of the next content.
+            let tolerated = bytes % (frame_bytes_max as usize - 8);
+            let tolerated = if tolerated < LARGE_BODY_BYTES { tolerated } else { 0 };
+            assert!(round == 0 || copied <= tolerated, "round {round}: {copied} of {bytes} bytes copied");
+        }
+        assert!(pair.server.bodies.iter().all(|got| *got == body));
+    }
+}
+
+/// RabbitMQ puts contents together on each channel by itself, and so do we.
+#[test]
+fn contents_of_two_channels_may_interleave() {
+    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    pair.open_channel(&mut whole());
+    pair.open_channel(&mut whole());
+    let (one, two) = (pattern(40_000), pattern(3));
+    let mut bytes = super::publish(1);
+    bytes.extend_from_slice(&super::publish(2));
+    bytes.extend_from_slice(&super::header(1, 60, 40_000, &[0, 0]));
+    bytes.extend_from_slice(&super::frame(3, 1, &one[..30_000]));
+    bytes.extend_from_slice(&wire::frame::HEARTBEAT_FRAME);
+    bytes.extend_from_slice(&super::header(2, 60, 3, &[0, 0]));
+    bytes.extend_from_slice(&super::frame(3, 2, &two[..1]));
+    bytes.extend_from_slice(&super::frame(3, 2, &[]));
+    bytes.extend_from_slice(&super::frame(3, 1, &one[30_000..]));
+    bytes.extend_from_slice(&super::frame(3, 2, &two[1..]));
+    bytes.extend_from_slice(&super::publish(1));
+    bytes.extend_from_slice(&super::method(2, basic::Ack { delivery_tag: 1, multiple: false }));
+    bytes.extend_from_slice(&super::header(1, 60, 0, &[0, 0]));
+    pair.server.log.clear();
+    pair.server.receive(&bytes, &mut whole());
+    let log: Vec<&str> = pair.server.log.iter().map(|line| line.split(" [").next().unwrap_or_default()).collect();
+    let ack = "Method { channel: 2, method: BasicAck(Ack { delivery_tag: 1, multiple: false }) }";
+    assert_eq!(log, [
+        "publish #1 x key false false",
+        "publish #2 x key false false",
+        ack,
+        "publish #1 x key false false",
+    ]);
+    assert!(pair.server.bodies == [one, two, Vec::new()]);
+}
+
+/// A peer that announces much pins little.
+#[test]
+fn an_announced_body_costs_no_memory_until_it_comes() {
+    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let channels: Vec<u16> = (0..10).map(|_| pair.open_channel(&mut whole())).collect();
+    for channel in &channels {
+        let mut bytes = super::publish(*channel);
+        bytes.extend_from_slice(&super::header(*channel, 60, 100 << 20, &[0, 0]));
+        pair.server.receive(&bytes, &mut whole());
+    }
+    assert!(pair.server.pool.used_bytes() < 1 << 20, "{:?}", pair.server.pool);
+    pair.server.receive(&super::frame(3, 1, b"a")[..8], &mut whole());
+    assert!(pair.server.pool.used_bytes() < 2 << 20, "{:?}", pair.server.pool);
+}
+
+#[test]
+fn short_methods_by_hand_are_those_of_the_table() {
+    let mut driven = Driven::client(&SessionLimits::default(), true);
+    driven.sent();
+    driven.out.ack(&driven.pool, 9, 1 << 33, true);
+    assert_eq!(driven.sent(), super::method(9, basic::Ack { delivery_tag: 1 << 33, multiple: true }));
+    driven.out.heartbeat(&driven.pool);
+    assert_eq!(driven.sent(), super::frame(8, 0, &[]));
+}

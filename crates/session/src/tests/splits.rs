@@ -1,0 +1,156 @@
+//! Cutting the input anywhere changes nothing.
+//!
+//! Enters: nothing.  Leaves: nothing.
+//! Owns:   that promise, for every place of a cut and for cuts of chance.
+//! Never:  minds what the events are (see the other tests).
+
+use super::{frame, header, method, pattern, publish, rich_properties, whole};
+use crate::{
+    SessionLimits,
+    drive::{Driven, Pair},
+    fuzz,
+};
+use proptest::prelude::*;
+use wire::method::{basic, channel, connection};
+
+/// A conversation with a server that has everything in it, large bodies apart.
+fn conversation() -> Vec<u8> {
+    let mut client = Driven::client(&SessionLimits::default(), false);
+    let mut server = Driven::server(&SessionLimits::default(), false);
+    let mut all = Vec::new();
+    loop {
+        let bytes = client.sent();
+        if bytes.is_empty() {
+            break;
+        }
+        server.receive(&bytes, &mut whole());
+        client.receive(&server.sent(), &mut whole());
+        all.extend_from_slice(&bytes);
+    }
+    for part in [
+        method(1, channel::Open {}),
+        publish(1),
+        header(1, 60, 5, &[0, 0]),
+        frame(3, 1, b"hello"),
+        publish(1),
+        header(1, 60, 0, &rich_properties()),
+        publish(1),
+        header(1, 60, 9, &[0, 0]),
+        frame(3, 1, b"in "),
+        frame(3, 1, b"pieces"),
+        method(1, basic::Ack { delivery_tag: 1, multiple: true }),
+        frame(8, 0, &[]),
+        publish(1),
+        publish(2)[..0].to_vec(),
+        header(1, 60, 200_000_000, &[0, 0]),
+        frame(3, 1, b"dropped"),
+        method(1, channel::CloseOk {}),
+        method(1, channel::Open {}),
+        publish(1),
+        header(1, 60, 3, &[0, 0]),
+        frame(3, 1, b"end"),
+        method(0, connection::Close {
+            reply_code: 200,
+            reply_text: wire::ShortStr::literal("bye"),
+            class_id: 0,
+            method_id: 0,
+        }),
+        b"deaf ears".to_vec(),
+    ] {
+        all.extend_from_slice(&part);
+    }
+    all
+}
+
+#[test]
+fn any_two_pieces_say_the_same() {
+    let bytes = conversation();
+    let mut expect = Driven::server(&SessionLimits::default(), false);
+    expect.receive(&bytes, &mut whole());
+    assert_eq!(expect.bodies.len(), 4, "{:#?}", expect.log);
+    let sent = expect.sent();
+    for in_place in [false, true] {
+        for cut in 1..bytes.len() {
+            let mut server = Driven::server(&SessionLimits::default(), in_place);
+            let mut first = Some(cut);
+            server.receive(&bytes, &mut || first.take().unwrap_or(usize::MAX));
+            assert_eq!(server.log, expect.log, "cut at {cut}");
+            assert_eq!((server.bodies, server.out.bytes()), (expect.bodies.clone(), sent.len()), "cut at {cut}");
+        }
+        for piece in 1..40 {
+            let mut server = Driven::server(&SessionLimits::default(), in_place);
+            server.receive(&bytes, &mut || piece);
+            assert_eq!(server.log, expect.log, "pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_large_body_may_be_cut_anywhere_around_its_frames() {
+    let body = pattern(40_000);
+    let mut bytes = publish(1);
+    bytes.extend_from_slice(&header(1, 60, 40_000, &[0, 0]));
+    let mut edges = vec![0, bytes.len()];
+    for part in body.chunks(17_000) {
+        bytes.extend_from_slice(&frame(3, 1, part));
+        edges.push(bytes.len());
+    }
+    bytes.extend_from_slice(&publish(1));
+    bytes.extend_from_slice(&header(1, 60, 0, &[0, 0]));
+    for in_place in [false, true] {
+        for edge in &edges {
+            for cut in edge.saturating_sub(20)..(edge + 20).min(bytes.len()) {
+                let mut pair = Pair::open(&SessionLimits::default(), in_place, &mut whole());
+                pair.open_channel(&mut whole());
+                let mut first = Some(cut);
+                pair.server.receive(&bytes, &mut || first.take().unwrap_or(usize::MAX));
+                assert!(pair.server.bodies == [body.clone(), Vec::new()], "cut at {cut}");
+            }
+        }
+    }
+}
+
+/// Frames of chance: mostly sound heads, any payload.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let payload = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        (any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..30)).prop_map(|(which, rest)| {
+            let ((class_id, method_id), _) = *which.get(wire::Method::ALL);
+            [&class_id.to_be_bytes()[..], &method_id.to_be_bytes(), &rest].concat()
+        }),
+        (0u64..30_000).prop_map(|bytes| header(1, 60, bytes, &[0, 0])[7..][..14].to_vec()),
+        (0usize..20_000).prop_map(pattern),
+    ];
+    let sound = (prop_oneof![1u8..4, Just(8), any::<u8>()], 0u16..4, payload)
+        .prop_map(|(kind, channel, payload)| frame(kind, channel, &payload));
+    let contents = (0usize..30_000, 1usize..9000).prop_map(|(bytes, part)| {
+        let parts = pattern(bytes).chunks(part.min(8184)).flat_map(|part| frame(3, 1, part)).collect::<Vec<u8>>();
+        [publish(1), header(1, 60, bytes as u64, &[0, 0]), parts].concat()
+    });
+    let any_frame = prop_oneof![4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];
+    (any::<u64>(), prop::collection::vec(any_frame, 0..8))
+        .prop_map(|(seed, frames)| [seed.to_le_bytes().to_vec(), frames.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn cuts_of_chance_say_the_same_to_a_server(bytes in frames()) {
+        fuzz::server_running(&bytes);
+    }
+
+    #[test]
+    fn cuts_of_chance_say_the_same_to_a_client(bytes in frames()) {
+        fuzz::client_running(&bytes);
+    }
+
+    #[test]
+    fn anything_may_come_first(bytes in prop::collection::vec(any::<u8>(), 0..300), sound in any::<bool>()) {
+        let greeting = if sound { &wire::PROTOCOL_HEADER[..] } else { b"" };
+        let cut = bytes.len().min(8);
+        fuzz::server(&[&bytes[..cut], greeting, &bytes[cut..]].concat());
+        fuzz::client(&bytes);
+        fuzz::credentials(&bytes);
+    }
+}
