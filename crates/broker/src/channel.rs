@@ -47,9 +47,7 @@ pub struct Confirms {
 impl Confirms {
     /// Every publish up to this number is safe.
     pub fn safe(&self) -> u64 {
-        self.waiting
-            .front()
-            .map_or(self.published, |&(number, _)| number - 1)
+        self.waiting.front().map_or(self.published, |&(number, _)| number - 1)
     }
 
     /// One answer for a publish arrived.

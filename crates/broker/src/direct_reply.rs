@@ -33,30 +33,19 @@ pub struct Address {
 impl Address {
     /// The name that takes the pseudo-queue's place in a request's `reply-to`.
     pub fn name(&self) -> String {
-        format!(
-            "{PSEUDO_QUEUE}.{:04x}{:016x}{:016x}",
-            self.shard.0,
-            self.channel.data().as_ffi(),
-            self.nonce
-        )
+        format!("{PSEUDO_QUEUE}.{:04x}{:016x}{:016x}", self.shard.0, self.channel.data().as_ffi(), self.nonce)
     }
 
     /// The address behind such a name.
     pub fn parse(name: &[u8]) -> Option<Address> {
-        let hex = name
-            .strip_prefix(PSEUDO_QUEUE.as_bytes())?
-            .strip_prefix(b".")?;
+        let hex = name.strip_prefix(PSEUDO_QUEUE.as_bytes())?.strip_prefix(b".")?;
         let hex = std::str::from_utf8(hex)
             .ok()
             .filter(|hex| hex.len() == 36 && hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
         let shard = u16::from_str_radix(&hex[..4], 16).ok()?;
         let channel = u64::from_str_radix(&hex[4..20], 16).ok()?;
         let nonce = u64::from_str_radix(&hex[20..], 16).ok()?;
-        Some(Address {
-            shard: ShardId(shard),
-            channel: KeyData::from_ffi(channel).into(),
-            nonce,
-        })
+        Some(Address { shard: ShardId(shard), channel: KeyData::from_ffi(channel).into(), nonce })
     }
 }
 
@@ -66,18 +55,10 @@ mod tests {
 
     #[test]
     fn a_name_leads_back_to_its_address() {
-        let address = Address {
-            shard: ShardId(3),
-            channel: KeyData::from_ffi(0x1_0000_0007).into(),
-            nonce: 0xfeed_beef,
-        };
+        let address =
+            Address { shard: ShardId(3), channel: KeyData::from_ffi(0x1_0000_0007).into(), nonce: 0xfeed_beef };
         assert_eq!(Address::parse(address.name().as_bytes()), Some(address));
-        for other in [
-            "amq.rabbitmq.reply-to",
-            "amq.rabbitmq.reply-to.",
-            "amq.rabbitmq.reply-to.xyz",
-            "q",
-        ] {
+        for other in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.rabbitmq.reply-to.xyz", "q"] {
             assert_eq!(Address::parse(other.as_bytes()), None, "{other}");
         }
     }

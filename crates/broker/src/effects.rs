@@ -49,15 +49,7 @@ pub trait Effects {
     /// Sends `basic.deliver`.
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>);
     /// Sends `basic.get-ok`.
-    fn got(
-        &mut self,
-        slot: Slot,
-        channel: u16,
-        tag: u64,
-        redelivered: bool,
-        messages_left: u32,
-        content: Content<'_>,
-    );
+    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
     /// Sends `basic.return`.
     fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>);
     /// Sends a method.

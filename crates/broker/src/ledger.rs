@@ -54,8 +54,7 @@ impl Ledger {
 
     /// Whether a tag is out.
     pub fn is_owed(&self, tag: u64) -> bool {
-        tag.checked_sub(self.front)
-            .is_some_and(|index| matches!(self.ring.get(index as usize), Some(Some(_))))
+        tag.checked_sub(self.front).is_some_and(|index| matches!(self.ring.get(index as usize), Some(Some(_))))
     }
 
     /// The next tag for a delivery that must be settled.
@@ -134,17 +133,9 @@ mod tests {
     use slab::{Pool, PoolOptions};
 
     fn delivery(pool: &Pool, place: u64) -> Unsettled {
-        let content = Content {
-            exchange: b"",
-            routing_key: b"k",
-            properties: &[0, 0],
-            body: BodyRef::Small(b"x"),
-        };
+        let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body: BodyRef::Small(b"x") };
         Unsettled {
-            queue: QueueId {
-                index: 0,
-                serial: 0,
-            },
+            queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),
             place: Place(place),
             message: content.keep(pool),

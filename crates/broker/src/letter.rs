@@ -327,15 +327,9 @@ impl Batch {
     /// A packed message's parts.
     #[inline]
     pub fn unpack(&self, packed: &Packed) -> Content<'_> {
-        let (exchange, rest) =
-            self.bytes[packed.at as usize..].split_at(packed.exchange_bytes as usize);
+        let (exchange, rest) = self.bytes[packed.at as usize..].split_at(packed.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(packed.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(packed.properties_bytes as usize);
-        Content {
-            exchange,
-            routing_key,
-            properties,
-            body: BodyRef::Small(&rest[..packed.body_bytes as usize]),
-        }
+        Content { exchange, routing_key, properties, body: BodyRef::Small(&rest[..packed.body_bytes as usize]) }
     }
 }

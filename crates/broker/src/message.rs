@@ -98,12 +98,7 @@ impl Message {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content {
-            exchange,
-            routing_key,
-            properties,
-            body,
-        }
+        Content { exchange, routing_key, properties, body }
     }
 
     /// Bytes of names, properties and body, as limits count them.

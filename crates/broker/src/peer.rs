@@ -45,15 +45,9 @@ pub(crate) enum Then {
     /// Reply with how many messages were dropped.
     QueuePurged { no_wait: bool },
     /// The consumer is in its place.
-    Consuming {
-        no_wait: bool,
-        consumer: ConsumerKey,
-    },
+    Consuming { no_wait: bool, consumer: ConsumerKey },
     /// The consumer is gone.
-    Cancelled {
-        no_wait: bool,
-        consumer: ConsumerKey,
-    },
+    Cancelled { no_wait: bool, consumer: ConsumerKey },
     /// A message, or none.
     Get { no_ack: bool },
     /// The transaction's messages are in their queues.

@@ -76,13 +76,7 @@ pub struct Queue {
 
 impl Queue {
     /// An empty queue.
-    pub fn new(
-        id: QueueId,
-        name: Arc<str>,
-        vhost: VhostId,
-        durable: bool,
-        auto_delete: bool,
-    ) -> Self {
+    pub fn new(id: QueueId, name: Arc<str>, vhost: VhostId, durable: bool, auto_delete: bool) -> Self {
         Queue {
             id,
             name,
@@ -130,18 +124,10 @@ impl Queue {
 
     /// Puts a consumer (back) in the order of service, behind those of its priority.
     pub fn activate(&mut self, taker: Taker, priority: i32) {
-        let at = self
-            .groups
-            .partition_point(|group| group.priority > priority);
+        let at = self.groups.partition_point(|group| group.priority > priority);
         match self.groups.get_mut(at) {
             Some(group) if group.priority == priority => group.active.push_back(taker),
-            _ => self.groups.insert(
-                at,
-                Group {
-                    priority,
-                    active: VecDeque::from([taker]),
-                },
-            ),
+            _ => self.groups.insert(at, Group { priority, active: VecDeque::from([taker]) }),
         }
     }
 

@@ -89,11 +89,7 @@ impl Ready {
     pub fn pop(&mut self) -> Option<Taken> {
         if let Some((place, returned)) = self.returned.pop_first() {
             self.bytes -= returned.message.bytes() as u64;
-            return Some(Taken {
-                place: Place(place),
-                message: returned.message,
-                redelivered: returned.redelivered,
-            });
+            return Some(Taken { place: Place(place), message: returned.message, redelivered: returned.redelivered });
         }
         let message = self.ring.pop_front()?;
         let place = Place(self.ring_front);
@@ -102,27 +98,15 @@ impl Ready {
         if self.ring.is_empty() && self.ring.capacity() > QUEUE_ROOM_KEPT {
             self.ring.shrink_to(QUEUE_ROOM_KEPT);
         }
-        Some(Taken {
-            place,
-            message,
-            redelivered: false,
-        })
+        Some(Taken { place, message, redelivered: false })
     }
 
     /// Puts a message back where it stood.
     pub fn restore(&mut self, taken: Taken) {
-        assert!(
-            taken.place.0 < self.ring_front,
-            "only a message that was taken can come back"
-        );
+        assert!(taken.place.0 < self.ring_front, "only a message that was taken can come back");
         self.bytes += taken.message.bytes() as u64;
-        let twin = self.returned.insert(
-            taken.place.0,
-            Returned {
-                message: taken.message,
-                redelivered: taken.redelivered,
-            },
-        );
+        let twin =
+            self.returned.insert(taken.place.0, Returned { message: taken.message, redelivered: taken.redelivered });
         assert!(twin.is_none(), "a message comes back once");
     }
 

@@ -27,19 +27,9 @@ impl Broker {
             }
         };
         match method {
-            Method::BasicAck(ack) => {
-                self.settle(key, ack.delivery_tag, ack.multiple, Fate::Acknowledged, fx)?
-            }
-            Method::BasicNack(nack) => self.settle(
-                key,
-                nack.delivery_tag,
-                nack.multiple,
-                fate(nack.requeue),
-                fx,
-            )?,
-            Method::BasicReject(reject) => {
-                self.settle(key, reject.delivery_tag, false, fate(reject.requeue), fx)?
-            }
+            Method::BasicAck(ack) => self.settle(key, ack.delivery_tag, ack.multiple, Fate::Acknowledged, fx)?,
+            Method::BasicNack(nack) => self.settle(key, nack.delivery_tag, nack.multiple, fate(nack.requeue), fx)?,
+            Method::BasicReject(reject) => self.settle(key, reject.delivery_tag, false, fate(reject.requeue), fx)?,
             Method::BasicConsume(consume) => return self.consume(slot, number, key, consume, fx),
             Method::BasicCancel(cancel) => return self.cancel(slot, number, key, cancel, fx),
             Method::BasicGet(get) => return self.get(slot, number, key, get, fx),
@@ -56,20 +46,11 @@ impl Broker {
             Method::BasicCancelOk(_) => {}
             Method::ChannelFlow(flow) => {
                 self.flow(key, flow.active, fx)?;
-                fx.reply(
-                    slot,
-                    number,
-                    Method::ChannelFlowOk(channel::FlowOk {
-                        active: flow.active,
-                    }),
-                );
+                fx.reply(slot, number, Method::ChannelFlowOk(channel::FlowOk { active: flow.active }));
             }
             Method::ConfirmSelect(select) => {
                 self.confirm_select(key)?;
-                say(
-                    select.no_wait,
-                    Method::ConfirmSelectOk(confirm::SelectOk {}),
-                );
+                say(select.no_wait, Method::ConfirmSelectOk(confirm::SelectOk {}));
             }
             Method::TxSelect(_) => {
                 self.tx_select(key)?;
@@ -88,23 +69,11 @@ impl Broker {
             }
             Method::ExchangeBind(bind) => return self.exchange_bind(slot, number, bind, true, fx),
             Method::ExchangeUnbind(unbind) => {
-                let exchange::Unbind {
-                    destination,
-                    source,
-                    routing_key,
-                    no_wait,
-                    arguments,
-                } = unbind;
+                let exchange::Unbind { destination, source, routing_key, no_wait, arguments } = unbind;
                 return self.exchange_bind(
                     slot,
                     number,
-                    exchange::Bind {
-                        destination,
-                        source,
-                        routing_key,
-                        no_wait,
-                        arguments,
-                    },
+                    exchange::Bind { destination, source, routing_key, no_wait, arguments },
                     false,
                     fx,
                 );
@@ -114,23 +83,12 @@ impl Broker {
             }
             Method::QueueBind(bind) => return self.queue_bind(slot, number, key, bind, true, fx),
             Method::QueueUnbind(unbind) => {
-                let queue::Unbind {
-                    queue,
-                    exchange,
-                    routing_key,
-                    arguments,
-                } = unbind;
+                let queue::Unbind { queue, exchange, routing_key, arguments } = unbind;
                 return self.queue_bind(
                     slot,
                     number,
                     key,
-                    queue::Bind {
-                        queue,
-                        exchange,
-                        routing_key,
-                        no_wait: false,
-                        arguments,
-                    },
+                    queue::Bind { queue, exchange, routing_key, no_wait: false, arguments },
                     false,
                     fx,
                 );
@@ -138,30 +96,16 @@ impl Broker {
             Method::QueuePurge(purge) => return self.queue_purge(slot, number, key, purge, fx),
             Method::QueueDelete(delete) => return self.queue_delete(slot, number, key, delete, fx),
             // Tickets are a thing of AMQP 0-8; old clients ask for one and nobody looks at it.
-            Method::AccessRequest(_) => say(
-                false,
-                Method::AccessRequestOk(access::RequestOk { ticket: 1 }),
-            ),
+            Method::AccessRequest(_) => say(false, Method::AccessRequestOk(access::RequestOk { ticket: 1 })),
             other => {
-                let text = format!(
-                    "NOT_IMPLEMENTED - method {} is not for a client to send",
-                    other.name()
-                );
+                let text = format!("NOT_IMPLEMENTED - method {} is not for a client to send", other.name());
                 return Err(Refusal::connection(ReplyCode::NotImplemented, text));
             }
         }
-        Ok(if self.may_read(slot) {
-            Flow::Go
-        } else {
-            Flow::Wait
-        })
+        Ok(if self.may_read(slot) { Flow::Go } else { Flow::Wait })
     }
 }
 
 fn fate(requeue: bool) -> Fate {
-    if requeue {
-        Fate::Requeued
-    } else {
-        Fate::Rejected
-    }
+    if requeue { Fate::Requeued } else { Fate::Rejected }
 }

@@ -30,9 +30,7 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let tag: Box<[u8]> = match consume.consumer_tag.as_bytes() {
-            [] => format!("amq.ctag-{}", self.random_name(fx))
-                .into_bytes()
-                .into(),
+            [] => format!("amq.ctag-{}", self.random_name(fx)).into_bytes().into(),
             tag => tag.into(),
         };
         self.check_tag_is_new(key, &tag)?;
@@ -51,13 +49,8 @@ impl Broker {
         }
         let prefetch = channel.prefetch;
         let shared = channel.prefetch_shared;
-        let limits = [prefetch, shared]
-            .into_iter()
-            .filter(|&limit| limit > 0 && !consume.no_ack);
-        let window = limits
-            .min()
-            .unwrap_or(REMOTE_WINDOW_MESSAGES)
-            .min(REMOTE_WINDOW_MESSAGES);
+        let limits = [prefetch, shared].into_iter().filter(|&limit| limit > 0 && !consume.no_ack);
+        let window = limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES);
         let consumer = self.tables.consumers.insert(Consumer {
             slot,
             channel_number: number,
@@ -86,20 +79,8 @@ impl Broker {
             priority,
             credit_messages: window,
         };
-        let then = Then::Consuming {
-            no_wait: consume.no_wait,
-            consumer,
-        };
-        self.ask(
-            slot,
-            number,
-            basic::Consume::ID,
-            id,
-            home,
-            Ask::Consume(subscription),
-            then,
-            fx,
-        )
+        let then = Then::Consuming { no_wait: consume.no_wait, consumer };
+        self.ask(slot, number, basic::Consume::ID, id, home, Ask::Consume(subscription), then, fx)
     }
 
     /// A consumer of direct replies.
@@ -127,32 +108,17 @@ impl Broker {
             ));
         }
         if !consume.no_wait {
-            fx.reply(
-                slot,
-                number,
-                Method::BasicConsumeOk(basic::ConsumeOk {
-                    consumer_tag: short(&tag),
-                }),
-            );
+            fx.reply(slot, number, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&tag) }));
         }
-        channel.direct_reply = Some(Mailbox {
-            consumer_tag: tag,
-            nonce,
-        });
+        channel.direct_reply = Some(Mailbox { consumer_tag: tag, nonce });
         Ok(Flow::Go)
     }
 
     fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
         let channel = self.tables.channels.get(key).ok_or_else(no_channel)?;
-        let replies = channel
-            .direct_reply
-            .as_ref()
-            .is_some_and(|mailbox| *mailbox.consumer_tag == *tag);
+        let replies = channel.direct_reply.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag);
         if replies || self.consumer_by_tag(key, tag).is_some() {
-            let text = format!(
-                "NOT_ALLOWED - attempt to reuse consumer tag '{}'",
-                String::from_utf8_lossy(tag)
-            );
+            let text = format!("NOT_ALLOWED - attempt to reuse consumer tag '{}'", String::from_utf8_lossy(tag));
             return Err(Refusal::connection(ReplyCode::NotAllowed, text));
         }
         Ok(())
@@ -160,12 +126,10 @@ impl Broker {
 
     fn consumer_by_tag(&self, key: ChannelKey, tag: &[u8]) -> Option<ConsumerKey> {
         let consumers = &self.tables.channels.get(key)?.consumers;
-        consumers.iter().copied().find(|&consumer| {
-            self.tables
-                .consumers
-                .get(consumer)
-                .is_some_and(|consumer| *consumer.tag == *tag)
-        })
+        consumers
+            .iter()
+            .copied()
+            .find(|&consumer| self.tables.consumers.get(consumer).is_some_and(|consumer| *consumer.tag == *tag))
     }
 
     /// `basic.cancel`; an unknown tag is answered as a known one, as RabbitMQ does.
@@ -183,37 +147,16 @@ impl Broker {
                 return Ok(Flow::Go);
             };
             let (queue, home) = (found.queue, found.home);
-            let then = Then::Cancelled {
-                no_wait: cancel.no_wait,
-                consumer,
-            };
-            return self.ask(
-                slot,
-                number,
-                basic::Cancel::ID,
-                queue,
-                home,
-                Ask::Cancel(consumer),
-                then,
-                fx,
-            );
+            let then = Then::Cancelled { no_wait: cancel.no_wait, consumer };
+            return self.ask(slot, number, basic::Cancel::ID, queue, home, Ask::Cancel(consumer), then, fx);
         }
         if let Some(channel) = self.tables.channels.get_mut(key)
-            && channel
-                .direct_reply
-                .as_ref()
-                .is_some_and(|mailbox| *mailbox.consumer_tag == *tag)
+            && channel.direct_reply.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag)
         {
             channel.direct_reply = None;
         }
         if !cancel.no_wait {
-            fx.reply(
-                slot,
-                number,
-                Method::BasicCancelOk(basic::CancelOk {
-                    consumer_tag: cancel.consumer_tag,
-                }),
-            );
+            fx.reply(slot, number, Method::BasicCancelOk(basic::CancelOk { consumer_tag: cancel.consumer_tag }));
         }
         Ok(Flow::Go)
     }
@@ -252,13 +195,9 @@ impl Broker {
             return Err(no_channel());
         };
         let (user, vhost, session) = (peer.user, peer.vhost, peer.session);
-        self.catalog
-            .check(user, vhost, operation, Resource::Queue, name)?;
+        self.catalog.check(user, vhost, operation, Resource::Queue, name)?;
         let id = self.catalog.queue_for(vhost, name, session)?;
-        let definition = self
-            .catalog
-            .queue_definition(id)
-            .ok_or_else(|| self.catalog.no_queue(vhost, name))?;
+        let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, name))?;
         Ok((id, definition.home))
     }
 
@@ -269,26 +208,16 @@ impl Broker {
         }
         let channel = self.tables.channels.get(key).ok_or_else(no_channel)?;
         if channel.last_queue.is_empty() {
-            return Err(Refusal::channel(
-                ReplyCode::NotFound,
-                "NOT_FOUND - no previously declared queue",
-            ));
+            return Err(Refusal::channel(ReplyCode::NotFound, "NOT_FOUND - no previously declared queue"));
         }
         Ok(channel.last_queue.as_bytes().into())
     }
 
     pub(super) fn random_name<E: Effects>(&self, fx: &mut E) -> String {
-        const LETTERS: &[u8; 64] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let (a, b) = (fx.chance(), fx.chance());
         (0..22)
-            .map(|at| {
-                if at < 11 {
-                    a >> (6 * at % 64)
-                } else {
-                    b >> (6 * (at - 11) % 64)
-                }
-            })
+            .map(|at| if at < 11 { a >> (6 * at % 64) } else { b >> (6 * (at - 11) % 64) })
             .map(|bits| LETTERS[(bits & 63) as usize] as char)
             .collect()
     }
@@ -306,9 +235,7 @@ impl Broker {
             return;
         };
         let mut ledger = std::mem::take(&mut channel.ledger);
-        ledger.settle_through(0, |delivery| {
-            self.release(key, delivery, Fate::Requeued, fx)
-        });
+        ledger.settle_through(0, |delivery| self.release(key, delivery, Fate::Requeued, fx));
         self.tables.channels.remove(key);
     }
 
@@ -317,25 +244,12 @@ impl Broker {
         let Some(consumer) = self.tables.consumers.get(key) else {
             return;
         };
-        let (queue, home, slot, channel) = (
-            consumer.queue,
-            consumer.home,
-            consumer.slot,
-            consumer.channel_number,
-        );
+        let (queue, home, slot, channel) = (consumer.queue, consumer.home, consumer.slot, consumer.channel_number);
         if self.is_home(home) {
             self.remove_taker(queue, Taker::Local(key), fx);
         } else {
-            let asker = Asker {
-                session: self.session_of(slot),
-                channel,
-                question: 0,
-            };
-            fx.batch(home).push(Letter::Ask {
-                asker,
-                queue,
-                ask: Ask::Cancel(key),
-            });
+            let asker = Asker { session: self.session_of(slot), channel, question: 0 };
+            fx.batch(home).push(Letter::Ask { asker, queue, ask: Ask::Cancel(key) });
         }
         self.forget_consumer(key, fx);
     }
@@ -385,14 +299,7 @@ impl Broker {
             .is_some_and(|peer| peer.capabilities.consumer_cancel_notify);
         if notify {
             let consumer_tag = short(&consumer.tag);
-            fx.reply(
-                slot,
-                number,
-                Method::BasicCancel(basic::Cancel {
-                    consumer_tag,
-                    no_wait: true,
-                }),
-            );
+            fx.reply(slot, number, Method::BasicCancel(basic::Cancel { consumer_tag, no_wait: true }));
         }
         self.forget_consumer(key, fx);
     }
@@ -412,9 +319,7 @@ impl Broker {
                 Taker::Remote(key) => {
                     if let Some(remote) = self.tables.remotes.remove(key) {
                         self.remote_keys.remove(&(remote.shard, remote.consumer));
-                        fx.batch(remote.shard).push(Letter::ConsumerCancelled {
-                            consumer: remote.consumer,
-                        });
+                        fx.batch(remote.shard).push(Letter::ConsumerCancelled { consumer: remote.consumer });
                     }
                 }
             }
@@ -443,7 +348,10 @@ fn priority_of(arguments: TableRef<'_>) -> Result<i32, Refusal> {
         return Ok(0);
     };
     value.as_i64().and_then(|priority| i32::try_from(priority).ok()).ok_or_else(|| {
-        Refusal::channel(ReplyCode::PreconditionFailed, "PRECONDITION_FAILED - invalid arg 'x-priority' for consumer: an integer is expected")
+        Refusal::channel(
+            ReplyCode::PreconditionFailed,
+            "PRECONDITION_FAILED - invalid arg 'x-priority' for consumer: an integer is expected",
+        )
     })
 }
 

@@ -13,8 +13,8 @@ use crate::letter::{Answer, Ask, Asker, Letter};
 use crate::peer::{Awaiting, PlainReply, Then};
 use crate::queue::Queue;
 use catalog::{
-    Definition, ExchangeKind, Executed, Kind, Name, Operation, Outcome, Refusal, Resource,
-    SessionId, ShardId, UserId, VhostId,
+    Definition, ExchangeKind, Executed, Kind, Name, Operation, Outcome, Refusal, Resource, SessionId, ShardId, UserId,
+    VhostId,
 };
 use std::sync::Arc;
 use wire::Table;
@@ -22,12 +22,7 @@ use wire::method::{Method, exchange, queue};
 
 impl Broker {
     fn whose(&self, slot: Slot) -> Result<(UserId, VhostId, SessionId), Refusal> {
-        let peer = self
-            .tables
-            .peers
-            .get(slot as usize)
-            .and_then(|peer| peer.as_ref())
-            .ok_or_else(no_channel)?;
+        let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref()).ok_or_else(no_channel)?;
         Ok((peer.user, peer.vhost, peer.session))
     }
 
@@ -46,36 +41,16 @@ impl Broker {
                 return Err(self.catalog.no_exchange(vhost, name.as_bytes()));
             }
             if !declare.no_wait {
-                fx.reply(
-                    slot,
-                    number,
-                    Method::ExchangeDeclareOk(exchange::DeclareOk {}),
-                );
+                fx.reply(slot, number, Method::ExchangeDeclareOk(exchange::DeclareOk {}));
             }
             return Ok(Flow::Go);
         }
         let kind = ExchangeKind::parse(declare.kind.as_bytes())?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Configure,
-            Resource::Exchange,
-            name.as_bytes(),
-        )?;
+        self.catalog.check(user, vhost, Operation::Configure, Resource::Exchange, name.as_bytes())?;
         let arguments = owned(declare.arguments)?;
-        if let Some(alternate) = arguments
-            .get("alternate-exchange")
-            .and_then(|value| value.as_bytes())
-        {
-            self.catalog.check(
-                user,
-                vhost,
-                Operation::Read,
-                Resource::Exchange,
-                name.as_bytes(),
-            )?;
-            self.catalog
-                .check(user, vhost, Operation::Write, Resource::Exchange, alternate)?;
+        if let Some(alternate) = arguments.get("alternate-exchange").and_then(|value| value.as_bytes()) {
+            self.catalog.check(user, vhost, Operation::Read, Resource::Exchange, name.as_bytes())?;
+            self.catalog.check(user, vhost, Operation::Write, Resource::Exchange, alternate)?;
         }
         let definition = Definition::DeclareExchange {
             vhost,
@@ -86,10 +61,7 @@ impl Broker {
             internal: declare.internal,
             arguments,
         };
-        let then = Then::Reply {
-            no_wait: declare.no_wait,
-            reply: PlainReply::ExchangeDeclared,
-        };
+        let then = Then::Reply { no_wait: declare.no_wait, reply: PlainReply::ExchangeDeclared };
         self.define(slot, number, exchange::Declare::ID, definition, then, fx)
     }
 
@@ -103,22 +75,9 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         let (user, vhost, _) = self.whose(slot)?;
         let name = Name::new(Kind::Exchange, delete.exchange.as_bytes())?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Configure,
-            Resource::Exchange,
-            name.as_bytes(),
-        )?;
-        let definition = Definition::DeleteExchange {
-            vhost,
-            name,
-            if_unused: delete.if_unused,
-        };
-        let then = Then::Reply {
-            no_wait: delete.no_wait,
-            reply: PlainReply::ExchangeDeleted,
-        };
+        self.catalog.check(user, vhost, Operation::Configure, Resource::Exchange, name.as_bytes())?;
+        let definition = Definition::DeleteExchange { vhost, name, if_unused: delete.if_unused };
+        let then = Then::Reply { no_wait: delete.no_wait, reply: PlainReply::ExchangeDeleted };
         self.define(slot, number, exchange::Delete::ID, definition, then, fx)
     }
 
@@ -134,58 +93,24 @@ impl Broker {
         let (user, vhost, _) = self.whose(slot)?;
         let source = Name::new(Kind::Exchange, bind.source.as_bytes())?;
         let destination = Name::new(Kind::Exchange, bind.destination.as_bytes())?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Write,
-            Resource::Exchange,
-            destination.as_bytes(),
-        )?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Read,
-            Resource::Exchange,
-            source.as_bytes(),
-        )?;
+        self.catalog.check(user, vhost, Operation::Write, Resource::Exchange, destination.as_bytes())?;
+        self.catalog.check(user, vhost, Operation::Read, Resource::Exchange, source.as_bytes())?;
         let routing_key = bind.routing_key.as_bytes().into();
         let arguments = owned(bind.arguments)?;
         let (definition, reply, method) = if binds {
             (
-                Definition::BindExchange {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                },
+                Definition::BindExchange { vhost, source, destination, routing_key, arguments },
                 PlainReply::ExchangeBound,
                 exchange::Bind::ID,
             )
         } else {
             (
-                Definition::UnbindExchange {
-                    vhost,
-                    source,
-                    destination,
-                    routing_key,
-                    arguments,
-                },
+                Definition::UnbindExchange { vhost, source, destination, routing_key, arguments },
                 PlainReply::ExchangeUnbound,
                 exchange::Unbind::ID,
             )
         };
-        self.define(
-            slot,
-            number,
-            method,
-            definition,
-            Then::Reply {
-                no_wait: bind.no_wait,
-                reply,
-            },
-            fx,
-        )
+        self.define(slot, number, method, definition, Then::Reply { no_wait: bind.no_wait, reply }, fx)
     }
 
     /// `queue.declare`.
@@ -201,11 +126,8 @@ impl Broker {
         let no_wait = declare.no_wait;
         if declare.queue.as_bytes() == PSEUDO_QUEUE.as_bytes() {
             if !no_wait {
-                let ok = queue::DeclareOk {
-                    queue: short(PSEUDO_QUEUE.as_bytes()),
-                    message_count: 0,
-                    consumer_count: 1,
-                };
+                let ok =
+                    queue::DeclareOk { queue: short(PSEUDO_QUEUE.as_bytes()), message_count: 0, consumer_count: 1 };
                 fx.reply(slot, number, Method::QueueDeclareOk(ok));
             }
             return Ok(Flow::Go);
@@ -213,10 +135,7 @@ impl Broker {
         if declare.passive {
             let name = self.queue_name(key, declare.queue.as_bytes())?;
             let id = self.catalog.queue_for(vhost, &name, session)?;
-            let definition = self
-                .catalog
-                .queue_definition(id)
-                .ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
+            let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
             let (home, name) = (definition.home, definition.name.shared());
             self.note_declared(key, &name);
             return self.ask(
@@ -236,13 +155,7 @@ impl Broker {
         } else {
             Name::new(Kind::Queue, declare.queue.as_bytes())?
         };
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Configure,
-            Resource::Queue,
-            name.as_bytes(),
-        )?;
+        self.catalog.check(user, vhost, Operation::Configure, Resource::Queue, name.as_bytes())?;
         let definition = Definition::DeclareQueue {
             vhost,
             name: name.clone(),
@@ -259,17 +172,7 @@ impl Broker {
             peer.owns_queues = true;
         }
         self.note_declared(key, &name);
-        self.define(
-            slot,
-            number,
-            queue::Declare::ID,
-            definition,
-            Then::CountQueue {
-                no_wait,
-                name: name.shared(),
-            },
-            fx,
-        )
+        self.define(slot, number, queue::Declare::ID, definition, Then::CountQueue { no_wait, name: name.shared() }, fx)
     }
 
     /// Methods that name no queue mean this one from now on; should the declaration fail, the channel closes anyway.
@@ -280,17 +183,11 @@ impl Broker {
     }
 
     /// A queue just declared. It may have been deleted again in the meantime.
-    pub(super) fn declared(
-        &mut self,
-        slot: Slot,
-        name: &str,
-    ) -> Result<(catalog::QueueId, ShardId), Refusal> {
+    pub(super) fn declared(&mut self, slot: Slot, name: &str) -> Result<(catalog::QueueId, ShardId), Refusal> {
         let (_, vhost, session) = self.whose(slot)?;
         let id = self.catalog.queue_for(vhost, name.as_bytes(), session)?;
-        let definition = self
-            .catalog
-            .queue_definition(id)
-            .ok_or_else(|| self.catalog.no_queue(vhost, name.as_bytes()))?;
+        let definition =
+            self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, name.as_bytes()))?;
         Ok((id, definition.home))
     }
 
@@ -309,20 +206,8 @@ impl Broker {
         let named = !bind.queue.as_bytes().is_empty();
         let queue = Name::new(Kind::Queue, &name)?;
         let exchange = Name::new(Kind::Exchange, bind.exchange.as_bytes())?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Write,
-            Resource::Queue,
-            queue.as_bytes(),
-        )?;
-        self.catalog.check(
-            user,
-            vhost,
-            Operation::Read,
-            Resource::Exchange,
-            exchange.as_bytes(),
-        )?;
+        self.catalog.check(user, vhost, Operation::Write, Resource::Queue, queue.as_bytes())?;
+        self.catalog.check(user, vhost, Operation::Read, Resource::Exchange, exchange.as_bytes())?;
         // With neither queue nor key named, the key is the queue's name (AMQP 0-9-1, queue.bind, routing-key).
         let routing_key = match bind.routing_key.as_bytes() {
             [] if !named => queue.as_bytes().into(),
@@ -332,42 +217,18 @@ impl Broker {
         let session = Some(session);
         let (definition, reply, method) = if binds {
             (
-                Definition::BindQueue {
-                    vhost,
-                    exchange,
-                    queue,
-                    routing_key,
-                    arguments,
-                    session,
-                },
+                Definition::BindQueue { vhost, exchange, queue, routing_key, arguments, session },
                 PlainReply::QueueBound,
                 queue::Bind::ID,
             )
         } else {
             (
-                Definition::UnbindQueue {
-                    vhost,
-                    exchange,
-                    queue,
-                    routing_key,
-                    arguments,
-                    session,
-                },
+                Definition::UnbindQueue { vhost, exchange, queue, routing_key, arguments, session },
                 PlainReply::QueueUnbound,
                 queue::Unbind::ID,
             )
         };
-        self.define(
-            slot,
-            number,
-            method,
-            definition,
-            Then::Reply {
-                no_wait: bind.no_wait,
-                reply,
-            },
-            fx,
-        )
+        self.define(slot, number, method, definition, Then::Reply { no_wait: bind.no_wait, reply }, fx)
     }
 
     /// `queue.purge`.
@@ -381,18 +242,7 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         let name = self.queue_name(key, purge.queue.as_bytes())?;
         let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
-        self.ask(
-            slot,
-            number,
-            queue::Purge::ID,
-            id,
-            home,
-            Ask::Purge,
-            Then::QueuePurged {
-                no_wait: purge.no_wait,
-            },
-            fx,
-        )
+        self.ask(slot, number, queue::Purge::ID, id, home, Ask::Purge, Then::QueuePurged { no_wait: purge.no_wait }, fx)
     }
 
     /// `queue.delete`; one that does not exist is deleted without complaint, as in RabbitMQ.
@@ -406,28 +256,17 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         let (user, vhost, session) = self.whose(slot)?;
         let name = self.queue_name(key, delete.queue.as_bytes())?;
-        self.catalog
-            .check(user, vhost, Operation::Configure, Resource::Queue, &name)?;
+        self.catalog.check(user, vhost, Operation::Configure, Resource::Queue, &name)?;
         if self.catalog.queue(vhost, &name).is_none() {
             if !delete.no_wait {
-                fx.reply(
-                    slot,
-                    number,
-                    Method::QueueDeleteOk(queue::DeleteOk { message_count: 0 }),
-                );
+                fx.reply(slot, number, Method::QueueDeleteOk(queue::DeleteOk { message_count: 0 }));
             }
             return Ok(Flow::Go);
         }
         let id = self.catalog.queue_for(vhost, &name, session)?;
-        let definition = self
-            .catalog
-            .queue_definition(id)
-            .ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
+        let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
         let (home, name) = (definition.home, definition.name.shared());
-        let ask = Ask::Deletable {
-            if_unused: delete.if_unused,
-            if_empty: delete.if_empty,
-        };
+        let ask = Ask::Deletable { if_unused: delete.if_unused, if_empty: delete.if_empty };
         self.ask(
             slot,
             number,
@@ -435,10 +274,7 @@ impl Broker {
             id,
             home,
             ask,
-            Then::DeleteQueue {
-                no_wait: delete.no_wait,
-                name,
-            },
+            Then::DeleteQueue { no_wait: delete.no_wait, name },
             fx,
         )
     }
@@ -456,35 +292,13 @@ impl Broker {
         if self.options.shards == 1 {
             let executed = self.catalog.execute(&definition)?;
             self.carry_out(&executed, fx);
-            let flow = self.follow(
-                slot,
-                Awaiting {
-                    channel: number,
-                    method,
-                    question: 0,
-                    then,
-                },
-                Answer::Done,
-                fx,
-            )?;
+            let flow = self.follow(slot, Awaiting { channel: number, method, question: 0, then }, Answer::Done, fx)?;
             self.dispatch_due(fx);
             return Ok(flow);
         }
         let question = self.next_question();
-        let asker = Some(Asker {
-            session: self.session_of(slot),
-            channel: number,
-            question,
-        });
-        self.wait_for(
-            slot,
-            Awaiting {
-                channel: number,
-                method,
-                question,
-                then,
-            },
-        );
+        let asker = Some(Asker { session: self.session_of(slot), channel: number, question });
+        self.wait_for(slot, Awaiting { channel: number, method, question, then });
         self.send_definition(asker, definition, fx);
         Ok(Flow::Wait)
     }
@@ -494,19 +308,11 @@ impl Broker {
         self.send_definition(None, definition, fx);
     }
 
-    fn send_definition<E: Effects>(
-        &mut self,
-        asker: Option<Asker>,
-        definition: Definition,
-        fx: &mut E,
-    ) {
+    fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
         if self.options.shard == ShardId(0) {
             self.define_here(ShardId(0), asker, definition, fx);
         } else {
-            fx.batch(ShardId(0)).push(Letter::Define {
-                asker,
-                definition: Box::new(definition),
-            });
+            fx.batch(ShardId(0)).push(Letter::Define { asker, definition: Box::new(definition) });
         }
     }
 
@@ -524,10 +330,7 @@ impl Broker {
                 self.version += 1;
                 let definition = Arc::new(definition);
                 for shard in (1..self.options.shards).map(ShardId) {
-                    fx.batch(shard).push(Letter::Apply {
-                        version: self.version,
-                        definition: Arc::clone(&definition),
-                    });
+                    fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
                 }
             }
             self.carry_out(executed, fx);
@@ -535,34 +338,16 @@ impl Broker {
         if let Some(asker) = asker {
             // Even a change that changed nothing waits for those before it: what it found may not be visible everywhere yet.
             let result = result.map(|executed| executed.outcome);
-            self.defining.push_back(Defining {
-                version: self.version,
-                to,
-                asker,
-                result,
-            });
+            self.defining.push_back(Defining { version: self.version, to, asker, result });
             self.answer_defined(fx);
         }
     }
 
     /// Answers the changes that every replica has made.
     pub(super) fn answer_defined<E: Effects>(&mut self, fx: &mut E) {
-        let everywhere = self
-            .applied
-            .iter()
-            .skip(1)
-            .copied()
-            .min()
-            .unwrap_or(self.version);
-        while self
-            .defining
-            .front()
-            .is_some_and(|defining| defining.version <= everywhere)
-        {
-            let Some(Defining {
-                to, asker, result, ..
-            }) = self.defining.pop_front()
-            else {
+        let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
+        while self.defining.front().is_some_and(|defining| defining.version <= everywhere) {
+            let Some(Defining { to, asker, result, .. }) = self.defining.pop_front() else {
                 return;
             };
             if self.is_home(to) {
@@ -574,12 +359,7 @@ impl Broker {
     }
 
     /// This replica makes a change of shard 0.
-    pub(super) fn apply_definition<E: Effects>(
-        &mut self,
-        version: u64,
-        definition: &Definition,
-        fx: &mut E,
-    ) {
+    pub(super) fn apply_definition<E: Effects>(&mut self, version: u64, definition: &Definition, fx: &mut E) {
         assert_eq!(version, self.version + 1, "changes arrive in their order");
         self.version = version;
         match self.catalog.execute(definition) {
@@ -591,12 +371,7 @@ impl Broker {
     }
 
     /// What came of a change that a connection of this shard asked for.
-    pub(super) fn defined<E: Effects>(
-        &mut self,
-        asker: Asker,
-        result: Result<Outcome, Refusal>,
-        fx: &mut E,
-    ) {
+    pub(super) fn defined<E: Effects>(&mut self, asker: Asker, result: Result<Outcome, Refusal>, fx: &mut E) {
         let answer = match result {
             Ok(_) => Answer::Done,
             Err(refusal) => Answer::Refused(refusal),
@@ -613,29 +388,17 @@ impl Broker {
                 self.full.remove(&removed.id);
             }
         }
-        if let Outcome::Queue {
-            id,
-            home,
-            created: true,
-        } = executed.outcome
+        if let Outcome::Queue { id, home, created: true } = executed.outcome
             && self.is_home(home)
             && let Some(definition) = self.catalog.queue_definition(id)
         {
-            let queue = Queue::new(
-                id,
-                definition.name.shared(),
-                definition.vhost,
-                definition.durable,
-                definition.auto_delete,
-            );
+            let queue =
+                Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
             let index = id.index as usize;
             if self.queues.len() <= index {
                 self.queues.resize_with(index + 1, || None);
             }
-            assert!(
-                find(&mut self.queues, id).is_none(),
-                "a queue is created once"
-            );
+            assert!(find(&mut self.queues, id).is_none(), "a queue is created once");
             self.queues[index] = Some(Box::new(queue));
         }
     }
@@ -643,7 +406,5 @@ impl Broker {
 
 /// Arguments as they are kept.
 fn owned(arguments: wire::TableRef<'_>) -> Result<Table, Refusal> {
-    arguments
-        .to_table()
-        .map_err(|fault| Refusal::detail(fault.reply_code(), fault))
+    arguments.to_table().map_err(|fault| Refusal::detail(fault.reply_code(), fault))
 }

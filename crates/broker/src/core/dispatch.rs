@@ -23,10 +23,9 @@ impl Tables {
     fn can_take<E: Effects>(&self, taker: Taker, fx: &E) -> bool {
         match taker {
             Taker::Local(key) => self.consumer_can_take(key, fx),
-            Taker::Remote(key) => self
-                .remotes
-                .get(key)
-                .is_some_and(|remote| remote.credit_messages > 0 && remote.credit_bytes > 0),
+            Taker::Remote(key) => {
+                self.remotes.get(key).is_some_and(|remote| remote.credit_messages > 0 && remote.credit_bytes > 0)
+            }
         }
     }
 
@@ -91,21 +90,12 @@ impl Tables {
         let Some(channel) = self.channels.get_mut(consumer.channel) else {
             return;
         };
-        let tag = if consumer.no_ack {
-            channel.ledger.pass()
-        } else {
-            channel.ledger.next_tag()
-        };
+        let tag = if consumer.no_ack { channel.ledger.pass() } else { channel.ledger.next_tag() };
         let content = goods.content();
         fx.deliver(
             consumer.slot,
             consumer.channel_number,
-            Delivery {
-                consumer_tag: &consumer.tag,
-                tag,
-                redelivered,
-                content,
-            },
+            Delivery { consumer_tag: &consumer.tag, tag, redelivered, content },
         );
         if !consumer.no_ack {
             consumer.unsettled += 1;
@@ -151,11 +141,7 @@ impl Goods<'_> {
 /// A message leaving a queue.
 enum Source<'a> {
     /// It passes through; `kept` once somebody had to keep it, `last` if nobody else will want it.
-    Passing {
-        content: &'a Content<'a>,
-        kept: &'a mut Option<Message>,
-        last: bool,
-    },
+    Passing { content: &'a Content<'a>, kept: &'a mut Option<Message>, last: bool },
     /// It has waited.
     Kept(Message),
 }
@@ -180,19 +166,7 @@ impl Broker {
         {
             let place = queue.ready.pass();
             self.counters.delivered += 1;
-            let owed = hand(
-                &mut self.tables,
-                queue,
-                taker,
-                place,
-                false,
-                Source::Passing {
-                    content,
-                    kept,
-                    last,
-                },
-                fx,
-            );
+            let owed = hand(&mut self.tables, queue, taker, place, false, Source::Passing { content, kept, last }, fx);
             if durable && owed {
                 let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
                 return fx.append(id, place, message);
@@ -204,11 +178,7 @@ impl Broker {
             (None, false) => kept.insert(content.keep(fx.pool())).clone(),
             (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
         };
-        let stored = if durable {
-            fx.append(id, queue.ready.next_place(), &message)
-        } else {
-            Stored::Now
-        };
+        let stored = if durable { fx.append(id, queue.ready.next_place(), &message) } else { Stored::Now };
         queue.ready.push(message);
         if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
             queue.full = true;
@@ -249,18 +219,9 @@ impl Broker {
                 break;
             };
             self.counters.delivered += 1;
-            hand(
-                &mut self.tables,
-                queue,
-                taker,
-                taken.place,
-                taken.redelivered,
-                Source::Kept(taken.message),
-                fx,
-            );
+            hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
         }
-        if queue.full && memory_of(queue) < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS
-        {
+        if queue.full && memory_of(queue) < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
             queue.full = false;
             self.tell_full(id, false, fx);
         }
@@ -275,12 +236,8 @@ impl Broker {
             return;
         }
         for at in 0..peer.channels.len() {
-            if let Some(key) = self
-                .tables
-                .peers
-                .get(slot as usize)
-                .and_then(|peer| peer.as_ref())
-                .and_then(|peer| peer.channels[at])
+            if let Some(key) =
+                self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref()).and_then(|peer| peer.channels[at])
             {
                 self.wake_channel(key, fx);
             }
@@ -296,12 +253,7 @@ impl Broker {
             return;
         }
         for at in 0..channel.consumers.len() {
-            let Some(&consumer) = self
-                .tables
-                .channels
-                .get(key)
-                .and_then(|channel| channel.consumers.get(at))
-            else {
+            let Some(&consumer) = self.tables.channels.get(key).and_then(|channel| channel.consumers.get(at)) else {
                 return;
             };
             self.wake_consumer(consumer, fx);
@@ -309,12 +261,7 @@ impl Broker {
     }
 
     fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let Some(consumer) = self
-            .tables
-            .consumers
-            .get(key)
-            .filter(|consumer| consumer.idle)
-        else {
+        let Some(consumer) = self.tables.consumers.get(key).filter(|consumer| consumer.idle) else {
             return;
         };
         if !self.tables.consumer_can_take(key, fx) {
@@ -350,41 +297,22 @@ impl Broker {
             return;
         }
         let message = goods.keep(fx.pool());
-        self.tables.consumers[key].parked.push_back(Parked {
-            place,
-            message,
-            redelivered,
-        });
+        self.tables.consumers[key].parked.push_back(Parked { place, message, redelivered });
         self.tables.set_idle(key, true);
     }
 
     fn drain_parked<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         while self.tables.consumer_can_take(key, fx) {
-            let Some(parked) = self
-                .tables
-                .consumers
-                .get_mut(key)
-                .and_then(|consumer| consumer.parked.pop_front())
+            let Some(parked) = self.tables.consumers.get_mut(key).and_then(|consumer| consumer.parked.pop_front())
             else {
                 return;
             };
             let bytes = parked.message.bytes();
-            self.tables.deliver(
-                key,
-                parked.place,
-                parked.redelivered,
-                Goods::Kept(parked.message),
-                fx,
-            );
+            self.tables.deliver(key, parked.place, parked.redelivered, Goods::Kept(parked.message), fx);
             self.counters.delivered += 1;
             self.earn_credit(key, bytes, fx);
         }
-        if self
-            .tables
-            .consumers
-            .get(key)
-            .is_some_and(|consumer| !consumer.parked.is_empty())
-        {
+        if self.tables.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
             self.tables.set_idle(key, true);
         }
     }
@@ -414,21 +342,13 @@ impl Broker {
         let messages = std::mem::take(&mut consumer.credit_due_messages);
         let bytes = std::mem::take(&mut consumer.credit_due_bytes);
         if messages > 0 || bytes > 0 {
-            fx.batch(consumer.home).push(Letter::Credit {
-                queue: consumer.queue,
-                consumer: key,
-                messages,
-                bytes,
-            });
+            fx.batch(consumer.home).push(Letter::Credit { queue: consumer.queue, consumer: key, messages, bytes });
         }
     }
 
     /// Tells every shard that a queue is full, or no more.
     pub(super) fn tell_full<E: Effects>(&mut self, queue: QueueId, full: bool, fx: &mut E) {
-        for shard in (0..self.options.shards)
-            .map(ShardId)
-            .filter(|&shard| shard != self.options.shard)
-        {
+        for shard in (0..self.options.shards).map(ShardId).filter(|&shard| shard != self.options.shard) {
             fx.batch(shard).push(Letter::QueueFull { queue, full });
         }
         self.note_full(queue, full, fx);
@@ -464,23 +384,17 @@ fn hand<E: Effects>(
 ) -> bool {
     match taker {
         Taker::Local(key) => {
-            let owed = tables
-                .consumers
-                .get(key)
-                .is_some_and(|consumer| !consumer.no_ack);
+            let owed = tables.consumers.get(key).is_some_and(|consumer| !consumer.no_ack);
             queue.unsettled += u64::from(owed);
             let goods = match source {
                 Source::Kept(message) => Goods::Kept(message),
                 Source::Passing { content, .. } if !owed => Goods::Passing(*content, None),
-                Source::Passing {
-                    content,
-                    kept,
-                    last: true,
-                } if !queue.durable => Goods::Passing(*content, kept.take()),
-                Source::Passing { content, kept, .. } => Goods::Passing(
-                    *content,
-                    Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()),
-                ),
+                Source::Passing { content, kept, last: true } if !queue.durable => {
+                    Goods::Passing(*content, kept.take())
+                }
+                Source::Passing { content, kept, .. } => {
+                    Goods::Passing(*content, Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()))
+                }
             };
             tables.deliver(key, place, redelivered, goods, fx);
             owed
@@ -492,26 +406,15 @@ fn hand<E: Effects>(
             let (shard, consumer, owed) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.unsettled += u64::from(owed);
             let (bytes, parcel) = match source {
-                Source::Passing { content, kept, .. } => {
-                    (content.bytes(), parcel(content, kept, shard, fx))
-                }
+                Source::Passing { content, kept, .. } => (content.bytes(), parcel(content, kept, shard, fx)),
                 Source::Kept(message) => (
                     message.bytes(),
-                    fx.batch(shard)
-                        .pack(&message.content())
-                        .unwrap_or_else(|| Parcel::Shared(message.clone())),
+                    fx.batch(shard).pack(&message.content()).unwrap_or_else(|| Parcel::Shared(message.clone())),
                 ),
             };
             remote.credit_messages -= 1;
             remote.credit_bytes -= bytes as i64;
-            fx.batch(shard).push(Letter::Deliver {
-                consumer,
-                queue: queue.id,
-                place,
-                redelivered,
-                owed,
-                parcel,
-            });
+            fx.batch(shard).push(Letter::Deliver { consumer, queue: queue.id, place, redelivered, owed, parcel });
             owed
         }
     }
@@ -519,12 +422,7 @@ fn hand<E: Effects>(
 
 /// Packs a message for another shard: small ones travel as bytes, others as shared memory.
 #[inline]
-pub(super) fn parcel<E: Effects>(
-    content: &Content<'_>,
-    kept: &mut Option<Message>,
-    to: ShardId,
-    fx: &mut E,
-) -> Parcel {
+pub(super) fn parcel<E: Effects>(content: &Content<'_>, kept: &mut Option<Message>, to: ShardId, fx: &mut E) -> Parcel {
     if let Some(parcel) = fx.batch(to).pack(content) {
         return parcel;
     }

@@ -172,12 +172,7 @@ impl Broker {
     /// Bytes of the lists of messages, waiting and unsettled, beside the messages themselves.
     pub fn room_bytes(&self) -> usize {
         let waiting: usize = self.queues().map(|queue| queue.ready.room_bytes()).sum();
-        let unsettled: usize = self
-            .tables
-            .channels
-            .values()
-            .map(|channel| channel.ledger.room_bytes())
-            .sum();
+        let unsettled: usize = self.tables.channels.values().map(|channel| channel.ledger.room_bytes()).sum();
         waiting + unsettled
     }
 
@@ -187,33 +182,20 @@ impl Broker {
         if self.tables.peers.len() <= index {
             self.tables.peers.resize_with(index + 1, || None);
         }
-        assert!(
-            self.tables.peers[index].is_none(),
-            "the slot's earlier connection was closed"
-        );
+        assert!(self.tables.peers[index].is_none(), "the slot's earlier connection was closed");
         self.tables.peers[index] = Some(Box::new(Peer::new(login)));
     }
 
     /// A connection is gone: what it had out goes back, what it owned goes.
     pub fn close_session<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
-        let Some(peer) = self
-            .tables
-            .peers
-            .get_mut(slot as usize)
-            .and_then(Option::take)
-        else {
+        let Some(peer) = self.tables.peers.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
         for key in peer.channels.iter().flatten() {
             self.drop_channel(*key, fx);
         }
         if peer.owns_queues {
-            self.define_unasked(
-                Definition::SessionGone {
-                    session: peer.session,
-                },
-                fx,
-            );
+            self.define_unasked(Definition::SessionGone { session: peer.session }, fx);
         }
         self.dispatch_due(fx);
     }
@@ -238,18 +220,10 @@ impl Broker {
         let Some(peer) = self.peer_mut(slot) else {
             return;
         };
-        let Some(key) = peer
-            .channels
-            .get_mut(number as usize)
-            .and_then(Option::take)
-        else {
+        let Some(key) = peer.channels.get_mut(number as usize).and_then(Option::take) else {
             return;
         };
-        if peer
-            .awaiting
-            .as_ref()
-            .is_some_and(|awaiting| awaiting.channel == number)
-        {
+        if peer.awaiting.as_ref().is_some_and(|awaiting| awaiting.channel == number) {
             peer.awaiting = None;
         }
         self.drop_channel(key, fx);
@@ -261,9 +235,7 @@ impl Broker {
     pub fn may_read(&self, slot: Slot) -> bool {
         match self.tables.peers.get(slot as usize) {
             Some(Some(peer)) => {
-                peer.awaiting.is_none()
-                    && peer.held_by.is_none()
-                    && !(self.memory_alarm && peer.publishes)
+                peer.awaiting.is_none() && peer.held_by.is_none() && !(self.memory_alarm && peer.publishes)
             }
             _ => true,
         }
@@ -305,20 +277,14 @@ impl Broker {
                     fx.reply(
                         slot,
                         0,
-                        Method::ConnectionBlocked(connection::Blocked {
-                            reason: wire::ShortStr::literal(reason),
-                        }),
+                        Method::ConnectionBlocked(connection::Blocked { reason: wire::ShortStr::literal(reason) }),
                     );
                 }
             }
             (None, true) => {
                 peer.told_blocked = false;
                 if peer.capabilities.connection_blocked {
-                    fx.reply(
-                        slot,
-                        0,
-                        Method::ConnectionUnblocked(connection::Unblocked {}),
-                    );
+                    fx.reply(slot, 0, Method::ConnectionUnblocked(connection::Unblocked {}));
                 }
                 fx.resume(slot);
             }
@@ -345,11 +311,7 @@ impl Broker {
 
     #[inline]
     fn channel_key(&self, slot: Slot, number: u16) -> Option<ChannelKey> {
-        self.tables
-            .peers
-            .get(slot as usize)?
-            .as_ref()?
-            .channel(number)
+        self.tables.peers.get(slot as usize)?.as_ref()?.channel(number)
     }
 
     #[inline]
@@ -369,8 +331,5 @@ pub(crate) fn find(queues: &mut [Option<Box<Queue>>], id: QueueId) -> Option<&mu
 
 /// The refusal for a command on a channel that is not open; the session lets none through.
 pub(crate) fn no_channel() -> Refusal {
-    Refusal::connection(
-        wire::ReplyCode::ChannelError,
-        "CHANNEL_ERROR - expected 'channel.open'",
-    )
+    Refusal::connection(wire::ReplyCode::ChannelError, "CHANNEL_ERROR - expected 'channel.open'")
 }

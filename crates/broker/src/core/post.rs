@@ -26,19 +26,9 @@ impl Broker {
         self.dispatch_due(fx);
     }
 
-    fn open_letter<E: Effects>(
-        &mut self,
-        from: ShardId,
-        letter: Letter,
-        batch: &Batch,
-        fx: &mut E,
-    ) {
+    fn open_letter<E: Effects>(&mut self, from: ShardId, letter: Letter, batch: &Batch, fx: &mut E) {
         match letter {
-            Letter::Publish {
-                parcel,
-                queues,
-                confirm,
-            } => {
+            Letter::Publish { parcel, queues, confirm } => {
                 let queues = batch.queues(&queues);
                 // What comes behind an early publish waits with it, so that nothing overtakes.
                 let early = !self.early.is_empty() || queues.iter().any(|&id| self.is_early(id));
@@ -47,37 +37,20 @@ impl Broker {
                     return;
                 }
                 match parcel {
-                    Parcel::Packed(packed) => {
-                        self.take_in(queues, &batch.unpack(&packed), None, fx)
-                    }
-                    Parcel::Shared(message) => {
-                        self.take_in(queues, &message.content(), Some(message.clone()), fx)
-                    }
+                    Parcel::Packed(packed) => self.take_in(queues, &batch.unpack(&packed), None, fx),
+                    Parcel::Shared(message) => self.take_in(queues, &message.content(), Some(message.clone()), fx),
                 }
                 if confirm {
                     self.accepted[from.0 as usize] += 1;
                 }
             }
-            Letter::Deliver {
-                consumer,
-                queue,
-                place,
-                redelivered,
-                owed,
-                parcel,
-            } => {
+            Letter::Deliver { consumer, queue, place, redelivered, owed, parcel } => {
                 if self.tables.consumers.contains_key(consumer) {
                     match parcel {
-                        Parcel::Packed(packed) => self.arrive(
-                            consumer,
-                            place,
-                            redelivered,
-                            Goods::Passing(batch.unpack(&packed), None),
-                            fx,
-                        ),
-                        Parcel::Shared(message) => {
-                            self.arrive(consumer, place, redelivered, Goods::Kept(message), fx)
+                        Parcel::Packed(packed) => {
+                            self.arrive(consumer, place, redelivered, Goods::Passing(batch.unpack(&packed), None), fx)
                         }
+                        Parcel::Shared(message) => self.arrive(consumer, place, redelivered, Goods::Kept(message), fx),
                     }
                     return;
                 }
@@ -86,13 +59,7 @@ impl Broker {
                     Parcel::Shared(message) => message,
                 };
                 // The consumer left while this was on its way.
-                fx.batch(from).push(Letter::Returned {
-                    queue,
-                    place,
-                    message,
-                    redelivered,
-                    owed,
-                });
+                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, owed });
             }
             Letter::Accepted { publishes } => {
                 for _ in 0..publishes {
@@ -102,12 +69,7 @@ impl Broker {
                     self.publication_answered(publication, fx);
                 }
             }
-            Letter::Credit {
-                queue,
-                consumer,
-                messages,
-                bytes,
-            } => {
+            Letter::Credit { queue, consumer, messages, bytes } => {
                 let Some(&key) = self.remote_keys.get(&(from, consumer)) else {
                     return;
                 };
@@ -126,22 +88,8 @@ impl Broker {
                 }
             }
             Letter::Settled { queue, place } => self.settled_at_home(queue, place, fx),
-            Letter::Returned {
-                queue,
-                place,
-                message,
-                redelivered,
-                owed,
-            } => {
-                self.returned_home(
-                    queue,
-                    Taken {
-                        place,
-                        message,
-                        redelivered,
-                    },
-                    owed,
-                );
+            Letter::Returned { queue, place, message, redelivered, owed } => {
+                self.returned_home(queue, Taken { place, message, redelivered }, owed);
             }
             Letter::Ask { asker, queue, ask } => {
                 let answer = self.answer(asker, queue, ask, fx);
@@ -150,14 +98,9 @@ impl Broker {
             Letter::Answer { asker, answer } => self.answered(asker, answer, fx),
             Letter::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
             Letter::QueueFull { queue, full } => self.note_full(queue, full, fx),
-            Letter::DirectReply { address, message } => {
-                self.direct_reply(address, &message.content(), fx)
-            }
+            Letter::DirectReply { address, message } => self.direct_reply(address, &message.content(), fx),
             Letter::Define { asker, definition } => self.define_here(from, asker, *definition, fx),
-            Letter::Apply {
-                version,
-                definition,
-            } => {
+            Letter::Apply { version, definition } => {
                 self.apply_definition(version, &definition, fx);
                 fx.batch(from).push(Letter::Applied { version });
                 self.open_early(fx);
@@ -203,29 +146,15 @@ impl Broker {
             Parcel::Packed(packed) => batch.unpack(&packed).keep(fx.pool()),
             Parcel::Shared(message) => message,
         };
-        self.early.push_back(super::Early {
-            from,
-            message,
-            queues: queues.into(),
-            confirm,
-        });
+        self.early.push_back(super::Early { from, message, queues: queues.into(), confirm });
     }
 
     fn open_early<E: Effects>(&mut self, fx: &mut E) {
-        while self
-            .early
-            .front()
-            .is_some_and(|early| !early.queues.iter().any(|&id| self.is_early(id)))
-        {
+        while self.early.front().is_some_and(|early| !early.queues.iter().any(|&id| self.is_early(id))) {
             let Some(early) = self.early.pop_front() else {
                 return;
             };
-            self.take_in(
-                &early.queues,
-                &early.message.content(),
-                Some(early.message.clone()),
-                fx,
-            );
+            self.take_in(&early.queues, &early.message.content(), Some(early.message.clone()), fx);
             if early.confirm {
                 self.accepted[early.from.0 as usize] += 1;
             }
@@ -237,8 +166,7 @@ impl Broker {
         for shard in 0..self.accepted.len() {
             let publishes = std::mem::take(&mut self.accepted[shard]);
             if publishes > 0 {
-                fx.batch(ShardId(shard as u16))
-                    .push(Letter::Accepted { publishes });
+                fx.batch(ShardId(shard as u16)).push(Letter::Accepted { publishes });
             }
         }
     }

@@ -54,18 +54,12 @@ impl Broker {
         let first = !peer.publishes;
         peer.publishes = true;
         if publish.immediate {
-            return Err(Refusal::connection(
-                ReplyCode::NotImplemented,
-                "NOT_IMPLEMENTED - immediate=true",
-            ));
+            return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - immediate=true"));
         }
         self.counters.published += 1;
         let rewritten;
         let mut properties = publish.properties;
-        if properties
-            .reply_to()
-            .is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes())
-        {
+        if properties.reply_to().is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes()) {
             rewritten = self.with_reply_address(key, properties)?;
             properties = RawProperties::new(&rewritten);
         }
@@ -94,30 +88,15 @@ impl Broker {
                         "RESOURCE_ERROR - transaction holds too many messages",
                     ));
                 }
-                steps.push(Step::Publish {
-                    message: content.keep(fx.pool()),
-                    mandatory: publish.mandatory,
-                });
+                steps.push(Step::Publish { message: content.keep(fx.pool()), mandatory: publish.mandatory });
                 return Ok(Flow::Go);
             }
         };
-        self.spread(
-            slot,
-            number,
-            &route,
-            &content,
-            publish.mandatory,
-            publication,
-            fx,
-        );
+        self.spread(slot, number, &route, &content, publish.mandatory, publication, fx);
         if (self.memory_alarm && first) || !self.full.is_empty() {
             return Ok(self.hold_back(slot, &route, fx));
         }
-        Ok(if self.memory_alarm {
-            Flow::Wait
-        } else {
-            Flow::Go
-        })
+        Ok(if self.memory_alarm { Flow::Wait } else { Flow::Go })
     }
 
     /// The queues for a publish, by the channel's last route if it repeats itself.
@@ -171,21 +150,13 @@ impl Broker {
         Ok(route)
     }
 
-    fn exchange_for_publish(
-        &mut self,
-        slot: Slot,
-        name: &[u8],
-    ) -> Result<catalog::ExchangeId, Refusal> {
+    fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return Err(no_channel());
         };
         let (user, vhost) = (peer.user, peer.vhost);
-        let id = self
-            .catalog
-            .exchange(vhost, name)
-            .ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
-        self.catalog
-            .check(user, vhost, Operation::Write, Resource::Exchange, name)?;
+        let id = self.catalog.exchange(vhost, name).ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
+        self.catalog.check(user, vhost, Operation::Write, Resource::Exchange, name)?;
         self.catalog.check_publishable(id)?;
         Ok(id)
     }
@@ -214,11 +185,7 @@ impl Broker {
             queues => {
                 let count = queues.len();
                 let here = self.options.shard;
-                for (at, queue) in queues
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, queue)| queue.home == here)
-                {
+                for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.home == here) {
                     let stored = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
                     waits += self.await_store(stored, publication);
                 }
@@ -244,27 +211,15 @@ impl Broker {
         fx: &mut E,
     ) -> u32 {
         let mut waits = 0;
-        for shard in (0..self.options.shards)
-            .map(ShardId)
-            .filter(|&shard| shard != self.options.shard)
-        {
-            let mut there = route
-                .queues
-                .iter()
-                .filter(|queue| queue.home == shard)
-                .map(|queue| queue.id)
-                .peekable();
+        for shard in (0..self.options.shards).map(ShardId).filter(|&shard| shard != self.options.shard) {
+            let mut there = route.queues.iter().filter(|queue| queue.home == shard).map(|queue| queue.id).peekable();
             if there.peek().is_none() {
                 continue;
             }
             let parcel = parcel(content, kept, shard, fx);
             let batch = fx.batch(shard);
             let queues = batch.list(there);
-            batch.push(Letter::Publish {
-                parcel,
-                queues,
-                confirm: publication.is_some(),
-            });
+            batch.push(Letter::Publish { parcel, queues, confirm: publication.is_some() });
             if let Some(publication) = publication {
                 self.accepting[shard.0 as usize].push_back(publication);
                 waits += 1;
@@ -285,14 +240,7 @@ impl Broker {
 
     /// No queue wants it: perhaps it is a direct reply, perhaps it goes back.
     #[cold]
-    fn unroutable<E: Effects>(
-        &mut self,
-        slot: Slot,
-        number: u16,
-        content: &Content<'_>,
-        mandatory: bool,
-        fx: &mut E,
-    ) {
+    fn unroutable<E: Effects>(&mut self, slot: Slot, number: u16, content: &Content<'_>, mandatory: bool, fx: &mut E) {
         if content.exchange.is_empty()
             && let Some(address) = Address::parse(content.routing_key)
             && address.shard.0 < self.options.shards
@@ -301,8 +249,7 @@ impl Broker {
                 self.direct_reply(address, content, fx);
             } else {
                 let message = content.keep(fx.pool());
-                fx.batch(address.shard)
-                    .push(Letter::DirectReply { address, message });
+                fx.batch(address.shard).push(Letter::DirectReply { address, message });
             }
             return;
         }
@@ -315,20 +262,12 @@ impl Broker {
 
     /// Holds a publisher back while a queue it feeds is full, or the memory is.
     fn hold_back<E: Effects>(&mut self, slot: Slot, route: &Route, fx: &mut E) -> Flow {
-        let full = route
-            .queues
-            .iter()
-            .map(|queue| queue.id)
-            .find(|id| self.full.contains(id));
+        let full = route.queues.iter().map(|queue| queue.id).find(|id| self.full.contains(id));
         if let (Some(queue), Some(peer)) = (full, self.peer_mut(slot)) {
             peer.held_by = Some(queue);
         }
         self.tell_blocked(slot, fx);
-        if self.may_read(slot) {
-            Flow::Go
-        } else {
-            Flow::Wait
-        }
+        if self.may_read(slot) { Flow::Go } else { Flow::Wait }
     }
 
     /// `confirm.select`.
@@ -359,24 +298,13 @@ impl Broker {
                 let multiple = safe - channel.confirms.told > 1;
                 channel.confirms.told = safe;
                 let (slot, number) = (channel.slot, channel.number);
-                fx.reply(
-                    slot,
-                    number,
-                    Method::BasicAck(basic::Ack {
-                        delivery_tag: safe,
-                        multiple,
-                    }),
-                );
+                fx.reply(slot, number, Method::BasicAck(basic::Ack { delivery_tag: safe, multiple }));
             }
         }
     }
 
     /// One answer for a publish: from another shard, or from the store.
-    pub(super) fn publication_answered<E: Effects>(
-        &mut self,
-        (key, number): Publication,
-        fx: &mut E,
-    ) {
+    pub(super) fn publication_answered<E: Effects>(&mut self, (key, number): Publication, fx: &mut E) {
         let Some(channel) = self.tables.channels.get_mut(key) else {
             return;
         };
@@ -403,49 +331,26 @@ impl Broker {
 
     /// The properties of a request whose `reply-to` names the pseudo-queue, with the channel's address in its place.
     #[cold]
-    fn with_reply_address(
-        &mut self,
-        key: ChannelKey,
-        properties: RawProperties<'_>,
-    ) -> Result<Vec<u8>, Refusal> {
-        let mailbox = self
-            .tables
-            .channels
-            .get(key)
-            .and_then(|channel| channel.direct_reply.as_ref());
+    fn with_reply_address(&mut self, key: ChannelKey, properties: RawProperties<'_>) -> Result<Vec<u8>, Refusal> {
+        let mailbox = self.tables.channels.get(key).and_then(|channel| channel.direct_reply.as_ref());
         let Some(mailbox) = mailbox else {
             return Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - fast reply consumer does not exist",
             ));
         };
-        let address = Address {
-            shard: self.options.shard,
-            channel: key,
-            nonce: mailbox.nonce,
-        };
-        let mut owned = properties
-            .to_properties()
-            .map_err(|fault| Refusal::detail(fault.reply_code(), fault))?;
+        let address = Address { shard: self.options.shard, channel: key, nonce: mailbox.nonce };
+        let mut owned = properties.to_properties().map_err(|fault| Refusal::detail(fault.reply_code(), fault))?;
         let name = address.name();
         owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
         Ok(owned.to_bytes())
     }
 
-    pub(super) fn direct_reply<E: Effects>(
-        &mut self,
-        address: Address,
-        content: &Content<'_>,
-        fx: &mut E,
-    ) {
+    pub(super) fn direct_reply<E: Effects>(&mut self, address: Address, content: &Content<'_>, fx: &mut E) {
         let Some(channel) = self.tables.channels.get_mut(address.channel) else {
             return;
         };
-        let Some(mailbox) = channel
-            .direct_reply
-            .as_ref()
-            .filter(|mailbox| mailbox.nonce == address.nonce)
-        else {
+        let Some(mailbox) = channel.direct_reply.as_ref().filter(|mailbox| mailbox.nonce == address.nonce) else {
             return;
         };
         let tag = channel.ledger.pass();

@@ -19,26 +19,12 @@ use wire::method::{Method, basic, exchange, queue};
 
 impl Broker {
     pub(super) fn session_of(&self, slot: Slot) -> SessionId {
-        let peer = self
-            .tables
-            .peers
-            .get(slot as usize)
-            .and_then(|peer| peer.as_ref());
-        peer.map_or(
-            SessionId {
-                shard: self.options.shard,
-                slot,
-                serial: 0,
-            },
-            |peer| peer.session,
-        )
+        let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref());
+        peer.map_or(SessionId { shard: self.options.shard, slot, serial: 0 }, |peer| peer.session)
     }
 
     /// Asks a queue. `then` follows its answer.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a question names its asker, its queue and its consequence"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a question names its asker, its queue and its consequence")]
     pub(super) fn ask<E: Effects>(
         &mut self,
         slot: Slot,
@@ -51,37 +37,15 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let question = self.next_question();
-        let asker = Asker {
-            session: self.session_of(slot),
-            channel,
-            question,
-        };
+        let asker = Asker { session: self.session_of(slot), channel, question };
         if !self.is_home(home) {
-            self.wait_for(
-                slot,
-                Awaiting {
-                    channel,
-                    method,
-                    question,
-                    then,
-                },
-            );
+            self.wait_for(slot, Awaiting { channel, method, question, then });
             fx.batch(home).push(Letter::Ask { asker, queue, ask });
             return Ok(Flow::Wait);
         }
         // A new consumer hears consume-ok before its first delivery: the queue is looked at after the answer.
         let answer = self.answer(asker, queue, ask, fx);
-        let flow = self.follow(
-            slot,
-            Awaiting {
-                channel,
-                method,
-                question,
-                then,
-            },
-            answer,
-            fx,
-        )?;
+        let flow = self.follow(slot, Awaiting { channel, method, question, then }, answer, fx)?;
         self.dispatch_due(fx);
         Ok(flow)
     }
@@ -94,71 +58,35 @@ impl Broker {
 
     pub(super) fn wait_for(&mut self, slot: Slot, awaiting: Awaiting) {
         if let Some(peer) = self.peer_mut(slot) {
-            assert!(
-                peer.awaiting.is_none(),
-                "a connection waits for one answer at a time"
-            );
+            assert!(peer.awaiting.is_none(), "a connection waits for one answer at a time");
             peer.awaiting = Some(awaiting);
         }
     }
 
     /// Answers a question about a queue of this shard.
-    pub(super) fn answer<E: Effects>(
-        &mut self,
-        asker: Asker,
-        id: QueueId,
-        ask: Ask,
-        fx: &mut E,
-    ) -> Answer {
+    pub(super) fn answer<E: Effects>(&mut self, asker: Asker, id: QueueId, ask: Ask, fx: &mut E) -> Answer {
         let Some(found) = find(&mut self.queues, id) else {
             return Answer::Gone;
         };
         let (messages, consumers) = (count(found.ready.len()), count(found.takers.len()));
         match ask {
-            Ask::Counts => Answer::Counts {
-                messages,
-                consumers,
-            },
+            Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
                 found.ready.clear();
                 self.make_due(id);
-                Answer::Counts {
-                    messages,
-                    consumers,
-                }
+                Answer::Counts { messages, consumers }
             }
-            Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => {
-                self.in_the_way(id, "in use")
-            }
-            Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => {
-                self.in_the_way(id, "not empty")
-            }
-            Ask::Deletable { .. } => Answer::Counts {
-                messages,
-                consumers,
-            },
+            Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
+            Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
+            Ask::Deletable { .. } => Answer::Counts { messages, consumers },
             Ask::Get { no_ack } => match self.take_one(id, no_ack) {
                 None => Answer::Empty,
-                Some((
-                    Taken {
-                        place,
-                        message,
-                        redelivered,
-                    },
-                    messages_left,
-                )) => Answer::Got {
-                    queue: id,
-                    place,
-                    message,
-                    redelivered,
-                    owed: !no_ack,
-                    messages_left,
-                },
+                Some((Taken { place, message, redelivered }, messages_left)) => {
+                    Answer::Got { queue: id, place, message, redelivered, owed: !no_ack, messages_left }
+                }
             },
             Ask::Consume(subscription) => {
-                if found.exclusive_taker.is_some()
-                    || (subscription.exclusive && !found.takers.is_empty())
-                {
+                if found.exclusive_taker.is_some() || (subscription.exclusive && !found.takers.is_empty()) {
                     return self.exclusive_use(id);
                 }
                 let taker = if asker.session.shard == self.options.shard {
@@ -173,8 +101,7 @@ impl Broker {
                         credit_bytes: REMOTE_WINDOW_BYTES,
                         idle: false,
                     });
-                    self.remote_keys
-                        .insert((asker.session.shard, subscription.consumer), key);
+                    self.remote_keys.insert((asker.session.shard, subscription.consumer), key);
                     Taker::Remote(key)
                 };
                 found.add(taker, subscription.priority, subscription.exclusive);
@@ -184,8 +111,7 @@ impl Broker {
             Ask::Cancel(consumer) => {
                 if asker.session.shard == self.options.shard {
                     self.remove_taker(id, Taker::Local(consumer), fx);
-                } else if let Some(key) = self.remote_keys.remove(&(asker.session.shard, consumer))
-                {
+                } else if let Some(key) = self.remote_keys.remove(&(asker.session.shard, consumer)) {
                     self.tables.remotes.remove(key);
                     self.remove_taker(id, Taker::Remote(key), fx);
                 }
@@ -212,51 +138,23 @@ impl Broker {
         let Some(definition) = self.catalog.queue_definition(id) else {
             return "queue".into();
         };
-        format!(
-            "queue '{}' in vhost '{}'",
-            definition.name,
-            self.catalog.vhost_name(definition.vhost)
-        )
+        format!("queue '{}' in vhost '{}'", definition.name, self.catalog.vhost_name(definition.vhost))
     }
 
     /// An answer has come from elsewhere.
     pub(super) fn answered<E: Effects>(&mut self, asker: Asker, answer: Answer, fx: &mut E) {
         let slot = asker.session.slot;
-        let current = self
-            .peer_mut(slot)
-            .filter(|peer| peer.session == asker.session);
+        let current = self.peer_mut(slot).filter(|peer| peer.session == asker.session);
         let awaiting = match current {
-            Some(peer)
-                if peer
-                    .awaiting
-                    .as_ref()
-                    .is_some_and(|awaiting| awaiting.question == asker.question) =>
-            {
+            Some(peer) if peer.awaiting.as_ref().is_some_and(|awaiting| awaiting.question == asker.question) => {
                 peer.awaiting.take()
             }
             _ => None,
         };
         let Some(awaiting) = awaiting else {
             // The asker is gone: a message that was on its way to it goes back.
-            if let Answer::Got {
-                queue,
-                place,
-                message,
-                redelivered,
-                owed,
-                ..
-            } = answer
-            {
-                self.send_back(
-                    queue,
-                    Taken {
-                        place,
-                        message,
-                        redelivered,
-                    },
-                    owed,
-                    fx,
-                );
+            if let Answer::Got { queue, place, message, redelivered, owed, .. } = answer {
+                self.send_back(queue, Taken { place, message, redelivered }, owed, fx);
             }
             return;
         };
@@ -272,29 +170,15 @@ impl Broker {
     }
 
     fn send_back<E: Effects>(&mut self, queue: QueueId, taken: Taken, owed: bool, fx: &mut E) {
-        let Some(home) = self
-            .catalog
-            .queue_definition(queue)
-            .map(|definition| definition.home)
-        else {
+        let Some(home) = self.catalog.queue_definition(queue).map(|definition| definition.home) else {
             return;
         };
         if self.is_home(home) {
             self.returned_home(queue, taken, owed);
             self.dispatch_due(fx);
         } else {
-            let Taken {
-                place,
-                message,
-                redelivered,
-            } = taken;
-            fx.batch(home).push(Letter::Returned {
-                queue,
-                place,
-                message,
-                redelivered,
-                owed,
-            });
+            let Taken { place, message, redelivered } = taken;
+            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, owed });
         }
     }
 
@@ -308,10 +192,7 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         let channel = awaiting.channel;
         let counts = match &answer {
-            Answer::Counts {
-                messages,
-                consumers,
-            } => (*messages, *consumers),
+            Answer::Counts { messages, consumers } => (*messages, *consumers),
             _ => (0, 0),
         };
         if let Answer::Refused(refusal) = answer {
@@ -329,9 +210,7 @@ impl Broker {
             Then::Reply { no_wait, reply } => say(
                 no_wait,
                 match reply {
-                    PlainReply::ExchangeDeclared => {
-                        Method::ExchangeDeclareOk(exchange::DeclareOk {})
-                    }
+                    PlainReply::ExchangeDeclared => Method::ExchangeDeclareOk(exchange::DeclareOk {}),
                     PlainReply::ExchangeDeleted => Method::ExchangeDeleteOk(exchange::DeleteOk {}),
                     PlainReply::ExchangeBound => Method::ExchangeBindOk(exchange::BindOk {}),
                     PlainReply::ExchangeUnbound => Method::ExchangeUnbindOk(exchange::UnbindOk {}),
@@ -361,9 +240,7 @@ impl Broker {
                 }),
             ),
             Then::DeleteQueue { no_wait, name } => {
-                let Some((vhost, session)) =
-                    self.peer_mut(slot).map(|peer| (peer.vhost, peer.session))
-                else {
+                let Some((vhost, session)) = self.peer_mut(slot).map(|peer| (peer.vhost, peer.session)) else {
                     return Ok(Flow::Go);
                 };
                 let definition = Definition::DeleteQueue {
@@ -371,24 +248,15 @@ impl Broker {
                     name: Name::new(Kind::Queue, name.as_bytes())?,
                     session: Some(session),
                 };
-                let then = Then::QueueDeleted {
-                    no_wait,
-                    messages: counts.0,
-                };
+                let then = Then::QueueDeleted { no_wait, messages: counts.0 };
                 return self.define(slot, channel, awaiting.method, definition, then, fx);
             }
-            Then::QueueDeleted { no_wait, messages } => say(
-                no_wait,
-                Method::QueueDeleteOk(queue::DeleteOk {
-                    message_count: messages,
-                }),
-            ),
-            Then::QueuePurged { no_wait } => say(
-                no_wait,
-                Method::QueuePurgeOk(queue::PurgeOk {
-                    message_count: counts.0,
-                }),
-            ),
+            Then::QueueDeleted { no_wait, messages } => {
+                say(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }))
+            }
+            Then::QueuePurged { no_wait } => {
+                say(no_wait, Method::QueuePurgeOk(queue::PurgeOk { message_count: counts.0 }))
+            }
             Then::Consuming { no_wait, consumer } => {
                 let Some(found) = self.tables.consumers.get(consumer) else {
                     return Ok(Flow::Go);
@@ -398,65 +266,29 @@ impl Broker {
                     self.forget_consumer(consumer, fx);
                     return Err(refusal);
                 }
-                say(
-                    no_wait,
-                    Method::BasicConsumeOk(basic::ConsumeOk {
-                        consumer_tag: short(&found.tag),
-                    }),
-                );
+                say(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
             }
             Then::Cancelled { no_wait, consumer } => {
                 if let Some(found) = self.tables.consumers.get(consumer) {
-                    say(
-                        no_wait,
-                        Method::BasicCancelOk(basic::CancelOk {
-                            consumer_tag: short(&found.tag),
-                        }),
-                    );
+                    say(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&found.tag) }));
                 }
                 self.forget_consumer(consumer, fx);
             }
             Then::Get { no_ack } => match answer {
-                Answer::Got {
-                    queue,
-                    place,
-                    message,
-                    redelivered,
-                    messages_left,
-                    ..
-                } => {
+                Answer::Got { queue, place, message, redelivered, messages_left, .. } => {
                     let Some(key) = self.channel_key(slot, channel) else {
                         return Ok(Flow::Go);
                     };
-                    let home = self
-                        .catalog
-                        .queue_definition(queue)
-                        .map_or(self.options.shard, |definition| definition.home);
+                    let home =
+                        self.catalog.queue_definition(queue).map_or(self.options.shard, |definition| definition.home);
                     let Some(open) = self.tables.channels.get_mut(key) else {
                         return Ok(Flow::Go);
                     };
-                    let tag = if no_ack {
-                        open.ledger.pass()
-                    } else {
-                        open.ledger.next_tag()
-                    };
-                    fx.got(
-                        slot,
-                        channel,
-                        tag,
-                        redelivered,
-                        messages_left,
-                        message.content(),
-                    );
+                    let tag = if no_ack { open.ledger.pass() } else { open.ledger.next_tag() };
+                    fx.got(slot, channel, tag, redelivered, messages_left, message.content());
                     self.counters.delivered += 1;
                     if !no_ack {
-                        open.ledger.owe(Unsettled {
-                            queue,
-                            home,
-                            place,
-                            message,
-                            consumer: None,
-                        });
+                        open.ledger.owe(Unsettled { queue, home, place, message, consumer: None });
                     }
                 }
                 _ => say(false, Method::BasicGetEmpty(basic::GetEmpty {})),

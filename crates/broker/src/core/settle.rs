@@ -16,10 +16,7 @@ use wire::ReplyCode;
 use wire::method::basic;
 
 fn unknown_tag(tag: u64) -> Refusal {
-    Refusal::channel(
-        ReplyCode::PreconditionFailed,
-        format!("PRECONDITION_FAILED - unknown delivery tag {tag}"),
-    )
+    Refusal::channel(ReplyCode::PreconditionFailed, format!("PRECONDITION_FAILED - unknown delivery tag {tag}"))
 }
 
 impl Broker {
@@ -43,11 +40,7 @@ impl Broker {
                     "RESOURCE_ERROR - transaction holds too many acknowledgements",
                 ));
             }
-            steps.push(Step::Settle {
-                tag,
-                multiple,
-                fate,
-            });
+            steps.push(Step::Settle { tag, multiple, fate });
             return Ok(());
         }
         self.settle_now(key, tag, multiple, fate, fx)
@@ -67,10 +60,7 @@ impl Broker {
         let known = if multiple {
             ledger.settle_through(tag, |delivery| self.release(key, delivery, fate, fx))
         } else {
-            ledger
-                .settle(tag)
-                .map(|delivery| self.release(key, delivery, fate, fx))
-                .is_some()
+            ledger.settle(tag).map(|delivery| self.release(key, delivery, fate, fx)).is_some()
         };
         if let Some(channel) = self.tables.channels.get_mut(key) {
             channel.ledger = ledger;
@@ -85,13 +75,7 @@ impl Broker {
 
     /// One delivery is settled.
     #[inline]
-    pub(super) fn release<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        delivery: Unsettled,
-        fate: Fate,
-        fx: &mut E,
-    ) {
+    pub(super) fn release<E: Effects>(&mut self, key: ChannelKey, delivery: Unsettled, fate: Fate, fx: &mut E) {
         let home = delivery.home;
         if let Some(consumer_key) = delivery.consumer {
             if let Some(channel) = self.tables.channels.get_mut(key) {
@@ -109,16 +93,10 @@ impl Broker {
         }
         if self.is_home(home) {
             match fate {
-                Fate::Acknowledged | Fate::Rejected => {
-                    self.settled_at_home(delivery.queue, delivery.place, fx)
-                }
+                Fate::Acknowledged | Fate::Rejected => self.settled_at_home(delivery.queue, delivery.place, fx),
                 Fate::Requeued => self.returned_home(
                     delivery.queue,
-                    Taken {
-                        place: delivery.place,
-                        message: delivery.message,
-                        redelivered: true,
-                    },
+                    Taken { place: delivery.place, message: delivery.message, redelivered: true },
                     true,
                 ),
             }
@@ -127,13 +105,9 @@ impl Broker {
         let (queue, place) = (delivery.queue, delivery.place);
         fx.batch(home).push(match fate {
             Fate::Acknowledged | Fate::Rejected => Letter::Settled { queue, place },
-            Fate::Requeued => Letter::Returned {
-                queue,
-                place,
-                message: delivery.message,
-                redelivered: true,
-                owed: true,
-            },
+            Fate::Requeued => {
+                Letter::Returned { queue, place, message: delivery.message, redelivered: true, owed: true }
+            }
         });
     }
 
@@ -162,28 +136,15 @@ impl Broker {
     }
 
     /// `basic.recover`: everything unsettled goes back to its place.
-    pub(super) fn recover<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        requeue: bool,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
+    pub(super) fn recover<E: Effects>(&mut self, key: ChannelKey, requeue: bool, fx: &mut E) -> Result<(), Refusal> {
         if !requeue {
-            return Err(Refusal::connection(
-                ReplyCode::NotImplemented,
-                "NOT_IMPLEMENTED - requeue=false",
-            ));
+            return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - requeue=false"));
         }
         self.settle_now(key, 0, true, Fate::Requeued, fx)
     }
 
     /// `basic.qos`.
-    pub(super) fn qos<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        qos: basic::Qos,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
+    pub(super) fn qos<E: Effects>(&mut self, key: ChannelKey, qos: basic::Qos, fx: &mut E) -> Result<(), Refusal> {
         if qos.prefetch_size != 0 {
             let text = format!("NOT_IMPLEMENTED - prefetch_size!=0 ({})", qos.prefetch_size);
             return Err(Refusal::connection(ReplyCode::NotImplemented, text));
@@ -200,12 +161,7 @@ impl Broker {
     }
 
     /// `channel.flow` from the client.
-    pub(super) fn flow<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        active: bool,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
+    pub(super) fn flow<E: Effects>(&mut self, key: ChannelKey, active: bool, fx: &mut E) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         channel.flow = active;
         self.wake_channel(key, fx);

@@ -56,9 +56,7 @@ impl Broker {
                     let content = message.content();
                     let properties = RawProperties::new(content.properties);
                     // The exchange may have gone since: then the message has no queues.
-                    let Ok(route) =
-                        self.route(slot, key, content.exchange, content.routing_key, properties)
-                    else {
+                    let Ok(route) = self.route(slot, key, content.exchange, content.routing_key, properties) else {
                         continue;
                     };
                     let Some(channel) = self.tables.channels.get_mut(key) else {
@@ -69,54 +67,35 @@ impl Broker {
                     self.spread(slot, number, &route, &content, mandatory, publication, fx);
                 }
                 // The tag was out when the step was noted; a second step for the same tag finds nothing, as in RabbitMQ.
-                Step::Settle {
-                    tag,
-                    multiple,
-                    fate,
-                } => match self.settle_now(key, tag, multiple, fate, fx) {
+                Step::Settle { tag, multiple, fate } => match self.settle_now(key, tag, multiple, fate, fx) {
                     Ok(()) | Err(_) => {}
                 },
             }
         }
-        let waiting = self
-            .tables
-            .channels
-            .get(key)
-            .is_some_and(|channel| !channel.confirms.waiting.is_empty());
+        let waiting = self.tables.channels.get(key).is_some_and(|channel| !channel.confirms.waiting.is_empty());
         if !waiting {
             fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
             return Ok(Flow::Go);
         }
         let question = self.next_question();
-        self.wait_for(
-            slot,
-            Awaiting {
-                channel: number,
-                method: tx::Commit::ID,
-                question,
-                then: Then::Commit,
-            },
-        );
+        self.wait_for(slot, Awaiting { channel: number, method: tx::Commit::ID, question, then: Then::Commit });
         Ok(Flow::Wait)
     }
 
     /// A message of a commit arrived in its queue; with the last one the commit is done.
     pub(super) fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let Some(channel) = self
-            .tables
-            .channels
-            .get(key)
-            .filter(|channel| channel.confirms.waiting.is_empty())
-        else {
+        let Some(channel) = self.tables.channels.get(key).filter(|channel| channel.confirms.waiting.is_empty()) else {
             return;
         };
         let (slot, number) = (channel.slot, channel.number);
         let Some(peer) = self.peer_mut(slot) else {
             return;
         };
-        if peer.awaiting.as_ref().is_some_and(|awaiting| {
-            awaiting.channel == number && matches!(awaiting.then, Then::Commit)
-        }) {
+        if peer
+            .awaiting
+            .as_ref()
+            .is_some_and(|awaiting| awaiting.channel == number && matches!(awaiting.then, Then::Commit))
+        {
             peer.awaiting = None;
             fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
             fx.resume(slot);

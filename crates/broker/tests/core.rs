@@ -1,0 +1,334 @@
+//! The broker core's promises, on one shard and across shards: every test runs on both.
+
+mod world;
+
+use wire::method::{basic, confirm, queue, tx};
+use wire::{ShortStr, Table, TableRef, Value};
+use world::{At, World};
+
+const LIMIT: u64 = 1 << 30;
+
+/// Runs a test with everybody on one shard, and with queue, publisher and consumer each on another.
+fn on_one_and_on_three(test: impl Fn(&mut World, At, At, At)) {
+    for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
+        let mut world = World::new(shards, LIMIT);
+        let owner = world.connect(places[0], 1);
+        let publisher = world.connect(places[1], 2);
+        let consumer = world.connect(places[2], 3);
+        declare(&mut world, owner, "q");
+        assert_eq!(world.heard(owner), "declare-ok q 0/0");
+        test(&mut world, owner, publisher, consumer);
+    }
+}
+
+fn short(text: &str) -> ShortStr<'_> {
+    ShortStr::new(text.as_bytes()).expect("a short text")
+}
+
+fn declare(world: &mut World, at: At, name: &str) {
+    declare_with(world, at, name, false, false);
+}
+
+fn declare_with(world: &mut World, at: At, name: &str, exclusive: bool, auto_delete: bool) {
+    let arguments = TableRef::new(&[]);
+    let declare = queue::Declare {
+        queue: short(name),
+        passive: false,
+        durable: false,
+        exclusive,
+        auto_delete,
+        no_wait: false,
+        arguments,
+    };
+    world.say(at, declare);
+}
+
+fn consume(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool) {
+    consume_with(world, at, name, tag, no_ack, false, &Table::default());
+}
+
+fn consume_with(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool, exclusive: bool, arguments: &Table) {
+    let bytes = arguments.to_bytes();
+    let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::new(&bytes));
+    world
+        .say(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
+}
+
+fn ack(world: &mut World, at: At, delivery_tag: u64, multiple: bool) {
+    world.say(at, basic::Ack { delivery_tag, multiple });
+}
+
+fn prefetch(world: &mut World, at: At, prefetch_count: u16, global: bool) {
+    world.say(at, basic::Qos { prefetch_size: 0, prefetch_count, global });
+    world.heard(at);
+}
+
+#[test]
+fn what_is_published_is_delivered_in_order() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        world.publish(publisher, "", "q", "a");
+        consume(world, consumer, "q", "c", true);
+        world.publish(publisher, "", "q", "b");
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b");
+    });
+}
+
+#[test]
+fn a_requeued_message_returns_to_its_place() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        prefetch(world, consumer, 3, false);
+        consume(world, consumer, "q", "c", false);
+        for body in ["a", "b", "c", "d"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c");
+        world.say(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
+        assert_eq!(world.heard(consumer), "c#4=a! | c#5=b!", "before d, which waits for prefetch");
+        ack(world, consumer, 0, true);
+        assert_eq!(world.heard(consumer), "c#6=d");
+        ack(world, consumer, 5, false);
+        assert!(world.heard(consumer).contains("unknown delivery tag 5"));
+    });
+}
+
+#[test]
+fn a_connection_that_is_cut_gives_back_what_it_had() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        consume(world, consumer, "q", "c", false);
+        for body in ["a", "b", "c"] {
+            world.publish(publisher, "", "q", body);
+        }
+        ack(world, consumer, 2, false);
+        world.cut(consumer);
+        consume(world, owner, "q", "o", true);
+        assert_eq!(world.heard(owner), "consume-ok o | o#1=a! | o#2=c!");
+    });
+}
+
+#[test]
+fn prefetch_holds_for_each_consumer_or_for_all_of_the_channel() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        prefetch(world, consumer, 1, false);
+        consume(world, consumer, "q", "c", false);
+        consume(world, consumer, "q", "d", false);
+        world.heard(consumer);
+        for body in ["1", "2", "3"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "c#1=1 | d#2=2");
+        ack(world, consumer, 2, false);
+        assert_eq!(world.heard(consumer), "d#3=3");
+        world.say(consumer, basic::Recover { requeue: true });
+        assert_eq!(world.heard(consumer).matches('!').count(), 2);
+    });
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        prefetch(world, consumer, 1, true);
+        consume(world, consumer, "q", "c", false);
+        consume(world, consumer, "q", "d", false);
+        world.heard(consumer);
+        for body in ["1", "2", "3"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer).matches('#').count(), 1, "one for both");
+        ack(world, consumer, 1, false);
+        assert_eq!(world.heard(consumer).matches('#').count(), 1);
+    });
+}
+
+#[test]
+fn an_output_without_room_costs_its_queue_alone() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        consume(world, consumer, "q", "c", true);
+        declare(world, owner, "other");
+        consume(world, owner, "other", "o", true);
+        world.heard(owner);
+        world.heard(consumer);
+        world.room(consumer, false);
+        for body in ["1", "2", "3"] {
+            world.publish(publisher, "", "q", body);
+            world.publish(publisher, "", "other", body);
+        }
+        assert_eq!(world.heard(consumer), "");
+        assert_eq!(world.heard(owner), "o#1=1 | o#2=2 | o#3=3");
+        world.room(consumer, true);
+        assert_eq!(world.heard(consumer), "c#1=1 | c#2=2 | c#3=3");
+    });
+}
+
+#[test]
+fn confirms_come_once_the_message_is_in_its_queue() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        world.say(publisher, confirm::Select { no_wait: false });
+        world.heard(publisher);
+        for body in ["1", "2", "3"] {
+            world.publish_first(publisher, "", "q", body, &[0, 0], false);
+        }
+        world.settle();
+        assert_eq!(world.heard(publisher), "ack 3+");
+        world.publish_first(publisher, "", "nowhere", "4", &[0, 0], true);
+        world.settle();
+        assert_eq!(world.heard(publisher), "returned NO_ROUTE 4 | ack 4");
+        world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
+        assert_eq!(world.heard(owner), "purge-ok 3");
+    });
+}
+
+#[test]
+fn a_transaction_happens_at_commit() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        world.say(publisher, tx::Select {});
+        world.publish(publisher, "", "q", "a");
+        world.say(publisher, tx::Rollback {});
+        world.publish(publisher, "", "q", "b");
+        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.heard(owner), "basic.get-empty");
+        world.say(publisher, tx::Commit {});
+        assert_eq!(world.heard(publisher), "tx.select-ok | tx.rollback-ok | tx.commit-ok");
+        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.heard(owner), "got#1=b (0 left)");
+    });
+}
+
+#[test]
+fn get_takes_one_and_its_connection_may_give_it_back() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        world.publish(publisher, "", "q", "a");
+        world.publish(publisher, "", "q", "b");
+        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+        assert_eq!(world.heard(consumer), "got#1=a (1 left)");
+        world.cut(consumer);
+        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.heard(owner), "got#1=a! (1 left)");
+    });
+}
+
+#[test]
+fn consumers_hear_when_their_queue_goes() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        consume(world, consumer, "q", "c", true);
+        world.heard(consumer);
+        world.say(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: false, no_wait: false });
+        assert_eq!(world.heard(owner), "refused PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
+        world.say(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+        assert_eq!(world.heard(owner), "delete-ok 0");
+        assert_eq!(world.heard(consumer), "cancel c");
+        world.publish(publisher, "", "q", "lost");
+        declare(world, owner, "q");
+        assert_eq!(world.heard(owner), "declare-ok q 0/0");
+    });
+}
+
+#[test]
+fn exclusive_and_auto_delete_queues_go_with_their_users() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare_with(world, consumer, "mine", true, false);
+        world.heard(consumer);
+        consume(world, publisher, "mine", "p", true);
+        assert!(world.heard(publisher).starts_with("refused RESOURCE_LOCKED"));
+        declare_with(world, owner, "brief", false, true);
+        world.heard(owner);
+        consume(world, consumer, "brief", "c", true);
+        world.cut(consumer);
+        for gone in ["mine", "brief"] {
+            world.publish_first(publisher, "", gone, "x", &[0, 0], true);
+            world.settle();
+            assert_eq!(world.heard(publisher), "returned NO_ROUTE x", "{gone}");
+        }
+    });
+}
+
+#[test]
+fn exclusive_consumers_and_priorities() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        let high = Table::default().with("x-priority", Value::I32(10)).expect("a short name");
+        prefetch(world, consumer, 1, false);
+        consume(world, owner, "q", "low", false);
+        consume_with(world, consumer, "q", "high", false, false, &high);
+        world.heard(owner);
+        world.heard(consumer);
+        for body in ["1", "2", "3"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!((&*world.heard(consumer), &*world.heard(owner)), ("high#1=1", "low#1=2 | low#2=3"));
+        consume_with(world, publisher, "q", "alone", false, true, &Table::default());
+        assert_eq!(world.heard(publisher), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
+    });
+}
+
+#[test]
+fn cancelling_gives_back_what_was_not_delivered() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        consume(world, consumer, "q", "c", true);
+        world.heard(consumer);
+        world.room(consumer, false);
+        for body in ["1", "2"] {
+            world.publish(publisher, "", "q", body);
+        }
+        world.say(consumer, basic::Cancel { consumer_tag: short("c"), no_wait: false });
+        assert_eq!(world.heard(consumer), "cancel-ok c");
+        consume(world, owner, "q", "o", true);
+        assert_eq!(world.heard(owner), "consume-ok o | o#1=1 | o#2=2");
+    });
+}
+
+#[test]
+fn a_full_queue_holds_its_publishers_and_nobody_else() {
+    for (shards, places) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
+        let mut world = World::new(shards, 1_000);
+        let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(places[slot as usize - 1], slot));
+        declare(&mut world, owner, "q");
+        declare(&mut world, owner, "free");
+        world.heard(owner);
+        let body = "x".repeat(100);
+        let sent = (0..100).take_while(|_| world.publish(publisher, "", "q", &body) == broker::Flow::Go).count();
+        assert!((4..12).contains(&sent), "{sent}");
+        assert_eq!(world.heard(publisher), "0:blocked: queue is full");
+        assert_eq!(world.publish(other, "", "free", "x"), broker::Flow::Go);
+        assert!(!world.shards[publisher.0].0.may_read(publisher.1));
+        consume(&mut world, owner, "q", "o", true);
+        assert_eq!(world.heard(publisher), "0:connection.unblocked");
+        assert!(world.shards[publisher.0].0.may_read(publisher.1));
+        assert_eq!(world.heard(owner).matches('#').count(), sent + 1, "nothing was lost");
+    }
+}
+
+#[test]
+fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
+    let mut world = World::new(3, LIMIT);
+    let [owner, publisher] = [world.connect(2, 1), world.connect(1, 2)];
+    let declare = queue::Declare {
+        queue: short("q"),
+        passive: false,
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        no_wait: false,
+        arguments: TableRef::new(&[]),
+    };
+    let _ = world.say_first(owner, declare);
+    world.carry(2, 0);
+    world.carry(0, 1);
+    // Shard 1 knows the queue, its home on shard 2 does not yet.
+    let _ = world.publish_first(publisher, "", "q", "early", &[0, 0], true);
+    world.carry(1, 2);
+    world.settle();
+    assert_eq!(world.heard(publisher), "");
+    assert_eq!(world.heard(owner), "declare-ok q 1/0");
+}
+
+#[test]
+fn direct_replies_find_their_requester() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        consume(world, consumer, "amq.rabbitmq.reply-to", "r", true);
+        assert_eq!(world.heard(consumer), "consume-ok r");
+        let mut properties = wire::Properties::default();
+        properties.reply_to = Some(short("amq.rabbitmq.reply-to").to_owned());
+        world.publish_first(consumer, "", "q", "request", &properties.to_bytes(), false);
+        world.settle();
+        assert_eq!(world.heard(consumer), "");
+        world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
+        assert_eq!(world.heard(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
+        world.publish(publisher, "", "amq.rabbitmq.reply-to.made.up", "guess");
+        assert_eq!(world.heard(consumer), "");
+    });
+}
