@@ -23,6 +23,8 @@ pub(crate) struct Depot {
     returns: Returns,
     /// Keeps what other threads write off the cache lines of what the owner reads.
     _apart: [u64; 14],
+    /// This depot by the pointer that may also free it, which none made from `&self` may.
+    this: Cell<NonNull<Depot>>,
     used_bytes: Cell<usize>,
     /// For each class the region that serves, which heads the list of those that have room.
     serving: [Cell<Option<RegionRef>>; CLASSES],
@@ -84,6 +86,7 @@ impl Depot {
         let depot = Box::new(Self {
             returns: Returns::new(),
             _apart: [0; 14],
+            this: Cell::new(NonNull::dangling()),
             used_bytes: Cell::new(0),
             serving: [const { Cell::new(None) }; CLASSES],
             held_bytes: Cell::new(0),
@@ -98,7 +101,10 @@ impl Depot {
                 cached_bytes: 0,
             }),
         });
-        NonNull::from(Box::leak(depot))
+        let this = NonNull::from(Box::leak(depot));
+        // SAFETY: the depot was made just now, and nobody else knows it.
+        unsafe { this.as_ref() }.this.set(this);
+        this
     }
 
     /// One more handle knows this depot.
@@ -411,7 +417,7 @@ impl Depot {
     }
 
     fn map(&self, len: usize) -> RegionRef {
-        let region = RegionRef::map(len, NonNull::from(self), self.owner);
+        let region = RegionRef::map(len, self.this.get(), self.owner);
         let mut stock = self.stock.borrow_mut();
         // SAFETY: the region was mapped just now, on the owner's thread.
         unsafe { region.own() }
