@@ -1,0 +1,95 @@
+//! What STYLE.md says of sources and can be counted.
+
+use std::path::{Path, PathBuf};
+
+/// Rooms that may be `unsafe`.
+const UNSAFE_ROOMS: [&str; 2] = ["slab", "verbs"];
+/// Words that name no room.
+const NO_ROOMS: [&str; 10] =
+    ["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "base", "stuff"];
+const LINES_MAX: usize = 600;
+
+fn sources() -> Vec<PathBuf> {
+    let files = house::files("crates", ".rs");
+    files.into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")).collect()
+}
+
+fn room(path: &Path) -> String {
+    path.components().nth(1).expect("crates/ROOM/…").as_os_str().to_string_lossy().into_owned()
+}
+
+fn is_tests(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs")
+}
+
+fn check(broken: Vec<String>, rule: &str) {
+    assert!(broken.is_empty(), "{rule}:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn unsafe_stays_in_its_rooms() {
+    let mut roots = 0;
+    for path in sources() {
+        let source = house::read(&path);
+        let may = UNSAFE_ROOMS.contains(&&*room(&path));
+        if ["lib.rs", "main.rs"].iter().any(|name| path.ends_with(Path::new("src").join(name))) {
+            roots += 1;
+            let forbids = source.lines().any(|line| line == "#![forbid(unsafe_code)]");
+            assert_eq!(forbids, !may, "{}: #![forbid(unsafe_code)]", path.display());
+        }
+        if may {
+            let code: Vec<_> = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            let blocks = code.iter().filter(|line| line.contains("unsafe {") || line.contains("unsafe impl")).count();
+            let promises = source.matches("SAFETY:").count();
+            assert!(blocks <= promises, "{}: {blocks} unsafe blocks, {promises} SAFETY comments", path.display());
+        }
+    }
+    assert!(roots > 10, "only {roots} crates were found");
+}
+
+#[test]
+fn a_file_holds_one_noun() {
+    let long = sources().into_iter().filter(|path| !is_tests(path)).filter_map(|path| {
+        let lines = house::read(&path).lines().count();
+        (lines > LINES_MAX).then(|| format!("{}: {lines}", path.display()))
+    });
+    check(long.collect(), "a file has 600 lines at most");
+}
+
+#[test]
+fn a_module_introduces_itself() {
+    let silent = sources().into_iter().filter(|path| !is_tests(path)).filter_map(|path| {
+        let source = house::read(&path);
+        let head: Vec<_> = source.lines().take_while(|line| line.starts_with("//!")).collect();
+        let lacks = |word: &str| !head.iter().any(|line| line.contains(word));
+        // Programs of one file, as the targets of a fuzzer, say what they do in a line.
+        let is_part = !path.components().any(|part| part.as_os_str() == "bin");
+        let missing: Vec<_> =
+            ["Enters:", "Leaves:", "Owns:", "Never:"].into_iter().filter(|word| is_part && lacks(word)).collect();
+        (head.is_empty() || !missing.is_empty()).then(|| format!("{} {}", path.display(), missing.join(" ")))
+    });
+    check(
+        silent.collect(),
+        "a file opens with what it is, what enters and leaves, what it owns and what it never does",
+    );
+}
+
+#[test]
+fn names_mean_something() {
+    let empty = sources().into_iter().filter(|path| {
+        path.with_extension("").components().any(|part| NO_ROOMS.contains(&&*part.as_os_str().to_string_lossy()))
+    });
+    check(empty.map(|path| path.display().to_string()).collect(), "words that name no room");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Built from pieces, lest this file find itself.
+    let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[", "ignore"), concat!("dbg", "!(")];
+    let left = house::files("crates", ".rs").into_iter().flat_map(|path| {
+        let source = house::read(&path);
+        let found = marks.into_iter().filter(move |mark| source.contains(mark));
+        found.map(move |mark| format!("{}: {mark}", path.display())).collect::<Vec<_>>()
+    });
+    check(left.collect(), "nothing is left for later");
+}
