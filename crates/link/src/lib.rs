@@ -1,1 +1,30 @@
-//! link
+//! Links: ordered byte streams between two ends.
+//!
+//! Enters: bytes to send, in a [`Gather`](slab::Gather).  Leaves: bytes received, into memory the caller lends.
+//! Owns:   the socket (or what stands for one), and whether each direction is still open.
+//! Never:  knows what the bytes mean, blocks (but in [`wait`](Link::wait) and [`dial`]), starts a thread.
+//!
+//! [`Link`] is what the reactor sees; TCP and Unix sockets implement it here ([`Listener`], [`dial`]), [`sim`] does
+//! it in memory with faults from a seed, and [`contract`] holds the tests that each of them passes.
+#![forbid(unsafe_code)]
+
+mod address;
+
+mod dial;
+mod error;
+pub mod limits;
+mod link;
+mod listener;
+mod options;
+mod peer;
+
+mod socket;
+mod unix_path;
+
+pub use address::{Address, AddressError};
+pub use dial::dial;
+pub use error::LinkError;
+pub use link::{Abort, Link, Received, Sent, Shape, Wait};
+pub use listener::Listener;
+pub use options::{DialOptions, ListenOptions, SocketOptions};
+pub use peer::Peer;

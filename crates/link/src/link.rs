@@ -1,0 +1,169 @@
+//! What every link does: the trait and its small words.
+//!
+//! Enters: nothing.  Leaves: `Link`, and the answers its calls give.
+//! Owns:   the meaning of "drained", "blocked" and "closed"; `contract` tests that meaning.
+//! Never:  knows which kind of link it is.
+
+use std::io;
+use std::time::Duration;
+
+use slab::Gather;
+
+use crate::{LinkError, Peer};
+
+/// One end of an ordered, reliable byte stream.
+///
+/// No call but [`wait`](Link::wait) ever blocks. Readiness is edge-triggered: after an edge the owner calls until it
+/// is told `drained`, [`Received::Idle`] or [`Sent::Blocked`], and only then may it wait for the next edge.
+///
+/// Dropping a link closes it. On TCP a link that is dropped with received bytes unread resets the connection, and the
+/// peer may lose what was last sent; who wants the peer to read a farewell calls
+/// [`close_sending`](Link::close_sending), reads until [`Received::Closed`], and drops the link then.
+pub trait Link: Send {
+    /// Reads into `direct` first, then into `scratch`, in one call to the system.
+    ///
+    /// With no room in either it answers `Bytes { bytes: 0, drained: false }`.
+    ///
+    /// A drained link has nothing more *now*: the end of the stream is not a byte, so an owner whose edge said that
+    /// the peer closed (`mio::event::Event::is_read_closed`) goes on until it is told [`Received::Closed`].
+    ///
+    /// # Errors
+    /// [`LinkError::Lost`] once, when the connection broke; from then on [`Received::Closed`].
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
+
+    /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed.
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] if the connection
+    /// broke. Either way every later `send` fails as well (never [`Sent::Blocked`]), and the bytes left in `from`
+    /// will not arrive. After `Closed` there may still be bytes to receive.
+    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError>;
+
+    /// Ends both directions at once and drops what was not sent: later calls of `receive` answer
+    /// [`Received::Closed`], of `send` [`LinkError::Closed`]. The peer learns of it at once where the transport can
+    /// tell it. The descriptor is given back; nothing needs to be deregistered.
+    fn abort(&mut self, why: Abort);
+
+    /// Orderly end of the sending direction: what was sent before still arrives, then the peer reads the end of the
+    /// stream. Receiving goes on. Call it when the last `send` said [`Sent::Drained`]; later `send`s fail.
+    fn close_sending(&mut self);
+
+    /// What suits this link.
+    fn shape(&self) -> Shape;
+
+    /// Who is at the other end.
+    fn peer(&self) -> &Peer;
+
+    /// Reports both readiness edges of this link to `registry` under `token`.
+    ///
+    /// # Errors
+    /// What the system says; `Unsupported` for a link that has no descriptor; `NotConnected` after `abort`.
+    fn register(&mut self, registry: &mio::Registry, token: mio::Token) -> io::Result<()>;
+
+    /// Undoes [`register`](Link::register), so that the link can move to another thread's registry.
+    ///
+    /// # Errors
+    /// What the system says. After `abort` there is nothing to undo and this succeeds.
+    fn deregister(&mut self, registry: &mio::Registry) -> io::Result<()>;
+
+    /// Blocks until the link can make progress (an ended or broken link can: it answers at once) or `timeout` has
+    /// passed; `None` waits for ever. Answers whether it is ready. For programs with one link and a thread to spare;
+    /// the reactor registers instead.
+    ///
+    /// # Errors
+    /// [`LinkError::Lost`] if the system cannot wait.
+    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError>;
+}
+
+/// What [`Link::receive`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Bytes arrived: `direct` is filled first, and only when it is full does `scratch` hold the rest.
+    Bytes {
+        /// How many, in both buffers together.
+        bytes: usize,
+        /// Whether the link has nothing more now (a short read). If not, call again before waiting for an edge.
+        drained: bool,
+    },
+    /// Nothing is there; wait for the next edge.
+    Idle,
+    /// The peer has ended its sending direction, or this end aborted. Nothing will ever come again.
+    Closed,
+}
+
+/// What [`Link::send`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it went; the gather is empty.
+    Drained,
+    /// The link takes no more now; wait for the next edge.
+    Blocked,
+}
+
+/// What [`Link::wait`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until `receive` would not answer `Idle`.
+    Readable,
+    /// Until `send` would move a byte.
+    Writable,
+    /// Either of the two.
+    Either,
+}
+
+impl Wait {
+    /// Whether bytes to receive end this wait.
+    pub fn wants_readable(self) -> bool {
+        self != Wait::Writable
+    }
+
+    /// Whether room to send ends this wait.
+    pub fn wants_writable(self) -> bool {
+        self != Wait::Readable
+    }
+}
+
+/// Why an owner gives a link up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Abort {
+    /// The peer broke the protocol beyond an orderly close.
+    Protocol,
+    /// Nothing was heard from the peer for too long.
+    Silent,
+    /// The peer did not log in, or did not answer a close, in time.
+    Overdue,
+    /// The peer reads too slowly for what it must be sent.
+    Slow,
+    /// A limit on connections or memory leaves no room for it.
+    Limit,
+    /// An operator asked for it.
+    Operator,
+    /// This process ends.
+    Shutdown,
+}
+
+impl Abort {
+    /// A word for logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Abort::Protocol => "protocol",
+            Abort::Silent => "silent",
+            Abort::Overdue => "overdue",
+            Abort::Slow => "slow",
+            Abort::Limit => "limit",
+            Abort::Operator => "operator",
+            Abort::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// What suits a link; its owner chooses between copying and gathering by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Parts one call gathers at most. More parts are sent in several calls; nobody has to count them.
+    pub gather_parts_max: usize,
+    /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
+    pub copy_below_bytes: usize,
+    /// The kind of link: `tcp`, `unix`, `sim`.
+    pub name: &'static str,
+}

@@ -1,0 +1,123 @@
+//! Listeners: where links come from.
+//!
+//! Enters: an address.  Leaves: accepted links.
+//! Owns:   the listening socket, and the file of a Unix socket.
+//! Never:  blocks.
+
+use crate::socket::{SocketLink, set_buffers, set_tcp};
+use crate::unix_path::UnixPath;
+use crate::{Address, Link, ListenOptions, Peer};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+
+enum Kind {
+    Tcp(TcpListener),
+    Unix(UnixListener, UnixPath),
+}
+
+/// A listening socket.
+pub struct Listener {
+    kind: Kind,
+    address: Address,
+}
+
+impl Listener {
+    /// Listens on an address. The file of a Unix socket that nobody listens on any more is replaced; one that is in use is an error.
+    pub fn bind(address: &Address, options: &ListenOptions) -> io::Result<Listener> {
+        match address {
+            Address::Tcp { host, port } => {
+                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+                for resolved in (host.as_str(), *port).to_socket_addrs()? {
+                    match bind_tcp(resolved, options) {
+                        Ok(listener) => {
+                            let local = listener.local_addr()?;
+                            let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
+                            return Ok(Listener { kind: Kind::Tcp(listener), address });
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Address::Unix(path) => {
+                let place = UnixPath::take(path)?;
+                let socket = rustix::net::socket_with(
+                    AddressFamily::UNIX,
+                    SocketType::STREAM,
+                    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+                    None,
+                )?;
+                set_buffers(&socket, &options.socket)?;
+                rustix::net::bind(&socket, &SocketAddrUnix::new(path.as_path())?)?;
+                rustix::net::listen(&socket, backlog(options))?;
+                Ok(Listener { kind: Kind::Unix(UnixListener::from(socket), place), address: address.clone() })
+            }
+        }
+    }
+
+    /// Where it listens; a port that was left to the system is known here.
+    pub fn local_address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The next link, if a client waits.
+    pub fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
+        loop {
+            let outcome = match &self.kind {
+                Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
+                    let link = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
+                    Ok(Box::new(link) as Box<dyn Link>)
+                }),
+                Kind::Unix(listener, place) => listener.accept().and_then(|(stream, _)| {
+                    let link = SocketLink::new(stream, Peer::unix(place.path()))?;
+                    Ok(Box::new(link) as Box<dyn Link>)
+                }),
+            };
+            return match outcome {
+                Ok(link) => Ok(Some(link)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => Ok(None),
+                    // The client was gone before it was accepted: that is its own affair (accept(2)).
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => continue,
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let descriptor = match &self.kind {
+            Kind::Tcp(listener) => listener.as_raw_fd(),
+            Kind::Unix(listener, _) => listener.as_raw_fd(),
+        };
+        registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)
+    }
+}
+
+fn bind_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket: OwnedFd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    if options.share_port {
+        rustix::net::sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // Accepted sockets inherit the options of the listener.
+    set_tcp(&socket, &options.socket)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, backlog(options))?;
+    Ok(TcpListener::from(socket))
+}
+
+fn backlog(options: &ListenOptions) -> i32 {
+    i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}

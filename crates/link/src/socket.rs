@@ -1,0 +1,201 @@
+//! Links over sockets: TCP and Unix.
+//!
+//! Enters: a connected socket.  Leaves: a `Link`.
+//! Owns:   the socket, and which of its directions have ended.
+//! Never:  retries what is not `WouldBlock` or `Interrupted`: a broken pipe must end the link, not spin.
+
+use crate::limits::{COPY_BELOW_BYTES, GATHER_PARTS_MAX};
+use crate::{Abort, Link, LinkError, Peer, Received, Sent, Shape, SocketOptions, Wait};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use rustix::event::{PollFd, PollFlags};
+use slab::Gather;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// A connected stream socket.
+pub(crate) trait Stream: AsFd + AsRawFd + Send + Sized + 'static {
+    const NAME: &'static str;
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+    fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+    fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+macro_rules! stream {
+    ($kind:ty, $name:literal) => {
+        impl Stream for $kind {
+            const NAME: &'static str = $name;
+            fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+                <$kind>::set_nonblocking(self, nonblocking)
+            }
+            fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+                <$kind>::shutdown(self, how)
+            }
+            fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+                (&mut &*self).read_vectored(parts)
+            }
+            fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+                (&mut &*self).write_vectored(parts)
+            }
+        }
+    };
+}
+stream!(TcpStream, "tcp");
+stream!(UnixStream, "unix");
+
+/// A link over a socket.
+pub(crate) struct SocketLink<S> {
+    /// `None` once aborted.
+    stream: Option<S>,
+    peer: Peer,
+    receiving_ended: bool,
+    sending_ended: bool,
+    /// The connection broke and its owner does not know yet.
+    lost: Option<io::Error>,
+}
+
+impl<S: Stream> SocketLink<S> {
+    pub fn new(stream: S, peer: Peer) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(SocketLink { stream: Some(stream), peer, receiving_ended: false, sending_ended: false, lost: None })
+    }
+
+    fn end(&mut self) {
+        self.receiving_ended = true;
+        self.sending_ended = true;
+    }
+}
+
+impl<S: Stream> Link for SocketLink<S> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+        if let Some(error) = self.lost.take() {
+            self.end();
+            return Err(LinkError::Lost(error));
+        }
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.receiving_ended) else { return Ok(Received::Closed) };
+        let room = direct.len() + scratch.len();
+        if room == 0 {
+            return Ok(Received::Bytes { bytes: 0, drained: false });
+        }
+        loop {
+            let outcome = if direct.is_empty() {
+                stream.read(&mut [IoSliceMut::new(scratch)])
+            } else {
+                stream.read(&mut [IoSliceMut::new(direct), IoSliceMut::new(scratch)])
+            };
+            return match outcome {
+                Ok(0) => {
+                    self.receiving_ended = true;
+                    Ok(Received::Closed)
+                }
+                Ok(bytes) => Ok(Received::Bytes { bytes, drained: bytes < room }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Received::Idle),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    self.end();
+                    Err(LinkError::Lost(error))
+                }
+            };
+        }
+    }
+
+    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.sending_ended) else { return Err(LinkError::Closed) };
+        while !from.is_empty() {
+            let mut parts = [IoSlice::new(&[]); GATHER_PARTS_MAX];
+            let count = from.io_slices(&mut parts);
+            match stream.write(&parts[..count]) {
+                Ok(bytes) => from.consume(bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Sent::Blocked),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    self.sending_ended = true;
+                    return Err(LinkError::Closed);
+                }
+                Err(error) => {
+                    self.end();
+                    return Err(LinkError::Lost(error));
+                }
+            }
+        }
+        Ok(Sent::Drained)
+    }
+
+    fn abort(&mut self, _why: Abort) {
+        self.end();
+        if let Some(stream) = self.stream.take() {
+            // The peer may be gone already, and then there is nobody to tell.
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn close_sending(&mut self) {
+        if let Some(stream) = self.stream.as_ref().filter(|_| !self.sending_ended)
+            && let Err(error) = stream.shutdown(Shutdown::Write)
+            && error.kind() != ErrorKind::NotConnected
+        {
+            self.lost = Some(error);
+        }
+        self.sending_ended = true;
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { gather_parts_max: GATHER_PARTS_MAX, copy_below_bytes: COPY_BELOW_BYTES, name: S::NAME }
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let stream = self.stream.as_ref().ok_or(ErrorKind::NotConnected)?;
+        registry.register(&mut SourceFd(&stream.as_raw_fd()), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match &self.stream {
+            Some(stream) => registry.deregister(&mut SourceFd(&stream.as_raw_fd())),
+            None => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+        let Some(stream) = &self.stream else { return Ok(true) };
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN | PollFlags::RDHUP, what.wants_readable());
+        flags.set(PollFlags::OUT, what.wants_writable());
+        let mut waited = [PollFd::new(stream, flags)];
+        let timeout = timeout.map(rustix::event::Timespec::try_from).transpose();
+        let timeout = timeout.map_err(|_| LinkError::Lost(ErrorKind::InvalidInput.into()))?;
+        match rustix::event::poll(&mut waited, timeout.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            // A signal: the caller looks at its own reasons to stop and waits again.
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(LinkError::Lost(error.into())),
+        }
+    }
+}
+
+/// Sets the options of a TCP socket; TCP sends without delay.
+pub(crate) fn set_tcp(socket: &impl AsFd, options: &SocketOptions) -> io::Result<()> {
+    rustix::net::sockopt::set_tcp_nodelay(socket, true)?;
+    if let Some(name) = &options.tcp_congestion {
+        rustix::net::sockopt::set_tcp_congestion(socket, name)?;
+    }
+    set_buffers(socket, options)
+}
+
+/// Sets the buffer sizes of a socket.
+pub(crate) fn set_buffers(socket: &impl AsFd, options: &SocketOptions) -> io::Result<()> {
+    if let Some(bytes) = options.send_buffer_bytes {
+        rustix::net::sockopt::set_socket_send_buffer_size(socket, bytes)?;
+    }
+    if let Some(bytes) = options.receive_buffer_bytes {
+        rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes)?;
+    }
+    Ok(())
+}
