@@ -118,7 +118,7 @@ fn offences_on_a_running_connection() {
         (
             "text",
             b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
-            "Connection 501 0.0 #17748 FRAME_ERROR - type 71, all octets = <<>>: {frame_too_large,1411395656,131064}",
+            "Connection 501 0.0 #17748 FRAME_ERROR - type 71, all octets = <<>>: {frame_too_large,539959368,131064}",
         ),
         // Methods.
         ("no numbers", frame(1, 1, b"\0\x32"), "Connection 501 0.0 #1 FRAME_ERROR - type 1, all octets = <<0,50>>: unknown_frame"),
