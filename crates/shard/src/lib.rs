@@ -1,1 +1,25 @@
-//! shard
+//! The reactor: shards, their ticks, the mail between them, and the broker as a running thing.
+//!
+//! Enters: options, links.  Leaves: a broker that serves clients.
+//! Owns:   threads, connections, timers: the only room where the others meet.
+//! Never:  decides what a message means; that is the broker's.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod desk;
+mod flush;
+mod handshake;
+mod household;
+pub mod limits;
+mod mail;
+mod reactor;
+mod serve;
+mod server;
+mod shard;
+mod timers;
+
+pub use desk::Desk;
+pub use household::Household;
+pub use mail::{Bell, Doorbell, Mail};
+pub use server::{Server, ServerOptions, StartError};
+pub use shard::{Shard, ShardOptions, Work};

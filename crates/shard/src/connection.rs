@@ -1,0 +1,94 @@
+//! A connection of this shard: a link and the session that reads it.
+//!
+//! Enters: a link just accepted.  Leaves: nothing; the shard drives it.
+//! Owns:   the link, the parser, the bytes that are not parsed yet, how far the connection has come.
+//! Never:  knows a queue.
+
+use catalog::{UserId, VhostId};
+use link::Link;
+use session::{Heartbeat, Inbound};
+use std::time::Instant;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nobody has logged in yet; it must be over by the deadline.
+    Greeting,
+    /// A user has logged in, and must choose a virtual host.
+    LoggedIn {
+        /// Who.
+        user: UserId,
+    },
+    /// Commands flow.
+    Open {
+        /// Who.
+        user: UserId,
+        /// Where.
+        vhost: VhostId,
+    },
+    /// The broker has sent `connection.close` and waits for the answer.
+    Closing,
+    /// The last bytes are out or going out; what comes is thrown away until the peer has closed.
+    Leaving,
+}
+
+/// What is done once all that has been written is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// Nothing: the connection lives.
+    None,
+    /// The sending direction is closed.
+    WhenSent,
+    /// It is closed; the peer's end is awaited.
+    Sent,
+}
+
+/// A connection.
+pub struct Connection {
+    /// The link.
+    pub link: Box<dyn Link>,
+    /// The parser and protocol state.
+    pub inbound: Inbound,
+    /// Bytes that were read and not taken yet.
+    pub kept: Vec<u8>,
+    /// They may hold whole events: the connection was stopped in the middle of a batch.
+    pub unparsed: bool,
+    /// Tells the users of the slot apart.
+    pub serial: u32,
+    /// How far it has come.
+    pub phase: Phase,
+    /// What follows the last byte.
+    pub farewell: Farewell,
+    /// When the phase must be over, while it is not open.
+    pub deadline: Instant,
+    /// When bytes last came.
+    pub received_at: Instant,
+    /// When bytes last went.
+    pub sent_at: Instant,
+    /// The agreed heartbeat.
+    pub heartbeat: Option<Heartbeat>,
+    /// There may be something to read.
+    pub readable: bool,
+    /// The link was closed by the peer.
+    pub peer_closed: bool,
+    /// It is on the list of those to read.
+    pub queued: bool,
+    /// What the client can hear.
+    pub capabilities: session::Capabilities,
+    /// Its timer; entries for other times are out of date.
+    pub timer_at: Option<Instant>,
+}
+
+impl Connection {
+    /// Whether commands of the client are carried out.
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
+    }
+}
+
+impl Connection {
+    /// How many bytes to read into a buffer with so much room.
+    pub fn inbound_wanted(&self, room: usize) -> usize {
+        self.inbound.scratch_bytes_wanted().min(room)
+    }
+}

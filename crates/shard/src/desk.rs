@@ -1,0 +1,238 @@
+//! The desk: where the broker's effects are carried out.
+//!
+//! Enters: effects.  Leaves: bytes in the outputs of connections, letters in the mail, notes of what is left to do.
+//! Owns:   the output of every connection of the shard, its message memory, its chance.
+//! Never:  sends: the reactor flushes once per batch.
+
+use crate::mail::Mail;
+use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, Place, Slot, Stored};
+use catalog::{QueueId, Refusal, ShardId};
+use rand::{RngCore, SeedableRng, rngs::StdRng};
+use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
+use slab::Pool;
+use wire::Method;
+
+/// The output of one connection.
+pub struct Outlet {
+    /// The encoder.
+    pub out: Outbound,
+    /// Bodies of fewer bytes are copied, others shared.
+    pub copy_below_bytes: usize,
+    /// The link takes no more at the moment.
+    pub blocked: bool,
+    dirty: bool,
+}
+
+/// A refusal that came from another shard.
+pub struct LateRefusal {
+    /// The connection.
+    pub slot: Slot,
+    /// The channel.
+    pub channel: u16,
+    /// Why.
+    pub refusal: Refusal,
+    /// What was refused.
+    pub method: (u16, u16),
+}
+
+/// Carries out effects.
+pub struct Desk {
+    pool: Pool,
+    chance: StdRng,
+    output_bytes_max: usize,
+    outlets: Vec<Option<Outlet>>,
+    dirty: Vec<Slot>,
+    /// The mail of the shard.
+    pub mail: Mail,
+    /// Connections that may be read again.
+    pub resumed: Vec<Slot>,
+    /// Refusals to carry out.
+    pub refusals: Vec<LateRefusal>,
+    /// Body bytes copied in user space on their way out.
+    pub body_bytes_copied: u64,
+}
+
+impl Desk {
+    /// A desk without connections. `seed` feeds what nobody must guess.
+    pub fn new(pool: Pool, mail: Mail, output_bytes_max: usize, seed: [u8; 32]) -> Self {
+        Desk {
+            pool,
+            chance: StdRng::from_seed(seed),
+            output_bytes_max,
+            outlets: Vec::new(),
+            dirty: Vec::new(),
+            mail,
+            resumed: Vec::new(),
+            refusals: Vec::new(),
+            body_bytes_copied: 0,
+        }
+    }
+
+    /// A new connection's output.
+    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
+        let index = slot as usize;
+        if self.outlets.len() <= index {
+            self.outlets.resize_with(index + 1, || None);
+        }
+        self.outlets[index] = Some(Outlet { out, copy_below_bytes, blocked: false, dirty: false });
+    }
+
+    /// A connection is gone.
+    pub fn close(&mut self, slot: Slot) {
+        if let Some(outlet) = self.outlets.get_mut(slot as usize) {
+            *outlet = None;
+        }
+    }
+
+    /// A connection's output.
+    #[inline]
+    pub fn outlet(&mut self, slot: Slot) -> Option<&mut Outlet> {
+        self.outlets.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// A connection's encoder and the memory it writes to; what is written will be sent.
+    #[inline]
+    pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+        let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
+        if !outlet.dirty {
+            outlet.dirty = true;
+            self.dirty.push(slot);
+        }
+        Some((&mut outlet.out, &self.pool))
+    }
+
+    /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
+    #[inline]
+    pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+        Some((&mut self.outlets.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
+    }
+
+    /// The next connection with something to send.
+    #[inline]
+    pub fn next_dirty(&mut self) -> Option<Slot> {
+        let slot = self.dirty.pop()?;
+        if let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) {
+            outlet.dirty = false;
+        }
+        Some(slot)
+    }
+
+    /// Notes that a connection has something to send.
+    pub fn make_dirty(&mut self, slot: Slot) {
+        self.writer(slot);
+    }
+
+    /// Bytes that wait in all outputs.
+    pub fn output_bytes(&self) -> usize {
+        self.outlets.iter().flatten().map(|outlet| outlet.out.bytes()).sum()
+    }
+}
+
+/// How a body goes out: small ones are copied behind their heads, large ones are shared.
+#[inline]
+fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
+    match body {
+        BodyRef::Large(slice) if slice.len() >= copy_below_bytes => BodyOut::Share(slice),
+        BodyRef::Large(slice) => {
+            *copied += slice.len() as u64;
+            BodyOut::Copy(slice)
+        }
+        BodyRef::Small(bytes) => {
+            *copied += bytes.len() as u64;
+            BodyOut::Copy(bytes)
+        }
+    }
+}
+
+impl Effects for Desk {
+    #[inline]
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn chance(&mut self) -> u64 {
+        self.chance.next_u64()
+    }
+
+    #[inline]
+    fn has_room(&self, slot: Slot) -> bool {
+        match self.outlets.get(slot as usize) {
+            Some(Some(outlet)) => outlet.out.bytes() < self.output_bytes_max,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
+        let Delivery { consumer_tag, tag, redelivered, content } = delivery;
+        let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return };
+        if !outlet.dirty {
+            outlet.dirty = true;
+            self.dirty.push(slot);
+        }
+        let head = DeliverHead {
+            consumer_tag,
+            delivery_tag: tag,
+            redelivered,
+            exchange: content.exchange,
+            routing_key: content.routing_key,
+        };
+        let body = body_out(content.body, outlet.copy_below_bytes, &mut self.body_bytes_copied);
+        outlet.out.deliver(&self.pool, channel, &head, content.properties, body);
+    }
+
+    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
+        let mut copied = 0;
+        if let Some((out, pool)) = self.writer(slot) {
+            let head = GetOkHead {
+                delivery_tag: tag,
+                redelivered,
+                exchange: content.exchange,
+                routing_key: content.routing_key,
+                message_count: messages_left,
+            };
+            out.get_ok(pool, channel, &head, content.properties, body_out(content.body, 4096, &mut copied));
+        }
+        self.body_bytes_copied += copied;
+    }
+
+    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+        let mut copied = 0;
+        if let Some((out, pool)) = self.writer(slot) {
+            let head = ReturnHead {
+                code: refusal.code,
+                text: refusal.text.as_bytes(),
+                exchange: content.exchange,
+                routing_key: content.routing_key,
+            };
+            out.return_(pool, channel, &head, content.properties, body_out(content.body, 4096, &mut copied));
+        }
+        self.body_bytes_copied += copied;
+    }
+
+    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
+        if let Some((out, pool)) = self.writer(slot) {
+            out.method(pool, channel, &method);
+        }
+    }
+
+    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16)) {
+        self.refusals.push(LateRefusal { slot, channel, refusal, method });
+    }
+
+    fn resume(&mut self, slot: Slot) {
+        self.resumed.push(slot);
+    }
+
+    #[inline]
+    fn batch(&mut self, to: ShardId) -> &mut Batch {
+        self.mail.batch(to.0)
+    }
+
+    // There is no store yet: a durable queue lives in memory like any other, and the documentation says so.
+    fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
+        Stored::Now
+    }
+
+    fn forget(&mut self, _queue: QueueId, _place: Place) {}
+}

@@ -1,0 +1,41 @@
+//! Bytes out: every output that was written to is sent, once per batch.
+//!
+//! Enters: connections with something to send.  Leaves: bytes on links; consumers that find room again.
+//! Owns:   what follows the last byte of a connection.
+//! Never:  sends to a link that said it takes no more.
+
+use crate::connection::Farewell;
+use crate::shard::Shard;
+use link::Sent;
+use std::time::Instant;
+
+impl Shard {
+    /// Sends what has been written.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        while let Some(slot) = self.desk.next_dirty() {
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
+            let Some(outlet) = self.desk.outlet(slot) else { continue };
+            if outlet.blocked {
+                continue;
+            }
+            if !outlet.out.is_empty() {
+                connection.sent_at = now;
+                match connection.link.send(outlet.out.gather_mut()) {
+                    Ok(Sent::Drained) => {}
+                    Ok(Sent::Blocked) => outlet.blocked = true,
+                    Err(error) => {
+                        tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost");
+                        self.remove(slot);
+                        continue;
+                    }
+                }
+            }
+            if outlet.out.is_empty() && connection.farewell == Farewell::WhenSent {
+                connection.link.close_sending();
+                connection.farewell = Farewell::Sent;
+            }
+            // Idle consumers fill the output again, which makes it dirty again.
+            self.broker.output_ready(slot, &mut self.desk);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the shards of one broker share: counts, and nothing that needs a lock.
+//!
+//! Enters: each shard's use of memory and number of connections.  Leaves: the sums, and whether the broker is over its limit.
+//! Owns:   one cache line a shard.
+//! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line {
+    bytes: AtomicU64,
+    connections: AtomicU32,
+}
+
+/// Counts of all shards.
+pub struct Household {
+    lines: Box<[Line]>,
+    memory_bytes_max: u64,
+    connections_max: u32,
+    stopping: AtomicBool,
+}
+
+impl Household {
+    /// For so many shards.
+    pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
+        let lines = (0..shards).map(|_| Line::default()).collect();
+        Household { lines, memory_bytes_max, connections_max, stopping: AtomicBool::new(false) }
+    }
+
+    /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
+    pub fn note_memory(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
+        self.lines[shard as usize].bytes.store(bytes, Ordering::Relaxed);
+        let all = self.memory_bytes();
+        all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
+    }
+
+    /// What a shard holds, as it noted last.
+    pub fn shard_bytes(&self, shard: u16) -> u64 {
+        self.lines[shard as usize].bytes.load(Ordering::Relaxed)
+    }
+
+    /// What all shards hold.
+    pub fn memory_bytes(&self) -> u64 {
+        self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The shard with the fewest connections takes one more; `None` if there are too many already.
+    pub fn place_connection(&self) -> Option<u16> {
+        let counts = self.lines.iter().map(|line| line.connections.load(Ordering::Relaxed));
+        let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (shard, count)| {
+            (total.saturating_add(count), if count < least.1 { (shard, count) } else { least })
+        });
+        if total >= self.connections_max {
+            return None;
+        }
+        self.lines[least.0].connections.fetch_add(1, Ordering::Relaxed);
+        Some(least.0 as u16)
+    }
+
+    /// A connection of a shard is gone.
+    pub fn connection_gone(&self, shard: u16) {
+        self.lines[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections of all shards.
+    pub fn connections(&self) -> u32 {
+        self.lines.iter().map(|line| line.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The broker is to stop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether the broker is to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,176 @@
+//! The reactor: one thread that waits for readiness and ticks its shard.
+//!
+//! Enters: events of the poll, links accepted elsewhere.  Leaves: ticks.
+//! Owns:   the poll, the listeners (on the first shard), the thread's sleep.
+//! Never:  looks into a byte.
+
+use crate::household::Household;
+use crate::limits::LOOK_UP;
+use crate::mail::Doorbell;
+use crate::shard::{Shard, Work};
+use link::{Abort, Link, Listener};
+use mio::{Events, Poll, Token};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// The token of the doorbell.
+pub(crate) const BELL: Token = Token(usize::MAX);
+/// Listeners count down from here.
+const LISTENERS: usize = usize::MAX - 1;
+/// Events taken from the poll at once.
+const EVENTS: usize = 1024;
+
+/// How links reach their shards: shard 0 accepts, and hands each to the shard with the fewest.
+pub(crate) struct Front {
+    pub listeners: Vec<Listener>,
+    pub shards: Vec<(Sender<Box<dyn Link>>, Arc<Doorbell>)>,
+}
+
+pub(crate) struct Reactor {
+    pub shard: Shard,
+    pub id: u16,
+    pub poll: Poll,
+    pub front: Option<Front>,
+    pub incoming: Receiver<Box<dyn Link>>,
+    pub bell: Arc<Doorbell>,
+    pub household: Arc<Household>,
+    pub spin: Duration,
+    pub drain_timeout: Duration,
+}
+
+impl Reactor {
+    /// Runs until the broker stops and its connections are gone, or the time for that is over.
+    #[expect(clippy::disallowed_methods, reason = "the reactor is where time enters")]
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut accept_again = self.register_listeners()?;
+        let mut stop_at: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            while let Ok(link) = self.incoming.try_recv() {
+                self.adopt(link, now);
+            }
+            if accept_again {
+                accept_again = self.accept(now);
+            }
+            if self.household.is_stopping() {
+                self.front = None;
+                self.shard.drain(now);
+                let stop_at = *stop_at.get_or_insert(now + self.drain_timeout);
+                if self.household.connections() == 0 || now >= stop_at {
+                    self.shard.tick(now);
+                    return Ok(());
+                }
+            }
+            let mut wait = match self.shard.tick(now) {
+                Work::More => Some(Duration::ZERO),
+                Work::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
+            };
+            if accept_again || stop_at.is_some() || self.household.is_stopping() {
+                wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
+            }
+            self.wait(&mut events, wait)?;
+            for event in &events {
+                match event.token() {
+                    BELL => {}
+                    Token(token) if token > LISTENERS - 1024 => accept_again = true,
+                    Token(slot) => {
+                        let closed = event.is_read_closed() || event.is_error();
+                        self.shard.edge(slot as u32, event.is_readable(), event.is_writable(), closed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for events: spinning first if told to, sleeping then.
+    #[expect(clippy::disallowed_methods, reason = "the reactor is where time enters")]
+    fn wait(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
+        if wait != Some(Duration::ZERO) && !self.spin.is_zero() {
+            let until = Instant::now() + self.spin;
+            loop {
+                poll(&mut self.poll, events, Some(Duration::ZERO))?;
+                if !events.is_empty() || self.shard.has_mail() {
+                    return Ok(());
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+        }
+        if wait == Some(Duration::ZERO) {
+            return poll(&mut self.poll, events, wait);
+        }
+        self.bell.will_sleep();
+        let wait = if self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
+        let outcome = poll(&mut self.poll, events, wait);
+        self.bell.is_awake();
+        outcome
+    }
+
+    fn register_listeners(&mut self) -> io::Result<bool> {
+        let Some(front) = &mut self.front else { return Ok(false) };
+        for (at, listener) in front.listeners.iter_mut().enumerate() {
+            listener.register(self.poll.registry(), Token(LISTENERS - at))?;
+        }
+        Ok(true)
+    }
+
+    /// Accepts what waits. Answers whether to try again later: the system had no room for another connection.
+    fn accept(&mut self, now: Instant) -> bool {
+        let Some(front) = &mut self.front else { return false };
+        let mut mine = Vec::new();
+        let mut again = false;
+        for listener in &mut front.listeners {
+            loop {
+                match listener.accept() {
+                    Ok(Some(mut link)) => match self.household.place_connection() {
+                        Some(shard) if shard == self.id => mine.push(link),
+                        Some(shard) => {
+                            let (sender, bell) = &front.shards[shard as usize];
+                            if sender.send(link).is_ok() {
+                                bell.wake();
+                            }
+                        }
+                        None => {
+                            tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
+                            link.abort(Abort::Limit);
+                        }
+                    },
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept");
+                        again = true;
+                        break;
+                    }
+                }
+            }
+        }
+        for link in mine {
+            self.adopt(link, now);
+        }
+        again
+    }
+
+    fn adopt(&mut self, link: Box<dyn Link>, now: Instant) {
+        let slot = self.shard.accept(link, now);
+        let registered = self.shard.link(slot).map(|link| link.register(self.poll.registry(), Token(slot as usize)));
+        if let Some(Err(error)) = registered {
+            tracing::warn!(%error, "cannot wait for a new connection");
+            self.shard.give_up(slot);
+        }
+    }
+}
+
+/// One wait; a signal is no reason to end.
+fn poll(poll: &mut Poll, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
+    match poll.poll(events, wait) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            events.clear();
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}

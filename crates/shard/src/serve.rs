@@ -1,0 +1,291 @@
+//! Bytes in: read, split into events, carry out.
+//!
+//! Enters: a connection that may have something to read.  Leaves: commands to the broker, their refusals to the client.
+//! Owns:   whose turn lasts how long.
+//! Never:  keeps a buffer for a connection that has nothing half read.
+
+use crate::connection::{Farewell, Phase};
+use crate::limits::TURN_BYTES;
+use crate::shard::Shard;
+use broker::{BodyRef, Flow, Publish, Slot};
+use catalog::Refusal;
+use link::Received;
+use session::{Body, Event, Fault, Scope};
+use std::time::Instant;
+use wire::Method;
+use wire::method::{basic, connection};
+
+/// What an event comes to, once it borrows nothing any more.
+pub(crate) enum Next {
+    /// The next event.
+    Go,
+    /// The connection must wait.
+    Wait,
+    /// The client's command is refused.
+    Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
+    /// A login.
+    Login(crate::handshake::Login),
+    /// A virtual host was chosen.
+    Open { vhost: Vec<u8> },
+    /// Limits are settled.
+    Tuned(session::Tuning),
+    /// A new secret.
+    Secret,
+    /// The peer has ended the session.
+    Leave,
+}
+
+impl Shard {
+    /// Reads a connection for one turn.
+    pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
+        let mut have = 0;
+        let mut turn_bytes = 0;
+        let mut fresh = false;
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            have = connection.kept.len();
+            self.scratch[..have].copy_from_slice(&connection.kept);
+            connection.kept = Vec::new();
+            fresh = std::mem::take(&mut connection.unparsed);
+        }
+        loop {
+            let may_read = self.broker.may_read(slot);
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+            if !may_read && connection.is_open() {
+                connection.unparsed = fresh;
+                break;
+            }
+            if !fresh {
+                if !connection.readable && !connection.peer_closed {
+                    break;
+                }
+                if turn_bytes >= TURN_BYTES {
+                    self.enqueue(slot);
+                    break;
+                }
+                match self.read(slot, &mut have, now) {
+                    Some(bytes) => turn_bytes += bytes,
+                    None => return,
+                }
+            }
+            fresh = false;
+            let stopped = self.parse(slot, &mut have, now);
+            self.broker.end_of_batch(&mut self.desk);
+            self.desk_work(now);
+            self.flush(now);
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+            if stopped {
+                connection.unparsed = true;
+                if self.broker.may_read(slot) && connection.is_open() {
+                    self.enqueue(slot);
+                }
+                break;
+            }
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+            && have > 0
+        {
+            connection.kept = self.scratch[..have].to_vec();
+        }
+    }
+
+    /// One read. `None` if the connection is over.
+    fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
+        let connection = self.connections.get_mut(slot as usize)?.as_mut()?;
+        let direct = connection.inbound.direct();
+        let direct_bytes = direct.len();
+        let room = self.scratch.len() - *have;
+        let wanted = connection.inbound_wanted(room);
+        let received = connection.link.receive(connection.inbound.direct(), &mut self.scratch[*have..*have + wanted]);
+        match received {
+            Ok(Received::Bytes { bytes, drained }) => {
+                connection.inbound.direct_filled(bytes.min(direct_bytes));
+                *have += bytes.saturating_sub(direct_bytes);
+                // After the peer's end a drained link must be read on, until it says that it is closed.
+                connection.readable = !drained || connection.peer_closed;
+                connection.received_at = now;
+                Some(bytes)
+            }
+            Ok(Received::Idle) => {
+                connection.readable = false;
+                connection.peer_closed = false;
+                Some(0)
+            }
+            Ok(Received::Closed) => {
+                self.remove(slot);
+                None
+            }
+            Err(error) => {
+                tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost");
+                self.remove(slot);
+                None
+            }
+        }
+    }
+
+    /// Carries out every event in the buffer. Answers whether it stopped in the middle.
+    fn parse(&mut self, slot: Slot, have: &mut usize, now: Instant) -> bool {
+        let mut at = 0;
+        let mut stopped = false;
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { break };
+            if connection.phase == Phase::Leaving {
+                at = *have;
+                break;
+            }
+            let Some((out, pool)) = self.desk.session_writer(slot) else { break };
+            let mut input = &self.scratch[at..*have];
+            let next = match connection.inbound.next(&mut input, out, pool) {
+                Ok(Some(event)) => {
+                    let taken = *have - input.len();
+                    let next = carry_out(slot, event, &mut self.broker, &mut self.desk);
+                    at = taken;
+                    next
+                }
+                Ok(None) => {
+                    at = *have - input.len();
+                    break;
+                }
+                Err(fault) => {
+                    at = *have - input.len();
+                    self.fail(slot, &fault, now);
+                    continue;
+                }
+            };
+            match next {
+                Next::Go => {}
+                Next::Wait => {
+                    stopped = true;
+                    break;
+                }
+                other => self.act(slot, other, now),
+            }
+        }
+        if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {
+            self.desk.make_dirty(slot);
+        }
+        self.scratch.copy_within(at..*have, 0);
+        *have -= at;
+        stopped
+    }
+
+    fn act(&mut self, slot: Slot, next: Next, now: Instant) {
+        match next {
+            Next::Go | Next::Wait => {}
+            Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
+            Next::Login(login) => self.log_in(slot, login, now),
+            Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
+            Next::Tuned(tuning) => {
+                if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+                    connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
+                }
+            }
+            Next::Secret => {
+                if let Some((out, pool)) = self.desk.writer(slot) {
+                    out.method(pool, 0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}));
+                }
+            }
+            Next::Leave => self.leave(slot, now),
+        }
+    }
+
+    /// A command is refused: its channel or its connection ends.
+    pub(crate) fn refuse(
+        &mut self,
+        slot: Slot,
+        channel: u16,
+        refusal: Refusal,
+        (class_id, method_id): (u16, u16),
+        now: Instant,
+    ) {
+        let scope = match refusal.scope {
+            catalog::Scope::Channel if channel > 0 => Scope::Channel,
+            _ => Scope::Connection,
+        };
+        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: refusal.text };
+        self.fail(slot, &fault, now);
+    }
+
+    /// The peer did something wrong: it is told, and what it reaches ends.
+    pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let peer = &*connection.link.peer().address;
+        tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused");
+        let Some((out, pool)) = self.desk.writer(slot) else { return };
+        let done = connection.inbound.fail(fault, out, pool);
+        match fault.scope {
+            _ if done => self.leave(slot, now),
+            Scope::Channel => self.broker.close_channel(slot, fault.channel, &mut self.desk),
+            Scope::Connection => {
+                self.broker.close_session(slot, &mut self.desk);
+                self.limit_phase(slot, Phase::Closing, now);
+            }
+            Scope::Link => self.leave(slot, now),
+        }
+    }
+
+    /// The session is over: what is written still goes out, then the link ends.
+    pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
+        self.broker.close_session(slot, &mut self.desk);
+        self.limit_phase(slot, Phase::Leaving, now);
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            connection.farewell = Farewell::WhenSent;
+        }
+        self.desk.make_dirty(slot);
+    }
+}
+
+/// One event of a client.
+#[inline]
+fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &mut crate::desk::Desk) -> Next {
+    match event {
+        Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
+            let body = match &body {
+                Body::Small(bytes) => BodyRef::Small(bytes),
+                Body::Large(slice) => BodyRef::Large(slice),
+            };
+            let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
+            match broker.publish(slot, channel, publish, desk) {
+                Ok(Flow::Go) => Next::Go,
+                Ok(Flow::Wait) => Next::Wait,
+                Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
+            }
+        }
+        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => Next::Secret,
+        Event::Method { channel, method } => {
+            let id = method.id();
+            match broker.command(slot, channel, method, desk) {
+                Ok(Flow::Go) => Next::Go,
+                Ok(Flow::Wait) => Next::Wait,
+                Err(refusal) => Next::Refuse { channel, refusal, method: id },
+            }
+        }
+        Event::ChannelOpened { channel } => {
+            broker.open_channel(slot, channel);
+            Next::Go
+        }
+        Event::ChannelClosed { channel, .. } => {
+            broker.close_channel(slot, channel, desk);
+            Next::Go
+        }
+        Event::Login { mechanism, response, capabilities, .. } => Next::Login(crate::handshake::Login {
+            mechanism: mechanism.as_bytes().into(),
+            response: response.into(),
+            capabilities,
+        }),
+        Event::Open { vhost } => Next::Open { vhost: vhost.as_bytes().into() },
+        Event::Tuned(tuning) => Next::Tuned(tuning),
+        Event::CloseRequested { .. } | Event::CloseOk => Next::Leave,
+        Event::ChannelCloseOk { .. } => Next::Go,
+        // A challenge is never sent, and the rest is for clients.
+        Event::LoginResponse { .. }
+        | Event::Deliver { .. }
+        | Event::GetOk { .. }
+        | Event::Return { .. }
+        | Event::Start(_)
+        | Event::Secure { .. }
+        | Event::Tune(_)
+        | Event::OpenOk
+        | Event::Blocked { .. }
+        | Event::Unblocked => Next::Leave,
+    }
+}

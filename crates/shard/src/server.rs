@@ -1,0 +1,189 @@
+//! A broker as a running thing: its threads, its listeners, its end.
+//!
+//! Enters: options.  Leaves: a running broker that can be stopped.
+//! Owns:   the threads.
+//! Never:  handles a message.
+
+use crate::desk::Desk;
+use crate::household::Household;
+use crate::limits::LOOK_UP;
+use crate::mail::{Bell, Doorbell, Mail};
+use crate::reactor::{BELL, Front, Reactor};
+use crate::shard::{Shard, ShardOptions};
+use broker::{Broker, BrokerOptions};
+use catalog::{Catalog, Definition, Limits, ShardId};
+use link::{Address, ListenOptions, Listener};
+use mio::{Poll, Waker};
+use rand::TryRngCore;
+use session::{Greeting, SessionLimits};
+use slab::{Pool, PoolOptions};
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Everything a broker must be told.
+pub struct ServerOptions {
+    /// Where clients connect.
+    pub listen: Vec<Address>,
+    /// How it listens.
+    pub listen_options: ListenOptions,
+    /// Threads.
+    pub shards: u16,
+    /// What a connection may use.
+    pub session: SessionLimits,
+    /// What the broker says about itself, and the SASL mechanisms it offers.
+    pub greeting: Greeting,
+    /// What the definitions may grow to.
+    pub catalog: Limits,
+    /// Virtual hosts, users and permissions to begin with.
+    pub definitions: Vec<Definition>,
+    /// Bytes that wait to be sent to one connection, at most (but for one message more).
+    pub output_bytes_max: usize,
+    /// Bytes that the broker may hold before it holds publishers back.
+    pub memory_bytes_max: u64,
+    /// Bytes that one queue may hold before it holds its publishers back.
+    pub queue_bytes_max: u64,
+    /// Connections.
+    pub connections_max: u32,
+    /// How long a client may take to log in.
+    pub login_timeout: Duration,
+    /// How long a shard spins before it sleeps.
+    pub spin: Duration,
+    /// How long connections may take to end when the broker stops.
+    pub drain_timeout: Duration,
+}
+
+/// Why a broker did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen {
+        /// Which.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system refuses something else.
+    System(io::Error),
+    /// A definition of the configuration is refused.
+    Definition(catalog::Refusal),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            StartError::System(error) => write!(f, "cannot start: {error}"),
+            StartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        StartError::System(error)
+    }
+}
+
+/// A running broker.
+pub struct Server {
+    household: Arc<Household>,
+    bells: Vec<Arc<Doorbell>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    addresses: Vec<String>,
+}
+
+struct WakerBell(Waker);
+
+impl Bell for WakerBell {
+    fn ring(&self) {
+        if let Err(error) = self.0.wake() {
+            tracing::error!(%error, "cannot wake a shard");
+        }
+    }
+}
+
+impl Server {
+    /// Starts a broker: when this returns, clients can connect.
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let mut listeners = Vec::new();
+        for address in &options.listen {
+            let listener = Listener::bind(address, &options.listen_options);
+            listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
+        }
+        let addresses = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
+        let household = Arc::new(Household::new(options.shards, options.memory_bytes_max, options.connections_max));
+        let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
+        let bells = bells.collect::<io::Result<Vec<_>>>()?;
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
+        let mut front = Some(Front { listeners, shards: senders.into_iter().zip(bells.iter().cloned()).collect() });
+        let greeting = Arc::new(options.greeting);
+        let mut threads = Vec::new();
+        let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
+        for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
+            let mut catalog = Catalog::new(options.catalog.clone());
+            for definition in &options.definitions {
+                catalog.execute(definition).map_err(StartError::Definition)?;
+            }
+            let shard = ShardId(id);
+            let broker_options =
+                BrokerOptions { shard, shards: options.shards, queue_bytes_max: options.queue_bytes_max };
+            let shard_options = ShardOptions {
+                shard,
+                session: options.session,
+                greeting: Arc::clone(&greeting),
+                login_timeout: options.login_timeout,
+            };
+            let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
+            let (output_bytes_max, spin, drain_timeout) =
+                (options.output_bytes_max, options.spin, options.drain_timeout);
+            let mut seed = [0; 32];
+            rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
+            let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
+                // Message memory belongs to the thread that it serves.
+                let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
+                let shard =
+                    Shard::new(shard_options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
+                Reactor { shard, id, poll, front, incoming, bell, household, spin, drain_timeout }.run()
+            })?;
+            threads.push(thread);
+        }
+        Ok(Server { household, bells, threads, addresses })
+    }
+
+    /// Where clients connect; a port that was left to the system is known here.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Begins the end: clients are told, and have their time to leave.
+    pub fn stop(&self) {
+        self.household.stop();
+        for bell in &self.bells {
+            bell.wake();
+        }
+    }
+
+    /// Whether every shard still runs.
+    pub fn is_running(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end.
+    pub fn join(self) -> io::Result<()> {
+        for thread in self.threads {
+            match thread.join() {
+                Ok(outcome) => outcome?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest that a shard takes to notice that it should stop.
+    pub const NOTICE: Duration = LOOK_UP;
+}

@@ -1,0 +1,373 @@
+//! A shard: connections, their sessions, the broker core, and one tick loop that moves bytes between them.
+//!
+//! Enters: links, readiness, mail, the time.  Leaves: bytes and mail.
+//! Owns:   everything of one thread of the broker.
+//! Never:  waits, reads a clock, shares anything that changes (but counts, see `household`).
+//!
+//! Its neighbours: `serve` (bytes in), `handshake` (logins), `flush` (bytes out and farewells).
+
+use crate::connection::{Connection, Farewell, Phase};
+use crate::desk::Desk;
+use crate::household::Household;
+use crate::limits::{FAREWELL, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, SCRATCH_BYTES};
+use crate::timers::Timers;
+use broker::{Broker, Effects, Slot};
+use catalog::ShardId;
+use link::{Abort, Link};
+use session::heartbeat::Due;
+use session::{Greeting, Inbound, Outbound, SessionLimits};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a shard is set up.
+#[derive(Clone)]
+pub struct ShardOptions {
+    /// Which one it is.
+    pub shard: ShardId,
+    /// What connections may use.
+    pub session: SessionLimits,
+    /// The greeting that every connection gets.
+    pub greeting: Arc<Greeting>,
+    /// How long a client may take to log in and open its virtual host.
+    pub login_timeout: Duration,
+}
+
+/// How much a tick has left to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Tick again at once.
+    More,
+    /// Nothing until something arrives, or until this time.
+    Idle {
+        /// When to tick again at the latest.
+        until: Option<Instant>,
+    },
+}
+
+/// One shard.
+pub struct Shard {
+    pub(crate) options: ShardOptions,
+    pub(crate) connections: Vec<Option<Box<Connection>>>,
+    free: Vec<Slot>,
+    serial: u32,
+    pub(crate) broker: Broker,
+    pub(crate) desk: Desk,
+    pub(crate) scratch: Box<[u8]>,
+    pub(crate) ready: Vec<Slot>,
+    turns: Vec<Slot>,
+    pub(crate) timers: Timers,
+    household: Arc<Household>,
+    memory_checked: Option<Instant>,
+    draining: bool,
+}
+
+impl Shard {
+    /// A shard without connections.
+    pub fn new(options: ShardOptions, broker: Broker, desk: Desk, household: Arc<Household>) -> Self {
+        let scratch_bytes = SCRATCH_BYTES.max(2 * options.session.frame_bytes_max as usize);
+        Shard {
+            options,
+            connections: Vec::new(),
+            free: Vec::new(),
+            serial: 0,
+            broker,
+            desk,
+            scratch: vec![0; scratch_bytes].into(),
+            ready: Vec::new(),
+            turns: Vec::new(),
+            timers: Timers::default(),
+            household,
+            memory_checked: None,
+            draining: false,
+        }
+    }
+
+    /// The slot that the next connection will get: its token at the poll.
+    pub fn next_slot(&self) -> Slot {
+        self.free.last().copied().unwrap_or(self.connections.len() as Slot)
+    }
+
+    /// Takes over a link that a client opened.
+    pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
+        let slot = self.next_slot();
+        self.free.pop();
+        self.serial = self.serial.wrapping_add(1);
+        let peer = link.peer();
+        tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
+        let copy_below_bytes = link.shape().copy_below_bytes;
+        let connection = Connection {
+            link,
+            inbound: Inbound::server(&self.options.session, Arc::clone(&self.options.greeting)),
+            kept: Vec::new(),
+            unparsed: false,
+            serial: self.serial,
+            phase: Phase::Greeting,
+            farewell: Farewell::None,
+            deadline: now + self.options.login_timeout,
+            received_at: now,
+            sent_at: now,
+            heartbeat: None,
+            readable: true,
+            peer_closed: false,
+            queued: false,
+            capabilities: Default::default(),
+            timer_at: None,
+        };
+        let deadline = connection.deadline;
+        let index = slot as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Box::new(connection));
+        self.set_timer(slot, deadline);
+        self.desk.open(slot, Outbound::new(), copy_below_bytes);
+        self.enqueue(slot);
+        slot
+    }
+
+    /// A connection, for whoever registers its link.
+    pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
+        Some(&mut self.connections.get_mut(slot as usize)?.as_mut()?.link)
+    }
+
+    /// Readiness edges of a link.
+    pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        if readable || closed {
+            connection.readable = true;
+            connection.peer_closed |= closed;
+            self.enqueue(slot);
+        }
+        if writable {
+            if let Some(outlet) = self.desk.outlet(slot) {
+                outlet.blocked = false;
+            }
+            self.desk.make_dirty(slot);
+        }
+    }
+
+    /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
+    pub fn tick(&mut self, now: Instant) -> Work {
+        self.take_mail(now);
+        self.serve_ready(now);
+        self.desk_work(now);
+        self.fire_timers(now);
+        self.check_memory(now);
+        self.flush(now);
+        self.desk.mail.send(true);
+        self.outlook(now)
+    }
+
+    fn take_mail(&mut self, now: Instant) {
+        for from in 0..self.desk.mail.shards() {
+            for _ in 0..MAIL_BATCHES_PER_TICK {
+                let Some(mut batch) = self.desk.mail.next(from) else { break };
+                self.broker.receive(ShardId(from), &mut batch, &mut self.desk);
+                self.desk.mail.give_back(from, batch);
+                self.broker.end_of_batch(&mut self.desk);
+                self.flush(now);
+                self.desk.mail.send(false);
+            }
+        }
+    }
+
+    fn serve_ready(&mut self, now: Instant) {
+        if self.ready.is_empty() || self.desk.mail.is_congested() {
+            return;
+        }
+        std::mem::swap(&mut self.ready, &mut self.turns);
+        let turns = std::mem::take(&mut self.turns);
+        for &slot in &turns {
+            if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+                connection.queued = false;
+                self.serve(slot, now);
+                self.desk.mail.send(false);
+            }
+        }
+        self.turns = turns;
+        self.turns.clear();
+    }
+
+    /// Consequences that concern other connections than the one just served: refusals that came by mail, connections that may go on.
+    pub(crate) fn desk_work(&mut self, now: Instant) {
+        while let Some(late) = self.desk.refusals.pop() {
+            self.refuse(late.slot, late.channel, late.refusal, late.method, now);
+        }
+        while let Some(slot) = self.desk.resumed.pop() {
+            if let Some(Some(connection)) = self.connections.get(slot as usize)
+                && (connection.unparsed || connection.readable)
+            {
+                self.enqueue(slot);
+            }
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, slot: Slot) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    fn fire_timers(&mut self, now: Instant) {
+        while let Some((at, slot, serial)) = self.timers.next_due(now) {
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
+            if connection.serial != serial || connection.timer_at != Some(at) {
+                continue;
+            }
+            connection.timer_at = None;
+            let again = match connection.phase {
+                Phase::Open { .. } => {
+                    let Some(heartbeat) = connection.heartbeat else { continue };
+                    match heartbeat.due(now, connection.received_at, connection.sent_at) {
+                        Due::Dead => {
+                            let peer = &*connection.link.peer().address;
+                            tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
+                            self.abort(slot, Abort::Silent);
+                            continue;
+                        }
+                        Due::Send => {
+                            connection.sent_at = now;
+                            if let Some((out, pool)) = self.desk.writer(slot) {
+                                out.heartbeat(pool);
+                            }
+                            match heartbeat.due(now, connection.received_at, now) {
+                                Due::Wait { until } => until,
+                                Due::Send | Due::Dead => now,
+                            }
+                        }
+                        Due::Wait { until } => until,
+                    }
+                }
+                _ if now >= connection.deadline => {
+                    let phase = connection.phase;
+                    tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
+                    self.abort(slot, Abort::Overdue);
+                    continue;
+                }
+                _ => connection.deadline,
+            };
+            self.set_timer(slot, again);
+        }
+    }
+
+    fn check_memory(&mut self, now: Instant) {
+        if self.memory_checked.is_some_and(|at| now < at + MEMORY_CHECK) {
+            return;
+        }
+        self.memory_checked = Some(now);
+        self.desk.pool().collect();
+        let bytes = self.desk.pool().used_bytes() + self.broker.room_bytes();
+        let was_over = self.broker.memory_alarm();
+        let over = self.household.note_memory(self.options.shard.0, bytes as u64, was_over);
+        if over != was_over {
+            tracing::warn!(shard = self.options.shard.0, over, bytes = self.household.memory_bytes(), "memory limit");
+            self.broker.set_memory_alarm(over, &mut self.desk);
+        }
+    }
+
+    fn outlook(&mut self, now: Instant) -> Work {
+        let mail = &self.desk.mail;
+        let congested = mail.is_congested();
+        if mail.has_arrived()
+            || (!self.ready.is_empty() && !congested)
+            || !self.desk.resumed.is_empty()
+            || !self.desk.refusals.is_empty()
+        {
+            return Work::More;
+        }
+        let look_up = (congested || mail.waits() || self.broker.memory_alarm() || self.memory_moved())
+            .then(|| now + crate::limits::LOOK_UP);
+        let until = [look_up, self.timers.next()].into_iter().flatten().min();
+        Work::Idle { until }
+    }
+
+    /// Whether the memory in use was last added up before it could have changed.
+    fn memory_moved(&self) -> bool {
+        let bytes = (self.desk.pool().used_bytes() + self.broker.room_bytes()) as u64;
+        bytes.abs_diff(self.household.shard_bytes(self.options.shard.0)) > 1 << 20
+    }
+
+    /// Ends a connection at once.
+    pub(crate) fn abort(&mut self, slot: Slot, why: Abort) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            connection.link.abort(why);
+        }
+        self.remove(slot);
+    }
+
+    /// A connection is over: its session ends, its slot is free.
+    pub(crate) fn remove(&mut self, slot: Slot) {
+        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::take) else { return };
+        tracing::debug!(
+            shard = self.options.shard.0,
+            slot,
+            peer = &*connection.link.peer().address,
+            "connection closed"
+        );
+        self.broker.close_session(slot, &mut self.desk);
+        self.desk.close(slot);
+        self.free.push(slot);
+        self.household.connection_gone(self.options.shard.0);
+    }
+
+    /// Connections of this shard.
+    pub fn connections(&self) -> usize {
+        self.connections.iter().flatten().count()
+    }
+
+    /// Tells every client that the broker stops, and takes no new ones.
+    pub fn drain(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.draining, true) {
+            return;
+        }
+        for slot in 0..self.connections.len() as Slot {
+            let refusal = catalog::Refusal::connection(
+                wire::ReplyCode::ConnectionForced,
+                "CONNECTION_FORCED - broker is shutting down",
+            );
+            match self.connections[slot as usize].as_ref().map(|connection| connection.phase) {
+                Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
+                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown),
+                Some(Phase::Closing | Phase::Leaving) | None => {}
+            }
+        }
+    }
+
+    /// The broker core, to look at.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The desk, to look at.
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        connection.phase = phase;
+        connection.deadline = now + FAREWELL;
+        self.set_timer(slot, now + FAREWELL);
+    }
+
+    /// Looks at a connection then, and not at the time set before.
+    pub(crate) fn set_timer(&mut self, slot: Slot, at: Instant) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            connection.timer_at = Some(at);
+            self.timers.set(at, slot, connection.serial);
+        }
+    }
+
+    /// Whether mail from other shards has arrived.
+    pub fn has_mail(&self) -> bool {
+        self.desk.mail.has_arrived()
+    }
+
+    /// Ends a connection that cannot be served.
+    pub fn give_up(&mut self, slot: Slot) {
+        self.abort(slot, Abort::Limit);
+    }
+}
