@@ -394,6 +394,8 @@ class Peer:
         return self
 
     def close(self):
-        """An orderly close; the socket must then end."""
-        self.call(0, "connection.close", reply_code=200, reply_text="bye")
+        """An orderly close; what was still under way to this side is passed over."""
+        self.method(0, "connection.close", reply_code=200, reply_text="bye")
+        while self.next_method()[1] != "connection.close-ok":
+            pass
         self.socket.close()

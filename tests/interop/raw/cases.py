@@ -74,40 +74,55 @@ def outcome_of(peer, awaited, channel):
 
 
 def run(url, case, unique):
-    """Carries out one situation; the outcome is that of the first step that is refused."""
+    """Carries out one situation; the outcome is that of the first step that is refused. Nothing is left behind."""
     with amqp.Peer(url) as first, amqp.Peer(url) as second:
-        first.login({"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}).open()
-        second.login().open()
-        for step in case["do"]:
-            step = dict(step)
-            peer = second if step.pop("on", None) == "other" else first
-            name = step.pop("m")
-            channel = step.pop("channel", 1)
-            confirmed = step.pop("confirmed", False)
-            properties = step.pop("properties", {})
-            fields = {key: fill(item, unique) for key, item in step.items()}
-            if name == "basic.publish":
-                exchange, routing_key = fields.pop("exchange", ""), fields.pop("routing_key")
-                peer.send(amqp.publish(channel, exchange, routing_key, b"body", property_bytes(properties), **fields))
-                awaited = {"basic.ack"} if confirmed else set()
-            else:
-                peer.method(channel, name, **fields)
-                awaited = {f"{name}-ok"} if name in amqp.SYNCHRONOUS else {"basic.get-ok", "basic.get-empty"} if name == "basic.get" else set()
-            if not awaited:
-                # Without an answer of its own, a step is known to be done when the next one is answered.
-                channel, awaited = (channel, {"basic.qos-ok"}) if channel == 1 else (1, {"basic.qos-ok"})
-                peer.method(1, "basic.qos")
-            outcome = outcome_of(peer, awaited, channel)
-            if outcome:
-                return outcome
-        # What follows a refusal on a channel must still be possible on another.
-        return Outcome("none")
+        outcome = steps(case, unique, first, second)
+        second.close()
+        if outcome.scope in ("channel", "none"):
+            first.close()
+    if outcome.scope in ("channel", "none"):
+        with amqp.Peer(url) as peer:
+            peer.login().open()
+            peer.call(1, "queue.delete", queue=unique)
+            peer.call(1, "exchange.delete", exchange=unique)
+            peer.close()
+    return outcome
+
+
+def steps(case, unique, first, second):
+    first.login({"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}).open()
+    second.login().open()
+    for step in case["do"]:
+        step = dict(step)
+        peer = second if step.pop("on", None) == "other" else first
+        name = step.pop("m")
+        channel = step.pop("channel", 1)
+        confirmed = step.pop("confirmed", False)
+        properties = step.pop("properties", {})
+        fields = {key: fill(item, unique) for key, item in step.items()}
+        if name == "basic.publish":
+            exchange, routing_key = fields.pop("exchange", ""), fields.pop("routing_key")
+            peer.send(amqp.publish(channel, exchange, routing_key, b"body", property_bytes(properties), **fields))
+            awaited = {"basic.ack"} if confirmed else set()
+        else:
+            peer.method(channel, name, **fields)
+            awaited = {f"{name}-ok"} if name in amqp.SYNCHRONOUS else {"basic.get-ok", "basic.get-empty"} if name == "basic.get" else set()
+        if not awaited:
+            # Without an answer of its own, a step is known to be done when the next one is answered.
+            channel, awaited = 1, {"basic.qos-ok"}
+            peer.method(1, "basic.qos")
+        outcome = outcome_of(peer, awaited, channel)
+        if outcome:
+            return outcome
+    return Outcome("none")
 
 
 def differs(outcome, case, unique):
     """Why an outcome is not the expected one, or None."""
     want = case["expect"]
     text = want.get("text", "").replace("{n}", unique)
+    if len(text.encode()) > 255:
+        text = text[:252] + "..."
     got = (outcome.scope, outcome.code, outcome.text)
     if got[:2] != (want["scope"], want.get("code", 0)):
         return f"got {got}, expected {(want['scope'], want.get('code', 0), text)}"

@@ -113,12 +113,6 @@ def situation(case):
         difference = cases.differs(outcome, case | {"expect": case["expect"] | case["harrier"]}, unique)
     if difference:
         raise AssertionError(difference)
-    if outcome.scope == "channel":
-        with connected() as peer:
-            peer.method(1, "queue.delete", queue=unique)
-            peer.method(1, "exchange.delete", exchange=unique)
-            peer.expect("queue.delete-ok")
-            peer.expect("exchange.delete-ok")
 
 
 # Before the login is complete.
@@ -452,7 +446,6 @@ def one_byte_at_a_time():
             for at in range(len(part)):
                 peer.send(part[at : at + 1])
             peer.next_method()
-        equal(peer.ending()[0], "gone")
 
 
 def all_in_one_packet():
@@ -526,7 +519,7 @@ def tcp_half_close():
 
 
 def close_is_answered_after_error():
-    """After connection.close by the broker, anything but close-ok is ignored, and the socket ends."""
+    """After connection.close from the broker, anything but close-ok is ignored, and the socket ends."""
     with connected() as peer:
         peer.method(1, "basic.qos", prefetch_size=1)
         fields = peer.expect("connection.close", 0)
@@ -544,8 +537,9 @@ def channel_error_then_more():
         peer.method(1, "basic.qos")
         peer.send(amqp.publish(1, "", "nowhere", b"abc"))
         peer.method(2, "basic.qos")
-        equal(peer.expect("channel.close", 1)["reply_code"], 404)
-        peer.expect("basic.qos-ok", 2)
+        said = dict(peer.next_method()[1:] for _ in range(2))
+        equal(sorted(said), ["basic.qos-ok", "channel.close"])
+        equal(said["channel.close"]["reply_code"], 404)
         peer.method(1, "channel.close-ok")
         peer.open(1)
         peer.call(1, "basic.qos")
