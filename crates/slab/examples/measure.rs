@@ -25,9 +25,7 @@ fn time(operation: impl FnOnce()) -> Duration {
 
 fn report(name: &str, operations: u32, mut run: impl FnMut()) {
     run();
-    let mut times: Vec<f64> = (0..RUNS)
-        .map(|_| time(&mut run).as_secs_f64() * 1e9 / f64::from(operations))
-        .collect();
+    let mut times: Vec<f64> = (0..RUNS).map(|_| time(&mut run).as_secs_f64() * 1e9 / f64::from(operations)).collect();
     times.sort_by(f64::total_cmp);
     println!("{name:<52} {:>9.2} {:>9.2}", times[0], times[RUNS / 2]);
 }
@@ -40,10 +38,7 @@ fn message(pool: &Pool, body: &[u8]) -> Message {
 
 fn main() {
     let pool = Pool::default();
-    println!(
-        "{:<52} {:>9} {:>9}",
-        "nanoseconds for one", "best", "median"
-    );
+    println!("{:<52} {:>9} {:>9}", "nanoseconds for one", "best", "median");
 
     let body = black_box([7_u8; 64]);
     report("tailed 64 B, make and drop", OPERATIONS, || {
@@ -88,67 +83,42 @@ fn main() {
 
     let head = black_box([3_u8; 150]);
     let mut gather = Gather::new();
-    report(
-        "gather 150 B, reserve and fill, flushed at 256 KiB",
-        OPERATIONS,
-        || {
-            for _ in 0..OPERATIONS {
-                gather.reserve(&pool, black_box(150)).copy_from_slice(&head);
-                if gather.bytes() > 256 * 1024 {
-                    black_box(gather.parts().count());
-                    gather.consume(gather.bytes());
-                }
-            }
-        },
-    );
-    report(
-        "gather 150 B, reserve, fill and flush each",
-        OPERATIONS,
-        || {
-            for _ in 0..OPERATIONS {
-                gather.reserve(&pool, black_box(150)).copy_from_slice(&head);
+    report("gather 150 B, reserve and fill, flushed at 256 KiB", OPERATIONS, || {
+        for _ in 0..OPERATIONS {
+            gather.reserve(&pool, black_box(150)).copy_from_slice(&head);
+            if gather.bytes() > 256 * 1024 {
                 black_box(gather.parts().count());
                 gather.consume(gather.bytes());
             }
-        },
-    );
+        }
+    });
+    report("gather 150 B, reserve, fill and flush each", OPERATIONS, || {
+        for _ in 0..OPERATIONS {
+            gather.reserve(&pool, black_box(150)).copy_from_slice(&head);
+            black_box(gather.parts().count());
+            gather.consume(gather.bytes());
+        }
+    });
     let large = pool.copy(&[1; 16 * 1024]);
-    report(
-        "gather 60 B and a borrowed 16 KiB, flush each",
-        OPERATIONS,
-        || {
-            for _ in 0..OPERATIONS {
-                gather
-                    .reserve(&pool, black_box(60))
-                    .copy_from_slice(&head[..60]);
-                gather.push(large.clone());
-                black_box(gather.parts().count());
-                gather.consume(gather.bytes());
-            }
-        },
-    );
+    report("gather 60 B and a borrowed 16 KiB, flush each", OPERATIONS, || {
+        for _ in 0..OPERATIONS {
+            gather.reserve(&pool, black_box(60)).copy_from_slice(&head[..60]);
+            gather.push(large.clone());
+            black_box(gather.parts().count());
+            gather.consume(gather.bytes());
+        }
+    });
 
     let (sender, receiver) = sync_channel::<Vec<Message>>(8);
-    let reader =
-        thread::spawn(move || receiver.into_iter().map(|batch| batch.len()).sum::<usize>());
-    report(
-        "tailed 64 B, made here, dropped elsewhere",
-        OPERATIONS,
-        || {
-            for _ in 0..OPERATIONS / 1000 {
-                let batch = (0..1000).map(|_| message(&pool, &body)).collect();
-                sender
-                    .send(batch)
-                    .expect("the reader lives while there is a sender");
-                pool.collect();
-            }
-        },
-    );
+    let reader = thread::spawn(move || receiver.into_iter().map(|batch| batch.len()).sum::<usize>());
+    report("tailed 64 B, made here, dropped elsewhere", OPERATIONS, || {
+        for _ in 0..OPERATIONS / 1000 {
+            let batch = (0..1000).map(|_| message(&pool, &body)).collect();
+            sender.send(batch).expect("the reader lives while there is a sender");
+            pool.collect();
+        }
+    });
     drop(sender);
     black_box(reader.join().expect("the reader ends well"));
-    println!(
-        "held {} KiB, in use {} B",
-        pool.held_bytes() / 1024,
-        pool.used_bytes()
-    );
+    println!("held {} KiB, in use {} B", pool.held_bytes() / 1024, pool.used_bytes());
 }

@@ -31,10 +31,7 @@ const HOLDERS_MAX: u32 = u32::MAX / 2;
 
 impl BlockHead {
     pub(crate) fn one_holder(tail_bytes: u32) -> Self {
-        Self {
-            holders: AtomicU32::new(1),
-            tail_bytes,
-        }
+        Self { holders: AtomicU32::new(1), tail_bytes }
     }
 
     /// One holder more.
@@ -48,14 +45,22 @@ impl BlockHead {
     }
 
     /// One holder less; true if that was the last, which must then free the block.
+    ///
+    /// By pointer: a reference to the whole head would promise that nobody writes to the rest of it before this
+    /// returns, and another thread may use the block anew before that.
+    ///
+    /// # Safety
+    /// The head was written, and the caller gives up one count of the block.
     #[inline]
-    pub(crate) fn let_go(&self) -> bool {
+    pub(crate) unsafe fn let_go(head: NonNull<Self>) -> bool {
+        // SAFETY: the head is there while the caller's count is; its atomic alone may outlive that by an instruction.
+        let holders = unsafe { &(*head.as_ptr()).holders };
         // A sole holder needs no atomic exchange: nobody else can come to hold the block.
         // Acquire: what former holders read and wrote happens before the block's next use.
-        if self.holders.load(Ordering::Acquire) == 1 {
+        if holders.load(Ordering::Acquire) == 1 {
             return true;
         }
-        if self.holders.fetch_sub(1, Ordering::Release) != 1 {
+        if holders.fetch_sub(1, Ordering::Release) != 1 {
             return false;
         }
         std::sync::atomic::fence(Ordering::Acquire);
@@ -86,10 +91,7 @@ unsafe impl Sync for BlockMut {}
 impl BlockMut {
     /// No bytes, and no block.
     pub const fn empty() -> Self {
-        Self {
-            bytes: NonNull::dangling(),
-            len: 0,
-        }
+        Self { bytes: NonNull::dangling(), len: 0 }
     }
 
     #[inline]

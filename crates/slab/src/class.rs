@@ -67,10 +67,7 @@ mod tests {
         let step = if cfg!(miri) { 509 } else { 1 };
         for bytes in (0..=CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES).step_by(step) {
             let class = class_of(bytes).expect("a class for each size up to the largest");
-            let smallest = STRIDES
-                .iter()
-                .position(|stride| *stride as usize >= bytes)
-                .expect("a stride as large");
+            let smallest = STRIDES.iter().position(|stride| *stride as usize >= bytes).expect("a stride as large");
             assert_eq!(class, smallest, "for {bytes} bytes");
         }
         assert_eq!(class_of(CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES + 1), None);
@@ -79,15 +76,10 @@ mod tests {
     #[test]
     fn blocks_are_aligned_and_waste_is_bounded() {
         for pair in STRIDES.windows(2) {
-            let [smaller, larger] = pair else {
-                unreachable!("windows of two")
-            };
+            let [smaller, larger] = pair else { unreachable!("windows of two") };
             assert!(larger.is_multiple_of(BLOCK_ALIGN_BYTES as u32));
             assert!(smaller < larger);
-            assert!(
-                larger - smaller <= 16.max(larger / 5),
-                "{smaller} to {larger}"
-            );
+            assert!(larger - smaller <= 16.max(larger / 5), "{smaller} to {larger}");
         }
     }
 }

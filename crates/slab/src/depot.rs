@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 
 use crate::class::{CLASSES, HUGE, STRIDES, class_of};
 use crate::limits::{
-    BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, HUGE_SPARES_MAX, HUGE_STEP_BYTES, REGION_BYTES,
-    REGION_HEAD_BYTES,
+    BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, HUGE_SPARES_MAX, HUGE_STEP_BYTES, REGION_BYTES, REGION_HEAD_BYTES,
 };
 use crate::mark;
 use crate::region::{Own, RegionRef};
@@ -166,8 +165,7 @@ impl Depot {
         // SAFETY: a block on a free list is nobody's, and its link was written when it was put there.
         own.free.set(unsafe { block.read() }.next);
         own.used.set(own.used.get() + 1);
-        self.used_bytes
-            .set(self.used_bytes.get() + own.stride.get() as usize);
+        self.used_bytes.set(self.used_bytes.get() + own.stride.get() as usize);
         block.cast()
     }
 
@@ -200,10 +198,7 @@ impl Depot {
     #[cold]
     #[inline(never)]
     fn take_huge(&self, bytes: usize) -> NonNull<u8> {
-        assert!(
-            bytes <= BLOCK_BYTES_MAX + BLOCK_HEAD_BYTES,
-            "a block of {bytes} bytes is beyond BLOCK_BYTES_MAX"
-        );
+        assert!(bytes <= BLOCK_BYTES_MAX + BLOCK_HEAD_BYTES, "a block of {bytes} bytes is beyond BLOCK_BYTES_MAX");
         self.collect();
         let exact = REGION_HEAD_BYTES + bytes;
         // Steps of an eighth: whole pages, so that what is never touched costs no memory.
@@ -214,8 +209,7 @@ impl Depot {
         let (shared, own) = unsafe { (region.shared(), region.own()) };
         own.assign(HUGE, (shared.len - REGION_HEAD_BYTES) as u32);
         own.used.set(1);
-        self.used_bytes
-            .set(self.used_bytes.get() + own.stride.get() as usize);
+        self.used_bytes.set(self.used_bytes.get() + own.stride.get() as usize);
         // SAFETY: the region exists.
         unsafe { region.huge_block() }
     }
@@ -228,16 +222,11 @@ impl Depot {
         // SAFETY: the block is out, so its region exists; this is the owner's thread.
         let own = unsafe { region.own() };
         // SAFETY: the caller gives the block up, so that it is ours to write to.
-        unsafe {
-            block.write(Vacant {
-                next: own.free.get(),
-            })
-        };
+        unsafe { block.write(Vacant { next: own.free.get() }) };
         own.free.set(block.as_ptr());
         let used = own.used.get() - 1;
         own.used.set(used);
-        self.used_bytes
-            .set(self.used_bytes.get() - own.stride.get() as usize);
+        self.used_bytes.set(self.used_bytes.get() - own.stride.get() as usize);
         if used <= own.heed.get() {
             self.heed(region);
         }
@@ -355,9 +344,7 @@ impl Depot {
         } else {
             stock.huge_spares.push_back(region);
         }
-        while stock.cached_bytes > self.cached_bytes_max
-            || stock.huge_spares.len() > HUGE_SPARES_MAX
-        {
+        while stock.cached_bytes > self.cached_bytes_max || stock.huge_spares.len() > HUGE_SPARES_MAX {
             let Some(leaving) = stock.huge_spares.pop_front().or_else(|| stock.spares.pop()) else {
                 unreachable!("bytes are cached, so there is a spare region");
             };
@@ -403,10 +390,7 @@ impl Depot {
         let fits = len..=len + len / 4;
         // SAFETY: spare regions exist.
         let len_of = |spare: &RegionRef| unsafe { spare.shared() }.len;
-        let place = stock
-            .huge_spares
-            .iter()
-            .rposition(|spare| fits.contains(&len_of(spare)));
+        let place = stock.huge_spares.iter().rposition(|spare| fits.contains(&len_of(spare)));
         let region = match place {
             Some(place) => stock.huge_spares.remove(place),
             None if fits.contains(&REGION_BYTES) => stock.spares.pop(),
@@ -420,9 +404,7 @@ impl Depot {
         let region = RegionRef::map(len, self.this.get(), self.owner);
         let mut stock = self.stock.borrow_mut();
         // SAFETY: the region was mapped just now, on the owner's thread.
-        unsafe { region.own() }
-            .index
-            .set(stock.regions.len() as u32);
+        unsafe { region.own() }.index.set(stock.regions.len() as u32);
         stock.regions.push(region);
         self.held_bytes.set(self.held_bytes.get() + len);
         self.generation.set(self.generation.get() + 1);
@@ -459,9 +441,7 @@ impl Depot {
         let regions = &self.stock.borrow().regions;
         for region in regions {
             // SAFETY: all regions in the list exist. From now on this thread is a stranger to them, too.
-            unsafe { region.shared() }
-                .owner
-                .store(mark::NOBODY, Ordering::Relaxed);
+            unsafe { region.shared() }.owner.store(mark::NOBODY, Ordering::Relaxed);
         }
         let mut came_back = 0;
         let mut next = NonNull::new(self.returns.close());

@@ -124,18 +124,11 @@ impl Gather {
     fn seal(&mut self, ends_chunk: bool) -> &mut Earlier {
         let bytes = self.filled - self.sealed;
         let earlier = self.earlier.get_or_insert_with(|| {
-            Box::new(Earlier {
-                parts: VecDeque::new(),
-                chunks: VecDeque::new(),
-                consumed: self.sealed,
-            })
+            Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed: self.sealed })
         });
         self.sealed = self.filled;
         if bytes > 0 || ends_chunk {
-            earlier.parts.push_back(Part::Run {
-                bytes: bytes as u32,
-                ends_chunk,
-            });
+            earlier.parts.push_back(Part::Run { bytes: bytes as u32, ends_chunk });
         }
         earlier
     }
@@ -143,12 +136,17 @@ impl Gather {
     #[cold]
     #[inline(never)]
     fn begin_chunk(&mut self, pool: &Pool, n: usize) {
-        if !self.chunk.is_empty() {
-            let full = mem::take(&mut self.chunk);
-            self.seal(true).chunks.push_back(full);
+        let had_chunk = !self.chunk.is_empty();
+        if had_chunk {
             self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX as u32);
         }
-        self.chunk = pool.block(n.max(self.chunk_bytes as usize));
+        // First of all: should `n` be beyond the limit, nothing has changed.
+        let chunk = pool.block(n.max(self.chunk_bytes as usize));
+        if had_chunk {
+            let full = mem::take(&mut self.chunk);
+            self.seal(true).chunks.push_back(full);
+        }
+        self.chunk = chunk;
         self.filled = 0;
         self.sealed = 0;
     }
@@ -158,18 +156,12 @@ impl Gather {
         let open = &self.chunk[self.sealed..self.filled];
         let earlier = self.earlier.iter().flat_map(|earlier| {
             let mut chunks = earlier.chunks.iter().chain(Some(&self.chunk));
-            let mut chunk: &[u8] = chunks
-                .next()
-                .map_or(&[], |chunk| &chunk[earlier.consumed..]);
+            let mut chunk: &[u8] = chunks.next().map_or(&[], |chunk| &chunk[earlier.consumed..]);
             earlier.parts.iter().map(move |part| match part {
                 Part::Borrowed(slice) => &slice[..],
                 Part::Run { bytes, ends_chunk } => {
                     let (run, rest) = chunk.split_at(*bytes as usize);
-                    chunk = if *ends_chunk {
-                        chunks.next().map_or(&[], |chunk| chunk)
-                    } else {
-                        rest
-                    };
+                    chunk = if *ends_chunk { chunks.next().map_or(&[], |chunk| chunk) } else { rest };
                     run
                 }
             })

@@ -12,6 +12,8 @@
 //!
 //! What is deliberately absent: a lock, a background thread, a global pool, and any way to see another pool's memory.
 
+#![deny(clippy::undocumented_unsafe_blocks)]
+
 mod block;
 mod class;
 mod depot;
@@ -28,8 +30,7 @@ mod tailed;
 pub use block::BlockMut;
 pub use gather::Gather;
 pub use limits::{
-    BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX,
-    REGION_BYTES,
+    BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, REGION_BYTES,
 };
 pub use pool::{Pool, PoolOptions};
 pub use slice::Slice;

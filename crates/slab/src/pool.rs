@@ -22,9 +22,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self {
-            cached_bytes_max: CACHED_BYTES_MAX,
-        }
+        Self { cached_bytes_max: CACHED_BYTES_MAX }
     }
 }
 
@@ -47,9 +45,7 @@ pub struct Pool {
 impl Pool {
     /// A pool of the running thread. It takes no memory before it is asked for some.
     pub fn new(options: PoolOptions) -> Self {
-        Self {
-            depot: Depot::open(options.cached_bytes_max),
-        }
+        Self { depot: Depot::open(options.cached_bytes_max) }
     }
 
     #[inline]
@@ -83,12 +79,7 @@ impl Pool {
     /// # Panics
     /// If head and tail exceed [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
     #[inline]
-    pub fn tailed<T: Send + Sync>(
-        &self,
-        head: T,
-        tail_bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Tailed<T> {
+    pub fn tailed<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Tailed<T> {
         Tailed::take(self.depot(), head, tail_bytes, fill)
     }
 

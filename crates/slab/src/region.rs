@@ -54,11 +54,7 @@ impl Own {
 
     /// Makes an empty region one of `class` with blocks of `stride` bytes.
     pub(crate) fn assign(&self, class: usize, stride: u32) {
-        debug_assert_eq!(
-            self.used.get(),
-            0,
-            "a region changes class while blocks are out"
-        );
+        debug_assert_eq!(self.used.get(), 0, "a region changes class while blocks are out");
         self.free.set(ptr::null_mut());
         self.heed.set(Self::FULL);
         self.stride.set(stride);
@@ -89,12 +85,7 @@ impl RegionRef {
         // SAFETY: the head's place lies in the first page of the region, whatever the colour.
         let head = unsafe { Self::of(base) };
         let region = Region {
-            shared: Shared {
-                owner: AtomicU64::new(owner),
-                depot,
-                base,
-                len,
-            },
+            shared: Shared { owner: AtomicU64::new(owner), depot, base, len },
             own: Own {
                 free: Cell::new(ptr::null_mut()),
                 used: Cell::new(0),
@@ -176,10 +167,7 @@ impl RegionRef {
     pub(crate) unsafe fn carve(self) -> bool {
         // SAFETY: the caller is the owner of a region that exists.
         let (shared, own) = unsafe { (self.shared(), self.own()) };
-        debug_assert!(
-            own.free.get().is_null(),
-            "carving a region that has free blocks"
-        );
+        debug_assert!(own.free.get().is_null(), "carving a region that has free blocks");
         let stride = own.stride.get() as usize;
         let start = own.fresh.get() as usize;
         let fits = (shared.len - start) / stride;

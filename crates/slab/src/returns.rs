@@ -34,10 +34,7 @@ pub(crate) enum Putting {
 
 impl Returns {
     pub(crate) const fn new() -> Self {
-        Self {
-            head: AtomicPtr::new(ptr::null_mut()),
-            out: AtomicIsize::new(UNCOUNTED),
-        }
+        Self { head: AtomicPtr::new(ptr::null_mut()), out: AtomicIsize::new(UNCOUNTED) }
     }
 
     /// Marks the end: the owner will collect no more.
@@ -58,12 +55,7 @@ impl Returns {
             // SAFETY: the caller holds the block alone until the exchange below succeeds.
             unsafe { block.write(Vacant { next: head }) };
             // Release: what this thread did with the block happens before the owner's next use of it.
-            match self.head.compare_exchange_weak(
-                head,
-                block.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
+            match self.head.compare_exchange_weak(head, block.as_ptr(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Putting::Done,
                 Err(now) => head = now,
             }

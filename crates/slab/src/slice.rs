@@ -29,11 +29,7 @@ unsafe impl Sync for Slice {}
 impl Slice {
     /// No bytes, and no block.
     pub const fn empty() -> Self {
-        Self {
-            bytes: NonNull::dangling(),
-            start: 0,
-            len: 0,
-        }
+        Self { bytes: NonNull::dangling(), start: 0, len: 0 }
     }
 
     /// # Safety
@@ -41,11 +37,7 @@ impl Slice {
     /// initialised and nobody writes to them, and the caller hands over one count of it.
     #[inline]
     pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: u32) -> Self {
-        Self {
-            bytes,
-            start: 0,
-            len,
-        }
+        Self { bytes, start: 0, len }
     }
 
     #[inline]
@@ -64,19 +56,15 @@ impl Slice {
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before + 1,
+            Bound::Excluded(&before) => before.saturating_add(1),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&last) => last + 1,
+            Bound::Included(&last) => last.saturating_add(1),
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.len(),
         };
-        assert!(
-            start <= end && end <= self.len(),
-            "range {start}..{end} of a slice of {} bytes",
-            self.len()
-        );
+        assert!(start <= end && end <= self.len(), "range {start}..{end} of a slice of {} bytes", self.len());
         if start == end {
             return Self::empty();
         }
@@ -130,9 +118,16 @@ impl Clone for Slice {
 impl Drop for Slice {
     #[inline]
     fn drop(&mut self) {
-        if self.head().is_some_and(BlockHead::let_go) {
-            // SAFETY: there is a block, and that was its last holder: nobody else can reach it any more.
-            unsafe { depot::give(head(self.bytes).cast()) };
+        if self.len == 0 {
+            return;
+        }
+        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen, and whose count we
+        // give up; the last holder alone can reach it, and gives the block back.
+        unsafe {
+            let head = head(self.bytes);
+            if BlockHead::let_go(head) {
+                depot::give(head.cast());
+            }
         }
     }
 }

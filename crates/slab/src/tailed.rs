@@ -41,34 +41,18 @@ impl Drop for Taken {
 
 impl<T: Send + Sync> Tailed<T> {
     const HEAD_AT: usize = {
-        assert!(
-            align_of::<T>() <= BLOCK_ALIGN_BYTES,
-            "blocks are aligned to 16 bytes only"
-        );
-        assert!(
-            size_of::<T>() <= BLOCK_BYTES_MAX / 2,
-            "a head that leaves no room for a tail"
-        );
+        assert!(align_of::<T>() <= BLOCK_ALIGN_BYTES, "blocks are aligned to 16 bytes only");
+        assert!(size_of::<T>() <= BLOCK_BYTES_MAX / 2, "a head that leaves no room for a tail");
         size_of::<BlockHead>().next_multiple_of(align_of::<T>())
     };
     const TAIL_AT: usize = Self::HEAD_AT + size_of::<T>();
 
     #[inline]
-    pub(crate) fn take(
-        depot: &Depot,
-        head: T,
-        tail_bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Self {
-        assert!(
-            tail_bytes <= BLOCK_BYTES_MAX - Self::TAIL_AT,
-            "a tail beyond BLOCK_BYTES_MAX"
-        );
+    pub(crate) fn take(depot: &Depot, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+        assert!(tail_bytes <= BLOCK_BYTES_MAX - Self::TAIL_AT, "a tail beyond BLOCK_BYTES_MAX");
         let taken = Taken(depot.take(Self::TAIL_AT + tail_bytes));
         // SAFETY: the block is ours, has `tail_bytes` bytes behind `TAIL_AT`, and all of it is initialised.
-        fill(unsafe {
-            std::slice::from_raw_parts_mut(taken.0.add(Self::TAIL_AT).as_ptr(), tail_bytes)
-        });
+        fill(unsafe { std::slice::from_raw_parts_mut(taken.0.add(Self::TAIL_AT).as_ptr(), tail_bytes) });
         let block = taken.0.cast::<BlockHead>();
         mem::forget(taken);
         // SAFETY: the block is ours, aligned to 16, and has room for both before the tail.
@@ -76,10 +60,7 @@ impl<T: Send + Sync> Tailed<T> {
             block.byte_add(Self::HEAD_AT).cast::<T>().write(head);
             block.write(BlockHead::one_holder(tail_bytes as u32));
         }
-        Self {
-            block,
-            holds: PhantomData,
-        }
+        Self { block, holds: PhantomData }
     }
 
     #[inline]
@@ -122,17 +103,15 @@ impl<T: Send + Sync> Clone for Tailed<T> {
     #[inline]
     fn clone(&self) -> Self {
         self.block_head().hold();
-        Self {
-            block: self.block,
-            holds: PhantomData,
-        }
+        Self { block: self.block, holds: PhantomData }
     }
 }
 
 impl<T: Send + Sync> Drop for Tailed<T> {
     #[inline]
     fn drop(&mut self) {
-        if !self.block_head().let_go() {
+        // SAFETY: the head was written when the message was made, and we give up our count.
+        if !unsafe { BlockHead::let_go(self.block) } {
             return;
         }
         // SAFETY: that was the last holder, so the value and the block are ours alone. Zeroes go where the value was:
@@ -148,9 +127,6 @@ impl<T: Send + Sync> Drop for Tailed<T> {
 
 impl<T: Send + Sync + fmt::Debug> fmt::Debug for Tailed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tailed")
-            .field("head", self.head())
-            .field("tail_bytes", &self.tail().len())
-            .finish()
+        f.debug_struct("Tailed").field("head", self.head()).field("tail_bytes", &self.tail().len()).finish()
     }
 }

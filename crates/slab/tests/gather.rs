@@ -10,11 +10,7 @@ use proptest::prelude::*;
 use slab::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Gather, Pool};
 
 /// Miri is some thousand times slower: there, sizes just pass the first boundary.
-const LEN_MAX: usize = if cfg!(miri) {
-    9_000
-} else {
-    3 * CHUNK_BYTES_MAX
-};
+const LEN_MAX: usize = if cfg!(miri) { 9_000 } else { 3 * CHUNK_BYTES_MAX };
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -150,11 +146,7 @@ fn heads_between_bodies_share_a_chunk() {
     assert!(pool.used_bytes() - before < 2 * CHUNK_BYTES_MIN);
     let mut parts = gather.parts();
     assert_eq!(parts.next(), Some(&b"head"[..]));
-    assert_eq!(
-        parts.next().map(<[u8]>::as_ptr),
-        Some(body.as_ptr()),
-        "a body is not copied"
-    );
+    assert_eq!(parts.next().map(<[u8]>::as_ptr), Some(body.as_ptr()), "a body is not copied");
     drop(parts);
     gather.consume(gather.bytes() - 1);
     assert_eq!(all(&gather), [9]);
@@ -175,10 +167,7 @@ fn chunks_grow_with_the_flow_and_shrink_without_it() {
     for _ in 0..10 {
         first_chunk(CHUNK_BYTES_MAX * 4);
     }
-    assert!(
-        first_chunk(10) > CHUNK_BYTES_MAX,
-        "a busy gather starts with a large chunk"
-    );
+    assert!(first_chunk(10) > CHUNK_BYTES_MAX, "a busy gather starts with a large chunk");
     for _ in 0..10 {
         first_chunk(10);
     }

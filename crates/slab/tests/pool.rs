@@ -11,9 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use slab::{
-    BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, Tailed,
-};
+use slab::{BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, Tailed};
 
 /// Sizes on either side of every boundary that matters.
 const SIZES: [usize; 20] = [
@@ -49,11 +47,7 @@ fn every_size_is_exact_aligned_readable_and_returned() {
     for len in SIZES {
         let mut block = pool.block(len);
         assert_eq!(block.len(), len);
-        assert_eq!(
-            block.as_ptr().addr() % 16,
-            0,
-            "a block of {len} bytes is not aligned"
-        );
+        assert_eq!(block.as_ptr().addr() % 16, 0, "a block of {len} bytes is not aligned");
         assert!(pool.used_bytes() > len && pool.held_bytes() >= pool.used_bytes());
         // Memory that nobody wrote to is zero, and sound to read.
         assert_eq!(block[len - 1], 0);
@@ -74,11 +68,7 @@ fn a_pool_takes_nothing_before_it_is_asked_and_keeps_nothing_after_a_trim() {
     let generation = pool.generation();
     assert!(generation > 0);
     drop(blocks);
-    assert_eq!(
-        pool.held_bytes(),
-        held,
-        "below the bound memory is kept for later"
-    );
+    assert_eq!(pool.held_bytes(), held, "below the bound memory is kept for later");
     assert_eq!(pool.trim(), held);
     assert_eq!((pool.held_bytes(), pool.used_bytes()), (0, 0));
     assert_ne!(pool.generation(), generation);
@@ -86,9 +76,7 @@ fn a_pool_takes_nothing_before_it_is_asked_and_keeps_nothing_after_a_trim() {
 
 #[test]
 fn empty_regions_beyond_the_bound_go_back() {
-    let pool = Pool::new(PoolOptions {
-        cached_bytes_max: 2 * REGION_BYTES,
-    });
+    let pool = Pool::new(PoolOptions { cached_bytes_max: 2 * REGION_BYTES });
     let a_region_each = CLASSED_BYTES_MAX + 1;
     let blocks: Vec<BlockMut> = (0..8).map(|_| pool.block(a_region_each)).collect();
     let full = pool.held_bytes();
@@ -132,9 +120,7 @@ fn regions_empty_in_any_order_and_serve_any_class_again() {
     }
     assert_eq!(pool.used_bytes(), 0);
     // All but the one that serves are spare now, and good for another class.
-    let others: Vec<BlockMut> = (0..7 * 8)
-        .map(|_| pool.block(CLASSED_BYTES_MAX / 2))
-        .collect();
+    let others: Vec<BlockMut> = (0..7 * 8).map(|_| pool.block(CLASSED_BYTES_MAX / 2)).collect();
     assert_eq!(pool.held_bytes(), held);
     drop(others);
 }
@@ -153,8 +139,7 @@ fn regions_can_be_listed_while_the_pool_is_used() {
     assert_eq!(inside.get(), pool.held_bytes());
     for block in &blocks {
         let home = listed.iter().filter(|region| {
-            region.contains(&block.as_ptr().addr())
-                && region.contains(&(block.as_ptr().addr() + block.len() - 1))
+            region.contains(&block.as_ptr().addr()) && region.contains(&(block.as_ptr().addr() + block.len() - 1))
         });
         assert_eq!(home.count(), 1, "{block:?} lies in one region");
     }
@@ -202,6 +187,7 @@ fn a_range_outside_a_slice_is_our_own_fault() {
     let slice = pool.copy(b"four");
     for attempt in [
         catch_unwind(AssertUnwindSafe(|| drop(slice.slice(3..5)))),
+        catch_unwind(AssertUnwindSafe(|| drop(slice.slice(..=usize::MAX)))),
         catch_unwind(AssertUnwindSafe(|| slice.clone().advance(5))),
         catch_unwind(AssertUnwindSafe(|| drop(pool.block(BLOCK_BYTES_MAX + 1)))),
         catch_unwind(AssertUnwindSafe(|| {
@@ -230,10 +216,7 @@ impl Drop for Counted {
 fn a_tailed_head_lives_as_long_as_its_last_holder() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted {
-        drops: Arc::clone(&drops),
-        small: 7,
-    };
+    let head = Counted { drops: Arc::clone(&drops), small: 7 };
     let first = pool.tailed(head, 5, |tail| tail.copy_from_slice(b"bytes"));
     let second = first.clone();
     let other = pool.tailed(0_u128, 0, |tail| assert!(tail.is_empty()));
@@ -256,10 +239,7 @@ fn a_tailed_head_lives_as_long_as_its_last_holder() {
 fn a_filling_that_panics_costs_neither_block_nor_head() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted {
-        drops: Arc::clone(&drops),
-        small: 0,
-    };
+    let head = Counted { drops: Arc::clone(&drops), small: 0 };
     catch_unwind(AssertUnwindSafe(|| {
         drop(pool.tailed(head, 10, |_| panic!("the filling fails")));
     }))
@@ -284,13 +264,8 @@ fn a_filling_may_use_the_pool() {
 fn blocks_outlive_their_pool() {
     let pool = Pool::default();
     let handle = pool.clone();
-    let slices: Vec<Slice> = SIZES
-        .iter()
-        .map(|len| pool.copy(&vec![*len as u8; *len]))
-        .collect();
-    let tailed = pool.tailed(String::from("head"), 4, |tail| {
-        tail.copy_from_slice(b"tail")
-    });
+    let slices: Vec<Slice> = SIZES.iter().map(|len| pool.copy(&vec![*len as u8; *len])).collect();
+    let tailed = pool.tailed(String::from("head"), 4, |tail| tail.copy_from_slice(b"tail"));
     drop(pool);
     let late = handle.copy(b"the last handle counts");
     drop(handle);

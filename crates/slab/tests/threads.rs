@@ -36,9 +36,7 @@ fn length(number: usize) -> usize {
 #[test]
 fn one_thread_takes_and_all_free() {
     let drops = Arc::new(AtomicUsize::new(0));
-    let pool = Pool::new(PoolOptions {
-        cached_bytes_max: 2 * REGION_BYTES,
-    });
+    let pool = Pool::new(PoolOptions { cached_bytes_max: 2 * REGION_BYTES });
     thread::scope(|scope| {
         let mut senders = Vec::new();
         for thread in 0..THREADS {
@@ -62,10 +60,7 @@ fn one_thread_takes_and_all_free() {
             });
         }
         for number in 0..STEPS {
-            let head = Head {
-                number,
-                drops: Arc::clone(&drops),
-            };
+            let head = Head { number, drops: Arc::clone(&drops) };
             let message = pool.tailed(head, length(number), |tail| tail.fill(number as u8));
             let mut bytes = pool.block(length(number) + 2);
             bytes.fill(number as u8);
@@ -73,9 +68,7 @@ fn one_thread_takes_and_all_free() {
             for (thread, sender) in senders.iter().enumerate() {
                 let mut block = pool.block(1 + thread * 40);
                 block[0] = number as u8;
-                sender
-                    .send((message.clone(), slice.clone(), block))
-                    .expect("the reader lives while its sender does");
+                sender.send((message.clone(), slice.clone(), block)).expect("the reader lives while its sender does");
             }
             if number % 100 == 0 {
                 pool.collect();
@@ -95,12 +88,8 @@ fn a_pool_that_runs_dry_takes_back_what_others_freed() {
     let steps = if cfg!(miri) { 8 } else { 200 };
     for _ in 0..steps {
         // Three of these fill a region; without taking them back each round would need another.
-        let blocks: Vec<BlockMut> = (0..3)
-            .map(|_| pool.block(slab::CLASSED_BYTES_MAX))
-            .collect();
-        thread::spawn(move || drop(blocks))
-            .join()
-            .expect("freeing does not fail");
+        let blocks: Vec<BlockMut> = (0..3).map(|_| pool.block(slab::CLASSED_BYTES_MAX)).collect();
+        thread::spawn(move || drop(blocks)).join().expect("freeing does not fail");
     }
     assert_eq!(pool.held_bytes(), REGION_BYTES);
 }
@@ -114,8 +103,7 @@ fn two_pools_exchange_blocks() {
         move || {
             let pool = Pool::default();
             for number in 0..steps {
-                to.send(pool.copy(&[number as u8; 100]))
-                    .expect("the other side reads as much as it sends");
+                to.send(pool.copy(&[number as u8; 100])).expect("the other side reads as much as it sends");
                 let got = from.recv().expect("the other side sends as many");
                 assert_eq!(got[..], [number as u8; 100]);
             }
@@ -138,10 +126,7 @@ fn a_pool_goes_while_its_blocks_come_back() {
         thread::scope(|scope| {
             let pool = Pool::default();
             for number in 0..THREADS {
-                let head = Head {
-                    number,
-                    drops: Arc::clone(&drops),
-                };
+                let head = Head { number, drops: Arc::clone(&drops) };
                 let message = pool.tailed(head, number, |tail| tail.fill(1));
                 let blocks: Vec<BlockMut> = (0..round % 5).map(|len| pool.block(len)).collect();
                 let start = &start;
@@ -184,5 +169,35 @@ fn a_later_thread_is_never_taken_for_the_owner() {
         })
         .join()
         .expect("a stranger may free it");
+    }
+}
+
+/// Whoever lets go last frees, and the other may still be on its way out of the call.
+#[test]
+fn the_last_holders_let_go_at_once() {
+    let rounds = if cfg!(miri) { 10 } else { 1_000 };
+    let pool = Pool::default();
+    for _ in 0..rounds {
+        let start = Barrier::new(THREADS);
+        let slice = pool.copy(&[1; 40]);
+        let message = pool.tailed(0_u64, 30, |tail| tail.fill(1));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let (start, slice, message) = (&start, slice.clone(), message.clone());
+                scope.spawn(move || {
+                    start.wait();
+                    drop(slice);
+                    drop(message);
+                });
+            }
+            drop((slice, message));
+            // The blocks are used again as soon as they come back.
+            for _ in 0..10 {
+                pool.collect();
+                pool.block(40).fill(2);
+            }
+        });
+        pool.collect();
+        assert_eq!(pool.used_bytes(), 0);
     }
 }
