@@ -96,12 +96,20 @@ pub(crate) fn exchange_name<'a>(what: What<'_>, table: &'a Table, argument: &str
 }
 
 /// Whether an exchange declared again has the arguments that matter.
-pub(crate) fn check_exchange_equivalence(what: What<'_>, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+pub(crate) fn check_exchange_equivalence(
+    what: What<'_>,
+    current: Option<&Table>,
+    received: &Table,
+) -> Result<(), Refusal> {
     check_same(what, ALTERNATE_EXCHANGE, current, received)
 }
 
 /// Whether a queue declared again has the arguments that matter.
-pub(crate) fn check_queue_equivalence(what: What<'_>, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+pub(crate) fn check_queue_equivalence(
+    what: What<'_>,
+    current: Option<&Table>,
+    received: &Table,
+) -> Result<(), Refusal> {
     QUEUE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
 }
 

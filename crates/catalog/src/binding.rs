@@ -252,7 +252,8 @@ impl Bindings {
 
     /// Takes a binding off a list.
     pub fn unlink(&mut self, list: Through, head: &mut Head, binding: u32) {
-        let Links { previous, next } = std::mem::replace(&mut self.records[binding as usize].links[list as usize], UNLINKED);
+        let Links { previous, next } =
+            std::mem::replace(&mut self.records[binding as usize].links[list as usize], UNLINKED);
         if previous == NONE {
             debug_assert_eq!(head.0, binding, "a binding is taken off the list that it is on");
             head.0 = next;

@@ -14,7 +14,7 @@ use crate::{
     ids::{ExchangeId, VhostId},
     limits::Limits,
     name::Name,
-    named::{Named, NameTable},
+    named::{NameTable, Named},
     refusal::Refusal,
 };
 use std::fmt;

@@ -161,9 +161,11 @@ impl PermissionCache {
         }
         if self.most != 0 {
             let state = &self.hash;
-            self.remembered.insert_unique(hash, Remembered { user, vhost, operation, permitted, name: name.into() }, |known| {
-                hash_of(state, known.user, known.vhost, known.operation, &known.name)
-            });
+            self.remembered.insert_unique(
+                hash,
+                Remembered { user, vhost, operation, permitted, name: name.into() },
+                |known| hash_of(state, known.user, known.vhost, known.operation, &known.name),
+            );
         }
         permitted
     }

@@ -58,10 +58,7 @@ impl Refusal {
     }
 
     pub(crate) fn reserved(kind: Kind, name: &str) -> Self {
-        Self::detail(
-            ReplyCode::AccessRefused,
-            format_args!("{kind} name '{name}' contains reserved prefix 'amq.*'"),
-        )
+        Self::detail(ReplyCode::AccessRefused, format_args!("{kind} name '{name}' contains reserved prefix 'amq.*'"))
     }
 
     pub(crate) fn locked(what: What<'_>) -> Self {

@@ -41,10 +41,11 @@ impl Password {
             Self::Plain(secret) => (secret, true),
             Self::Never => (&[], false),
         };
-        let differing = offered.iter().enumerate().fold(u8::from(secret.len() != offered.len()), |differing, (at, byte)| {
-            let expected = secret.get(at % secret.len().max(1)).copied().unwrap_or_default();
-            black_box(differing | (byte ^ expected))
-        });
+        let differing =
+            offered.iter().enumerate().fold(u8::from(secret.len() != offered.len()), |differing, (at, byte)| {
+                let expected = secret.get(at % secret.len().max(1)).copied().unwrap_or_default();
+                black_box(differing | (byte ^ expected))
+            });
         login_possible & (differing == 0)
     }
 }

@@ -22,24 +22,43 @@ fn what_is_not_there() {
 fn reserved_names() {
     check("exchange amq.x direct", "403 ACCESS_REFUSED - exchange name 'amq.x' contains reserved prefix 'amq.*'");
     check("queue amq.q", "403 ACCESS_REFUSED - queue name 'amq.q' contains reserved prefix 'amq.*'");
-    check("queue amq.gen-1 server-named; queues; queue amq.gen-1", "amq.gen-1 | 403 ACCESS_REFUSED - queue name 'amq.gen-1' contains reserved prefix 'amq.*'");
+    check(
+        "queue amq.gen-1 server-named; queues; queue amq.gen-1",
+        "amq.gen-1 | 403 ACCESS_REFUSED - queue name 'amq.gen-1' contains reserved prefix 'amq.*'",
+    );
     // One that is there may be declared as it is.
     check("exchange amq.direct direct durable", "");
-    check("delete-exchange amq.direct", "403 ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed");
+    check(
+        "delete-exchange amq.direct",
+        "403 ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed",
+    );
 }
 
 #[test]
 fn the_default_exchange_is_left_alone() {
     let refused = "403 ACCESS_REFUSED - operation not permitted on the default exchange";
-    for command in ["exchange '' direct", "passive ''", "delete-exchange ''", "queue q; bind '' a q", "queue q; unbind '' a q", "bind-exchange amq.direct a ''"] {
+    for command in [
+        "exchange '' direct",
+        "passive ''",
+        "delete-exchange ''",
+        "queue q; bind '' a q",
+        "queue q; unbind '' a q",
+        "bind-exchange amq.direct a ''",
+    ] {
         check(command, refused);
     }
 }
 
 #[test]
 fn internal_exchanges() {
-    check("exchange x fanout internal; publish x", "403 ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'");
-    check("publish amq.rabbitmq.trace", "403 ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'");
+    check(
+        "exchange x fanout internal; publish x",
+        "403 ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'",
+    );
+    check(
+        "publish amq.rabbitmq.trace",
+        "403 ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'",
+    );
     check("publish ''; publish amq.topic", "");
 }
 
@@ -50,16 +69,35 @@ fn unknown_types_end_the_connection() {
 
 #[test]
 fn exchanges_declared_again() {
-    let again = |second: &str, expected: &str| check(&format!("exchange x topic alternate-exchange=y; exchange x {second}"), expected);
+    let again = |second: &str, expected: &str| {
+        check(&format!("exchange x topic alternate-exchange=y; exchange x {second}"), expected)
+    };
     again("topic alternate-exchange=y", "");
     again("topic alternate-exchange=y other=1", "");
     let text = "406 PRECONDITION_FAILED - inequivalent arg";
     again("direct", &format!("{text} 'type' for exchange 'x' in vhost '/': received 'direct' but current is 'topic'"));
-    again("topic durable", &format!("{text} 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
-    again("topic auto-delete", &format!("{text} 'auto_delete' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
-    again("topic internal", &format!("{text} 'internal' for exchange 'x' in vhost '/': received 'true' but current is 'false'"));
-    again("topic", &format!("{text} 'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the value 'y' of type 'longstr'"));
-    again("topic alternate-exchange=z", &format!("{text} 'alternate-exchange' for exchange 'x' in vhost '/': received 'z' but current is 'y'"));
+    again(
+        "topic durable",
+        &format!("{text} 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
+    );
+    again(
+        "topic auto-delete",
+        &format!("{text} 'auto_delete' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
+    );
+    again(
+        "topic internal",
+        &format!("{text} 'internal' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
+    );
+    again(
+        "topic",
+        &format!(
+            "{text} 'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the value 'y' of type 'longstr'"
+        ),
+    );
+    again(
+        "topic alternate-exchange=z",
+        &format!("{text} 'alternate-exchange' for exchange 'x' in vhost '/': received 'z' but current is 'y'"),
+    );
 }
 
 #[test]
@@ -69,18 +107,39 @@ fn queues_declared_again() {
     again("x-message-ttl=i64:100 other=1", "");
     again("x-message-ttl=100 x-queue-type=classic", "");
     let text = "406 PRECONDITION_FAILED - inequivalent arg";
-    again("durable x-message-ttl=100", &format!("{text} 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"));
-    again("auto-delete x-message-ttl=100", &format!("{text} 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"));
-    again("x-message-ttl=200", &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received '200' but current is '100'"));
-    again("", &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '100' of type 'signedint'"));
-    again("x-message-ttl=100 x-max-length=i64:5", &format!("{text} 'x-max-length' for queue 'q' in vhost '/': received the value '5' of type 'long' but current is none"));
+    again(
+        "durable x-message-ttl=100",
+        &format!("{text} 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"),
+    );
+    again(
+        "auto-delete x-message-ttl=100",
+        &format!("{text} 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"),
+    );
+    again(
+        "x-message-ttl=200",
+        &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received '200' but current is '100'"),
+    );
+    again(
+        "",
+        &format!(
+            "{text} 'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '100' of type 'signedint'"
+        ),
+    );
+    again(
+        "x-message-ttl=100 x-max-length=i64:5",
+        &format!(
+            "{text} 'x-max-length' for queue 'q' in vhost '/': received the value '5' of type 'long' but current is none"
+        ),
+    );
     check("queue q durable session=1; queue q session=1; queue q durable session=1", "");
 }
 
 #[test]
 fn locked_queues() {
     let text = "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.";
-    for command in ["use q 2", "queue q session=2", "queue q", "bind amq.direct a q session=2", "delete-queue q session=2"] {
+    for command in
+        ["use q 2", "queue q session=2", "queue q", "bind amq.direct a q session=2", "delete-queue q session=2"]
+    {
         check(&format!("queue q session=1; {command}"), text);
     }
     check("queue q session=1; bind amq.direct a q session=1; unbind amq.direct a q session=2", text);
@@ -91,18 +150,30 @@ fn locked_queues() {
 
 #[test]
 fn exchanges_in_use() {
-    check("exchange x direct; queue q; bind x a q; delete-exchange x if-unused; delete-queue q; delete-exchange x if-unused; exchanges", "406 PRECONDITION_FAILED - exchange 'x' in vhost '/' in use | removed q | ");
+    check(
+        "exchange x direct; queue q; bind x a q; delete-exchange x if-unused; delete-queue q; delete-exchange x if-unused; exchanges",
+        "406 PRECONDITION_FAILED - exchange 'x' in vhost '/' in use | removed q | ",
+    );
     // To be bound to something is no use.
     check("exchange x direct; bind-exchange amq.fanout '' x; delete-exchange x if-unused; exchanges", "");
 }
 
 #[test]
 fn arguments_of_the_wrong_type() {
-    check("exchange x direct alternate-exchange=1", "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'");
-    check("queue q x-dead-letter-exchange=1", "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'");
+    check(
+        "exchange x direct alternate-exchange=1",
+        "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'",
+    );
+    check(
+        "queue q x-dead-letter-exchange=1",
+        "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'",
+    );
     let invalid = |argument: &str, why: &str| {
         let name = argument.split('=').next().expect("name=value");
-        check(&format!("queue q {argument}"), &format!("406 PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"));
+        check(
+            &format!("queue q {argument}"),
+            &format!("406 PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"),
+        );
     };
     invalid("x-message-ttl=abc", "\"expected integer, got longstr\"");
     invalid("x-message-ttl=-1", "{value_negative,-1}");
@@ -118,7 +189,10 @@ fn arguments_of_the_wrong_type() {
     invalid("x-dead-letter-routing-key=k", "routing_key_but_no_dlx_defined");
     invalid("x-queue-type=quorum", "\"unsupported queue type 'quorum'\"");
     invalid("x-queue-type=stream", "\"unsupported queue type 'stream'\"");
-    check("queue q x-max-age=1h", "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue");
+    check(
+        "queue q x-max-age=1h",
+        "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue",
+    );
     check(
         "queue q x-message-ttl=0 x-expires=1 x-max-length=i64:0 x-max-priority=255 x-overflow=drop-head x-queue-mode=lazy x-queue-version=2
          x-single-active-consumer=true x-dead-letter-exchange=dlx x-dead-letter-routing-key=k x-queue-type=classic x-anything=1",
@@ -128,15 +202,27 @@ fn arguments_of_the_wrong_type() {
 
 #[test]
 fn x_match_must_be_one_of_four() {
-    check("queue q; bind amq.headers '' q x-match=some", "406 PRECONDITION_FAILED - Invalid x-match field value <<\"some\">>; expected all, any, all-with-x, or any-with-x");
-    check("queue q; bind amq.headers '' q x-match=1", "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr");
+    check(
+        "queue q; bind amq.headers '' q x-match=some",
+        "406 PRECONDITION_FAILED - Invalid x-match field value <<\"some\">>; expected all, any, all-with-x, or any-with-x",
+    );
+    check(
+        "queue q; bind amq.headers '' q x-match=1",
+        "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr",
+    );
     // Elsewhere it means nothing.
     check("queue q; bind amq.direct '' q x-match=1", "");
 }
 
 #[test]
 fn limits() {
-    let limits = catalog::Limits { queues_max: 1, bindings_max: 1, exchanges_max: 8, vhosts_max: 1, ..catalog::Limits::default() };
+    let limits = catalog::Limits {
+        queues_max: 1,
+        bindings_max: 1,
+        exchanges_max: 8,
+        vhosts_max: 1,
+        ..catalog::Limits::default()
+    };
     assert_eq!(
         Script::with(limits).run(
             "queue q; queue q; queue r; bind amq.direct a q; bind amq.direct a q; bind amq.direct b q; exchange x direct; exchange x direct; exchange y direct"

@@ -9,7 +9,10 @@ use script::{Script, check};
 
 #[test]
 fn the_default_exchange_routes_by_queue_name() {
-    check("queue q1; route '' q1; route '' q2; queue q2; route '' q2; delete-queue q2; route '' q2", "q1 | - | q2 | removed q2 | -");
+    check(
+        "queue q1; route '' q1; route '' q2; queue q2; route '' q2; delete-queue q2; route '' q2",
+        "q1 | - | q2 | removed q2 | -",
+    );
 }
 
 #[test]
@@ -32,15 +35,24 @@ fn fanout_asks_for_nothing() {
 
 #[test]
 fn topic_words() {
-    check("queue q1; bind amq.topic a.*.c q1; route amq.topic a.b.c; route amq.topic a.c; route amq.topic a.b.b.c", "q1 | - | -");
-    check("queue q1; bind amq.topic a.#.c q1; route amq.topic a.b.c; route amq.topic a.c; route amq.topic a.b.b.c", "q1 | q1 | q1");
+    check(
+        "queue q1; bind amq.topic a.*.c q1; route amq.topic a.b.c; route amq.topic a.c; route amq.topic a.b.b.c",
+        "q1 | - | -",
+    );
+    check(
+        "queue q1; bind amq.topic a.#.c q1; route amq.topic a.b.c; route amq.topic a.c; route amq.topic a.b.b.c",
+        "q1 | q1 | q1",
+    );
     check("queue q1; bind amq.topic # q1; route amq.topic ''; route amq.topic a; route amq.topic a..b", "q1 | q1 | q1");
     check("queue q1; bind amq.topic * q1; route amq.topic ''; route amq.topic a; route amq.topic a.b", "- | q1 | -");
     check("queue q1; bind amq.topic '' q1; route amq.topic ''; route amq.topic a; route amq.topic .", "q1 | - | -");
     check("queue q1; bind amq.topic *.* q1; route amq.topic .; route amq.topic a.; route amq.topic a", "q1 | q1 | -");
     check("queue q1; bind amq.topic a. q1; route amq.topic a.; route amq.topic a; route amq.topic a.b", "q1 | - | -");
     check("queue q1; bind amq.topic #.# q1; route amq.topic ''; route amq.topic a.b.c", "q1 | q1");
-    check("queue q1; bind amq.topic a.#.#.b q1; route amq.topic a.b; route amq.topic a.x.y.b; route amq.topic a.b.x", "q1 | q1 | -");
+    check(
+        "queue q1; bind amq.topic a.#.#.b q1; route amq.topic a.b; route amq.topic a.x.y.b; route amq.topic a.b.x",
+        "q1 | q1 | -",
+    );
     check("queue q1; bind amq.topic a*.b q1; route amq.topic a*.b; route amq.topic ax.b", "q1 | -");
 }
 
@@ -97,7 +109,10 @@ fn header_values_compare_within_their_class() {
          route amq.headers k a=f64:1; queue q2; bind amq.headers '' q2 a=void; route amq.headers k a=true",
         "q1 | q1 | - | - | q2",
     );
-    check("queue q1; bind amq.headers '' q1 a=f32:0.5; route amq.headers k a=f64:0.5; route amq.headers k a=f64:0.25", "q1 | -");
+    check(
+        "queue q1; bind amq.headers '' q1 a=f32:0.5; route amq.headers k a=f64:0.5; route amq.headers k a=f64:0.25",
+        "q1 | -",
+    );
 }
 
 #[test]
@@ -154,10 +169,16 @@ fn headers_behind_a_topic_make_its_routes_depend_on_the_message() {
 
 #[test]
 fn auto_delete_exchanges_go_with_their_last_binding() {
-    check("exchange x direct auto-delete; queue q1; bind x a q1; bind x b q1; unbind x a q1; exchanges; unbind x b q1; exchanges", "x | ");
+    check(
+        "exchange x direct auto-delete; queue q1; bind x a q1; bind x b q1; unbind x a q1; exchanges; unbind x b q1; exchanges",
+        "x | ",
+    );
     check("exchange x direct auto-delete; queue q1; bind x a q1; delete-queue q1; exchanges", "removed q1 | ");
     // Never bound, it stays; as a mere destination, too.
-    check("exchange x direct auto-delete; exchange y fanout; bind-exchange y '' x; unbind-exchange y '' x; exchanges", "x y");
+    check(
+        "exchange x direct auto-delete; exchange y fanout; bind-exchange y '' x; unbind-exchange y '' x; exchanges",
+        "x y",
+    );
     // The end of one is the end of the next.
     check(
         "exchange x fanout auto-delete; exchange y fanout auto-delete; exchange z fanout auto-delete; exchange k fanout; queue q1;

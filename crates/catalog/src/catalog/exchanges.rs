@@ -89,7 +89,12 @@ impl Catalog {
         })
     }
 
-    pub(super) fn delete_exchange(&mut self, vhost: VhostId, name: &Name, if_unused: bool) -> Result<Executed, Refusal> {
+    pub(super) fn delete_exchange(
+        &mut self,
+        vhost: VhostId,
+        name: &Name,
+        if_unused: bool,
+    ) -> Result<Executed, Refusal> {
         if name.is_empty() {
             return Err(Refusal::default_exchange());
         }

@@ -298,13 +298,69 @@ impl Topics {
             }
         }
     }
-
-    #[cfg(test)]
-    pub fn nodes_in_use(&self) -> usize {
-        self.nodes.len() - self.free.len()
-    }
 }
 
 fn append(bindings: &Bindings, alike: Head, found: &mut Vec<Target>) {
     found.extend(bindings.iter(Through::Alike, alike).map(|binding| bindings.get(binding).target));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Topics;
+    use crate::{
+        binding::{Bindings, Said, Target},
+        limits::Limits,
+    };
+    use wire::Table;
+
+    #[test]
+    fn nodes_words_and_texts_come_back_with_the_last_pattern() {
+        let (mut bindings, mut topics) = (Bindings::new(&Limits::default()), Topics::new(&Limits::default()));
+        let root = topics.plant();
+        let mut most = 0;
+        for round in 0..3 {
+            let patterns = (0..2000).map(|n| format!("a.{}.#.{}.*.x{}", n % 7, n % 11, n));
+            let added: Vec<u32> = patterns
+                .map(|pattern| {
+                    let said =
+                        Said { source: 0, target: Target::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                    let binding = bindings.add(&said);
+                    topics.add(&mut bindings, root, binding);
+                    binding
+                })
+                .collect();
+            let mut found = Vec::new();
+            topics.route(&bindings, root, b"a.3.some.more.3.z.x3", &mut found);
+            assert_eq!(found.len(), 1);
+            for binding in added {
+                topics.remove(&mut bindings, binding);
+                bindings.remove(binding);
+            }
+            assert_eq!(topics.nodes.len() - topics.free.len(), 1, "the root stays");
+            assert!(topics.edges.is_empty() && topics.words.is_empty());
+            assert!(round == 0 || topics.nodes.len() == most, "a second round needs no more nodes");
+            most = topics.nodes.len();
+        }
+        topics.fell(root);
+    }
+
+    #[test]
+    fn many_wild_patterns_cost_nodes_times_words_at_most() {
+        let (mut bindings, mut topics) = (Bindings::new(&Limits::default()), Topics::new(&Limits::default()));
+        let root = topics.plant();
+        for length in 1..60 {
+            for ending in ["b", "*", "#", "a"] {
+                let pattern = format!("{}{ending}", "#.a.".repeat(length));
+                let said =
+                    Said { source: 0, target: Target::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                let binding = bindings.add(&said);
+                topics.add(&mut bindings, root, binding);
+            }
+        }
+        // Taken one possibility after the other this would never end.
+        let key = "a.".repeat(127);
+        let mut found = Vec::new();
+        topics.route(&bindings, root, &key.as_bytes()[..253], &mut found);
+        assert_eq!(found.len(), 59 * 3);
+    }
 }

@@ -92,7 +92,9 @@ impl Script {
     fn command(&mut self, command: &str) -> Result<Option<String>, Refusal> {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words[..] {
-            ["route", exchange, key, ref headers @ ..] => return Ok(Some(self.route(word(exchange), word(key), headers))),
+            ["route", exchange, key, ref headers @ ..] => {
+                return Ok(Some(self.route(word(exchange), word(key), headers)));
+            }
             ["queues"] => {
                 let names: Vec<&str> = self.catalog.queues().map(|(_, queue)| queue.name.as_str()).collect();
                 return Ok(Some(names.join(" ")));
@@ -136,7 +138,10 @@ impl Script {
             table(flags.iter().copied().filter(|flag| flag.contains('=') && !flag.starts_with("session=")))
         };
         let of_session = |flags: &[&str]| {
-            flags.iter().find_map(|flag| flag.strip_prefix("session=")).map(|number| session(number.parse().expect("one")))
+            flags
+                .iter()
+                .find_map(|flag| flag.strip_prefix("session="))
+                .map(|number| session(number.parse().expect("one")))
         };
         Ok(match *words {
             ["exchange", text, kind, ref flags @ ..] => Definition::DeclareExchange {
@@ -160,7 +165,8 @@ impl Script {
             },
             [verb @ ("bind" | "unbind"), exchange, key, queue, ref flags @ ..] => {
                 let (exchange, queue) = (name(Kind::Exchange, exchange)?, name(Kind::Queue, queue)?);
-                let (routing_key, arguments, session) = (word(key).as_bytes().into(), arguments(flags), of_session(flags));
+                let (routing_key, arguments, session) =
+                    (word(key).as_bytes().into(), arguments(flags), of_session(flags));
                 if verb == "bind" {
                     Definition::BindQueue { vhost, exchange, queue, routing_key, arguments, session }
                 } else {

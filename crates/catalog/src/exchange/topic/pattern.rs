@@ -40,14 +40,12 @@ pub(super) fn matches(hash_first: bool, mut pattern: Option<&[u8]>, mut key: Opt
                 again = Some((pattern, key));
                 continue;
             }
-            Some(word) => {
-                if next_word(&mut key_rest).is_some_and(|key_word| word == b"*" || word == key_word) {
-                    (pattern, key) = (pattern_rest, key_rest);
-                    continue;
-                }
+            Some(word) if next_word(&mut key_rest).is_some_and(|next| word == b"*" || word == next) => {
+                (pattern, key) = (pattern_rest, key_rest);
+                continue;
             }
             None if key.is_none() => return true,
-            None => {}
+            _ => {}
         }
         let Some((behind, mut from)) = again else { return false };
         if next_word(&mut from).is_none() {

@@ -103,4 +103,10 @@ impl Words {
         self.texts.drop(text);
         self.free.push(word);
     }
+
+    /// Whether no pattern has a word.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty() && self.words.len() == self.free.len()
+    }
 }

@@ -1,0 +1,179 @@
+//! Who may log in and who may do what.
+//!
+//! Enters: users and permissions.  Leaves: ids and refusals.
+//! Owns:   the promises about both.
+//! Never:  needs a vhost other than its own.
+
+use catalog::{
+    Catalog, Definition, Limits, LoginRefused, Name, Operation, Outcome, Password, Permission, Resource, Scope, UserId,
+    VhostId, default_definitions,
+};
+
+fn default_catalog() -> Catalog {
+    let mut catalog = Catalog::new(Limits::default());
+    for definition in default_definitions() {
+        catalog.execute(&definition).expect("the defaults are valid");
+    }
+    catalog
+}
+
+fn put(catalog: &mut Catalog, name: &str, password: Password) -> UserId {
+    let definition = Definition::PutUser { name: name.into(), password, tags: Vec::new(), loopback_only: false };
+    match catalog.execute(&definition).map(|executed| executed.outcome) {
+        Ok(Outcome::User { id }) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn permit(catalog: &mut Catalog, user: &str, configure: &str, write: &str, read: &str) {
+    let permission = Permission { configure: configure.into(), write: write.into(), read: read.into() };
+    let definition = Definition::SetPermission { user: user.into(), vhost: "/".into(), permission };
+    catalog.execute(&definition).expect("a permission");
+}
+
+fn vhost(catalog: &Catalog) -> VhostId {
+    catalog.vhost_by_name("/").expect("the default vhost")
+}
+
+#[test]
+fn guests_come_from_loopback() {
+    let catalog = default_catalog();
+    let id = catalog.authenticate(b"guest", b"guest", true).expect("from loopback");
+    assert_eq!(catalog.user_name(id), "guest");
+    assert_eq!(catalog.authenticate(b"guest", b"guest", false), Err(LoginRefused::OnlyFromLoopback));
+    // A wrong password is wrong from anywhere.
+    assert_eq!(catalog.authenticate(b"guest", b"guess", false), Err(LoginRefused::InvalidCredentials));
+    assert_eq!(catalog.authenticate_external(b"guest", true), Ok(id));
+    assert_eq!(catalog.authenticate_external(b"guest", false), Err(LoginRefused::OnlyFromLoopback));
+}
+
+#[test]
+fn passwords() {
+    let mut catalog = default_catalog();
+    let wrong = Err(LoginRefused::InvalidCredentials);
+    put(&mut catalog, "u", Password::plain("secret"));
+    put(&mut catalog, "n", Password::Never);
+    put(&mut catalog, "e", Password::plain(""));
+    for password in ["", "s", "secre", "Secret", "secret1", "secretsecret"] {
+        assert_eq!(catalog.authenticate(b"u", password.as_bytes(), true), wrong, "{password}");
+    }
+    assert!(catalog.authenticate(b"u", b"secret", false).is_ok());
+    assert_eq!(catalog.authenticate(b"u", &vec![b's'; 1 << 20], true), wrong);
+    assert_eq!(catalog.authenticate(b"nobody", b"", true), wrong);
+    assert_eq!(catalog.authenticate(b"\xff", b"", true), wrong);
+    assert_eq!(catalog.authenticate(b"n", b"", true), wrong);
+    assert!(catalog.authenticate_external(b"n", false).is_ok());
+    assert!(catalog.authenticate(b"e", b"", true).is_ok());
+    assert_eq!(catalog.authenticate(b"e", b"x", true), wrong);
+    assert!(!format!("{:?}", Password::plain("secret")).contains("secret"));
+    let refusal = LoginRefused::OnlyFromLoopback.refusal("PLAIN");
+    assert_eq!((refusal.code.number(), refusal.scope), (403, Scope::Connection));
+    assert_eq!(refusal, LoginRefused::InvalidCredentials.refusal("PLAIN"), "a client learns no reason");
+}
+
+#[test]
+fn vhosts_open_to_those_with_a_permission() {
+    let mut catalog = default_catalog();
+    let guest = catalog.authenticate(b"guest", b"guest", true).expect("guest");
+    let user = put(&mut catalog, "u", Password::plain("p"));
+    let text = |result: Result<VhostId, catalog::Refusal>| result.map_err(|refusal| (refusal.scope, refusal.text));
+    assert_eq!(catalog.open_vhost(guest, b"/"), Ok(vhost(&catalog)));
+    let refused = "NOT_ALLOWED - access to vhost '/' refused for user 'u'";
+    assert_eq!(text(catalog.open_vhost(user, b"/")), Err((Scope::Connection, refused.into())));
+    assert_eq!(
+        text(catalog.open_vhost(user, b"v")),
+        Err((Scope::Connection, "NOT_ALLOWED - vhost v not found".into()))
+    );
+    permit(&mut catalog, "u", "", "", "");
+    assert!(catalog.open_vhost(user, b"/").is_ok());
+    let clear = Definition::ClearPermission { user: "u".into(), vhost: "/".into() };
+    assert!(catalog.execute(&clear).expect("cleared").changed);
+    assert!(catalog.open_vhost(user, b"/").is_err());
+}
+
+#[test]
+fn operations_ask_patterns() {
+    let mut catalog = default_catalog();
+    let vhost = vhost(&catalog);
+    let user = put(&mut catalog, "u", Password::plain("p"));
+    let check = |catalog: &mut Catalog, operation, name: &str| {
+        catalog.check(user, vhost, operation, Resource::Exchange, name.as_bytes()).is_ok()
+    };
+    assert!(!check(&mut catalog, Operation::Read, "x"), "without a permission nothing is permitted");
+    permit(&mut catalog, "u", "^u-", "default|x", ".*");
+    for _ in 0..2 {
+        // The second time from memory.
+        assert!(check(&mut catalog, Operation::Configure, "u-1"));
+        assert!(!check(&mut catalog, Operation::Configure, "not-u-1"));
+        assert!(check(&mut catalog, Operation::Write, "axb"), "a pattern is looked for anywhere");
+        assert!(check(&mut catalog, Operation::Write, ""), "the default exchange is amq.default");
+        assert!(check(&mut catalog, Operation::Read, "\u{fffd}"));
+    }
+    let refusal = catalog.check(user, vhost, Operation::Configure, Resource::Queue, b"q").expect_err("not permitted");
+    assert_eq!(refusal.text, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'u'");
+    assert_eq!((refusal.code.number(), refusal.scope), (403, Scope::Channel));
+    // What was remembered goes with the permission.
+    permit(&mut catalog, "u", "", "^$", "^x$");
+    assert!(!check(&mut catalog, Operation::Configure, "u-1"));
+    assert!(!check(&mut catalog, Operation::Write, "axb"));
+    assert!(!check(&mut catalog, Operation::Read, "xx"));
+    catalog.execute(&Definition::DeleteUser { name: "u".into() }).expect("deleted");
+    assert!(!check(&mut catalog, Operation::Read, "x"));
+}
+
+#[test]
+fn patterns_are_bounded() {
+    let mut catalog = default_catalog();
+    put(&mut catalog, "u", Password::plain("p"));
+    for pattern in ["(", "a{1000}{1000}{1000}", &"a".repeat(5000)] {
+        let permission = Permission { configure: pattern.into(), ..Permission::all() };
+        let definition = Definition::SetPermission { user: "u".into(), vhost: "/".into(), permission };
+        let refusal = catalog.execute(&definition).expect_err("no pattern to keep");
+        assert!(refusal.text.starts_with("PRECONDITION_FAILED - invalid permission pattern"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_vhost_goes_with_everything_in_it() {
+    let mut catalog = default_catalog();
+    let before = (catalog.queues_count(), catalog.exchanges_count(), catalog.bindings_count());
+    let create = Definition::CreateVhost { name: "v".into() };
+    let Outcome::Vhost { id, created: true } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    assert!(!catalog.execute(&create).expect("there already").changed);
+    let queue = Name::from("q");
+    let declare = Definition::DeclareQueue {
+        vhost: id,
+        name: queue.clone(),
+        server_named: false,
+        durable: false,
+        exclusive: None,
+        auto_delete: false,
+        arguments: wire::Table::new(),
+        home: catalog::ShardId(3),
+    };
+    catalog.execute(&declare).expect("a queue");
+    for (exchange, key) in [("amq.topic", "a.#"), ("amq.direct", "a"), ("amq.fanout", ""), ("amq.headers", "")] {
+        let bind = Definition::BindQueue {
+            vhost: id,
+            exchange: exchange.into(),
+            queue: queue.clone(),
+            routing_key: key.as_bytes().into(),
+            arguments: wire::Table::new(),
+            session: None,
+        };
+        catalog.execute(&bind).expect("a binding");
+    }
+    let permission =
+        Definition::SetPermission { user: "guest".into(), vhost: "v".into(), permission: Permission::all() };
+    catalog.execute(&permission).expect("permitted");
+    let gone = catalog.execute(&Definition::DeleteVhost { name: "v".into() }).expect("deleted");
+    assert_eq!(gone.queues_removed.iter().map(|queue| queue.home.0).collect::<Vec<_>>(), [3]);
+    assert_eq!((catalog.queues_count(), catalog.exchanges_count(), catalog.bindings_count()), before);
+    assert!(catalog.exchange(id, b"amq.topic").is_none() && catalog.exchange(id, b"").is_none());
+    assert_eq!(catalog.vhost_name(id), "");
+    // A session that still has it open is refused rather than believed.
+    let refusal = catalog.execute(&declare).expect_err("no vhost to declare in");
+    assert_eq!(refusal.scope, Scope::Connection);
+    let Outcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    assert_ne!(id, next, "an id is never reused");
+}
