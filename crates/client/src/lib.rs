@@ -1,1 +1,62 @@
-//! client
+//! A small AMQP 0-9-1 client for programs: blocking or polled, on the project's own codec and session.
+//!
+//! Enters: an address, messages.  Leaves: deliveries, borrowed from the receive buffer; confirms; refusals.
+//! Owns:   one connection a `Client`, on one thread.
+//! Never:  reconnects, starts a thread, allocates for a message, waits without an end.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use client::{Client, ConsumeOptions, Publish, QueueOptions};
+//!
+//! let mut client = Client::connect("amqp://guest:guest@127.0.0.1:5672/%2F")?;
+//! let channel = client.open_channel()?;
+//! let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?;
+//! client.consume(channel, &queue.name, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
+//! client.publish(channel, &Publish::to("", &queue.name), b"hello")?;
+//! if let Some(delivery) = client.next_delivery(Duration::from_secs(1))? {
+//!     assert_eq!(delivery.body(), b"hello");
+//! }
+//! client.close()?;
+//! # Ok::<(), client::Error>(())
+//! ```
+//!
+//! The runnable examples show each use: `hello`, `confirms`, `consumer` (with acknowledgements), `polled`.
+//!
+//! **Sending.** `publish`, `ack` and their kin write; bytes leave when `Options::flush_bytes` are written, at `flush`,
+//! and whenever a call waits. A sender that finds the link full reads meanwhile, so client and broker never wait for
+//! each other.
+//!
+//! **Receiving.** `next_delivery` shows one delivery at a time, `dispatch` hands all that came to a closure that may
+//! answer at once. Bodies below 16 KiB are views of the receive buffer; larger ones come in memory of their own, which
+//! can be kept or published again without a copy.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod calls;
+mod channel;
+mod client;
+mod clock;
+mod confirms;
+mod error;
+pub mod limits;
+mod message;
+mod options;
+mod outlet;
+mod parked;
+mod pump;
+mod state;
+mod url;
+
+pub use calls::{ConsumeOptions, ExchangeOptions, QueueDeclared, QueueOptions};
+pub use channel::Channel;
+pub use client::Client;
+pub use error::{Error, Result};
+pub use link::SocketOptions;
+pub use message::{Delivery, Message, Returned};
+pub use options::Options;
+pub use outlet::{Outlet, Publish};
+pub use pump::Dispatched;
+pub use slab::{BlockMut, Slice};
+pub use state::Cancelled;
+pub use url::Url;
+pub use wire::{Properties, RawProperties, Table, Value};

@@ -1,0 +1,124 @@
+//! Channels: which are open, why others closed, and what each has published.
+//!
+//! Enters: openings, closings, publishes, confirms.  Leaves: a channel's state, or why it cannot be used.
+//! Owns:   one record per channel number.
+//! Never:  confuses a number's former user with its present one.
+
+use crate::confirms::Confirms;
+use crate::error::{Error, Result};
+
+/// A handle on an open channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Channel {
+    pub(crate) number: u16,
+    pub(crate) serial: u32,
+}
+
+impl Channel {
+    /// The channel's number on the wire.
+    pub fn number(self) -> u16 {
+        self.number
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    ClosedByServer { code: u16, text: String },
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Record {
+    serial: u32,
+    state: State,
+    /// Whether publishes are counted: after `confirm_select`.
+    pub(crate) confirming: bool,
+    pub(crate) confirms: Confirms,
+}
+
+/// All channels of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    records: Vec<Option<Record>>,
+    serial: u32,
+}
+
+impl Channels {
+    /// A number was opened.
+    pub(crate) fn opened(&mut self, number: u16) -> Channel {
+        self.serial += 1;
+        let index = usize::from(number);
+        if self.records.len() <= index {
+            self.records.resize_with(index + 1, || None);
+        }
+        self.records[index] = Some(Record { serial: self.serial, state: State::Open, confirming: false, confirms: Confirms::default() });
+        Channel { number, serial: self.serial }
+    }
+
+    /// The server closed it.
+    pub(crate) fn closed_by_server(&mut self, number: u16, code: u16, text: &str) {
+        if let Some(record) = self.record(number) {
+            record.state = State::ClosedByServer { code, text: text.to_owned() };
+        }
+    }
+
+    /// This program closed it.
+    pub(crate) fn gone(&mut self, channel: Channel) {
+        if let Some(record) = self.record(channel.number).filter(|record| record.serial == channel.serial) {
+            record.state = State::Gone;
+        }
+    }
+
+    /// The present user of a number.
+    pub(crate) fn handle(&self, number: u16) -> Channel {
+        let serial = self.records.get(usize::from(number)).and_then(Option::as_ref).map_or(0, |record| record.serial);
+        Channel { number, serial }
+    }
+
+    pub(crate) fn record(&mut self, number: u16) -> Option<&mut Record> {
+        self.records.get_mut(usize::from(number))?.as_mut()
+    }
+
+    /// Unconfirmed publishes of a channel; none if it is not the number's present user.
+    #[inline]
+    pub(crate) fn outstanding(&self, channel: Channel) -> u64 {
+        match self.records.get(usize::from(channel.number)) {
+            Some(Some(record)) if record.serial == channel.serial => record.confirms.outstanding(),
+            _ => 0,
+        }
+    }
+
+    /// The record of an open channel, or why it is not open.
+    #[inline]
+    pub(crate) fn open(&mut self, channel: Channel) -> Result<&mut Record> {
+        match self.records.get_mut(usize::from(channel.number)) {
+            Some(Some(record)) if record.serial == channel.serial => match &record.state {
+                State::Open => Ok(record),
+                State::ClosedByServer { code, text } => Err(Error::ChannelClosed { channel: channel.number, code: *code, text: text.clone() }),
+                State::Gone => Err(Error::ChannelNotOpen { channel: channel.number }),
+            },
+            _ => Err(Error::ChannelNotOpen { channel: channel.number }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_handle_does_not_reach_the_numbers_new_user() {
+        let mut channels = Channels::default();
+        let first = channels.opened(1);
+        channels.closed_by_server(1, 404, "NOT_FOUND");
+        assert!(matches!(channels.open(first), Err(Error::ChannelClosed { code: 404, .. })));
+        let second = channels.opened(1);
+        assert!(matches!(channels.open(first), Err(Error::ChannelNotOpen { channel: 1 })));
+        assert!(channels.open(second).is_ok());
+        channels.gone(first);
+        assert!(channels.open(second).is_ok());
+        channels.gone(second);
+        assert!(channels.open(second).is_err());
+    }
+}

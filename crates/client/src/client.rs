@@ -1,0 +1,249 @@
+//! The client: one connection, opened, used and closed on one thread.
+//!
+//! Enters: an address and options.  Leaves: an open connection, or the server's reason why not.
+//! Owns:   the link, both halves of the session, the receive buffer, the memory for bodies.
+//! Never:  starts a thread, reconnects by itself, waits without an end.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use link::{Address, DialOptions, Link};
+use session::heartbeat::Heartbeat;
+use session::{Capabilities, Inbound, Outbound, SessionLimits, Tuning, sasl};
+use slab::{BlockMut, Pool, PoolOptions};
+use wire::{Table, TableRef, Value};
+
+use crate::buffer::Buffer;
+use crate::channel::Channel;
+use crate::clock::now;
+use crate::error::{Error, Result};
+use crate::message::{Message, Returned};
+use crate::options::Options;
+use crate::outlet::{Outlet, short};
+use crate::parked::Parked;
+use crate::state::{Answer, Cancelled, State};
+use crate::url::Url;
+
+/// A connection to a broker. It belongs to one thread; open one for each thread that needs one.
+///
+/// Nothing happens in the background: the client reads, answers heartbeats and notices closes while one of its calls
+/// runs. A program that is idle for long calls `keep_alive` at least once in half a heartbeat.
+pub struct Client {
+    pub(crate) link: Box<dyn Link>,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+    pub(crate) pool: Pool,
+    pub(crate) buffer: Buffer,
+    pub(crate) state: State,
+    pub(crate) options: Options,
+    pub(crate) tuning: Tuning,
+    /// Deliveries that came while something else was awaited.
+    pub(crate) aside: VecDeque<Message>,
+    pub(crate) aside_bytes: usize,
+    /// The delivery that `next_delivery` shows.
+    pub(crate) parked: Parked,
+    pub(crate) shown: Option<Message>,
+    pub(crate) heartbeat: Option<Heartbeat>,
+    pub(crate) last_received: Instant,
+    pub(crate) last_sent: Instant,
+    /// Whether bytes came or went since the times above were taken.
+    pub(crate) received_since: bool,
+    pub(crate) sent_since: bool,
+    /// Whether the link had no more when it was read last.
+    pub(crate) drained: bool,
+    /// Whether a blocked sender has read bytes that no events were taken from yet.
+    pub(crate) unlooked: bool,
+    /// Whether the server's side of the link has ended.
+    pub(crate) ended: bool,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.link.peer().address)
+    }
+}
+
+impl Client {
+    /// Connects with the usual options.
+    ///
+    /// # Errors
+    /// A wrong address, no connection, or the server's refusal (`Error::ConnectionClosed` with its code and text).
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(&Url::parse(url)?, Options::default())
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// As `connect`.
+    pub fn connect_with(url: &Url, options: Options) -> Result<Self> {
+        let address: Address = url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
+        let dial = DialOptions { timeout: options.answer_wait, socket: options.socket.clone() };
+        Self::over(link::dial(&address, &dial)?, url, options)
+    }
+
+    /// Opens a connection over a link that is connected already, such as a simulated one.
+    ///
+    /// # Errors
+    /// As `connect`.
+    pub fn over(link: Box<dyn Link>, url: &Url, options: Options) -> Result<Self> {
+        let limits = SessionLimits {
+            channel_max: options.channel_max,
+            frame_bytes_max: options.frame_bytes_max,
+            heartbeat_s: options.heartbeat_s,
+            message_bytes_max: session::limits::BODY_BYTES_MAX,
+            owner_answers_close: false,
+        };
+        let start = now();
+        let mut client = Self {
+            link,
+            inbound: Inbound::client(&limits),
+            outbound: Outbound::new(),
+            pool: Pool::new(PoolOptions::default()),
+            buffer: Buffer::new(),
+            state: State::default(),
+            options,
+            tuning: Tuning { channel_max: 0, frame_bytes_max: limits.frame_bytes_max, heartbeat_s: 0 },
+            aside: VecDeque::new(),
+            aside_bytes: 0,
+            parked: Parked::default(),
+            shown: None,
+            heartbeat: None,
+            last_received: start,
+            last_sent: start,
+            received_since: false,
+            sent_since: false,
+            drained: true,
+            unlooked: false,
+            ended: false,
+        };
+        client.hand_shake(url, &limits)?;
+        Ok(client)
+    }
+
+    fn hand_shake(&mut self, url: &Url, limits: &SessionLimits) -> Result<()> {
+        self.outbound.protocol_header(&self.pool);
+        match self.answer(0, "connection.start")? {
+            Answer::Started { mechanisms } if mechanisms.split(|&byte| byte == b' ').any(|name| name == b"PLAIN") => {}
+            _ => return Err(Error::Unexpected { awaited: "the mechanism PLAIN", came: "a greeting without it" }),
+        }
+        let properties = self.client_properties()?.to_bytes();
+        let response = sasl::plain_response(&url.user, &url.password);
+        self.inbound.log_in("PLAIN", &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
+        let Answer::Tune(proposed) = self.answer(0, "connection.tune")? else {
+            return Err(Error::Unexpected { awaited: "connection.tune", came: "connection.secure" });
+        };
+        self.tuning = self.inbound.tune(&proposed, limits, &mut self.outbound, &self.pool);
+        self.heartbeat = Heartbeat::new(self.tuning.heartbeat_s);
+        self.inbound.open(short(&url.vhost)?, &mut self.outbound, &self.pool);
+        self.answer(0, "connection.open-ok")?;
+        Ok(())
+    }
+
+    fn client_properties(&self) -> Result<Table> {
+        let text = |text: &str| Value::LongStr(text.as_bytes().into());
+        let capabilities = Capabilities::AUTHENTICATION_FAILURE_CLOSE
+            .with(Capabilities::CONNECTION_BLOCKED)
+            .with(Capabilities::CONSUMER_CANCEL_NOTIFY)
+            .with(Capabilities::BASIC_NACK)
+            .with(Capabilities::PUBLISHER_CONFIRMS)
+            .with(Capabilities::EXCHANGE_EXCHANGE_BINDINGS);
+        let mut properties = Table::new()
+            .with("product", text("Harrier client"))?
+            .with("version", text(env!("CARGO_PKG_VERSION")))?
+            .with("platform", text("Rust"))?
+            .with("capabilities", Value::Table(capabilities.to_table()))?;
+        if let Some(name) = &self.options.name {
+            properties = properties.with("connection_name", text(name))?;
+        }
+        Ok(properties)
+    }
+
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// `Error::NoChannelLeft`, or the connection's end.
+    pub fn open_channel(&mut self) -> Result<Channel> {
+        let number = self.inbound.open_channel(&mut self.outbound, &self.pool).ok_or(Error::NoChannelLeft)?;
+        self.answer(number, "channel.open-ok")?;
+        Ok(self.state.channels.opened(number))
+    }
+
+    /// Closes a channel; what was delivered on it and not acknowledged is requeued.
+    ///
+    /// # Errors
+    /// A channel that is not open, or the connection's end.
+    pub fn close_channel(&mut self, channel: Channel) -> Result<()> {
+        self.state.channels.open(channel)?;
+        self.inbound.close_channel(channel.number, 200, "Goodbye", &mut self.outbound, &self.pool);
+        self.state.channels.gone(channel);
+        self.answer(channel.number, "channel.close-ok")?;
+        Ok(())
+    }
+
+    /// Ends the connection in order: everything written is sent first.
+    ///
+    /// # Errors
+    /// What kept it from ending in order; the connection is gone all the same.
+    pub fn close(mut self) -> Result<()> {
+        self.inbound.close(200, "Goodbye", &mut self.outbound, &self.pool);
+        self.answer(0, "connection.close-ok")?;
+        self.link.close_sending();
+        Ok(())
+    }
+
+    /// What was agreed on: channels, frame size, heartbeat.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
+    /// Why the server does not read from publishers now, if so (`connection.blocked`).
+    pub fn blocked(&self) -> Option<&str> {
+        self.state.blocked.as_deref()
+    }
+
+    /// The oldest returned message not asked for yet. At most `limits::RETURNED_MAX` are kept.
+    pub fn take_returned(&mut self) -> Option<Returned> {
+        self.state.returned.pop_front()
+    }
+
+    /// How many messages came back since the start.
+    pub fn returned_count(&self) -> u64 {
+        self.state.returned_count
+    }
+
+    /// The next consumer that the server ended and that was not asked for yet.
+    pub fn take_cancelled(&mut self) -> Option<Cancelled> {
+        self.state.cancelled.pop_front()
+    }
+
+    /// Memory for a body of `bytes` to be filled and published without a copy: `publish_shared(…, &block.freeze())`.
+    /// It holds whatever was in it before.
+    ///
+    /// # Panics
+    /// Over `slab::BLOCK_BYTES_MAX`.
+    pub fn block(&self, bytes: usize) -> BlockMut {
+        self.pool.block(bytes)
+    }
+
+    /// Reports the link's readiness to `registry`, for programs that poll many clients; edges are followed by
+    /// `dispatch(Duration::ZERO, …)` until it says `drained`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn register(&mut self, registry: &mio::Registry, token: mio::Token) -> std::io::Result<()> {
+        self.link.register(registry, token)
+    }
+
+    /// Sends a heartbeat if one is due, and takes in what has come. For programs that are idle for long.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub fn keep_alive(&mut self) -> Result<()> {
+        self.set_aside(Duration::ZERO).map(drop)
+    }
+
+    pub(crate) fn outlet(&mut self) -> Outlet<'_> {
+        Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels }
+    }
+}

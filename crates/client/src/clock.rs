@@ -1,0 +1,13 @@
+//! The client's clock: heartbeats and waits that end.
+//!
+//! Enters: nothing.  Leaves: the time.
+//! Owns:   the one place of this crate that reads a clock.
+//! Never:  is asked on the way of a message: only before a wait.
+
+use std::time::Instant;
+
+/// Now.
+#[expect(clippy::disallowed_methods, reason = "a client blocks on its own thread; there is no reactor to hand the time in")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,123 @@
+//! What can go wrong in a client.
+//!
+//! Enters: closes of the server, faults of the link, misuse.  Leaves: one enum with clear texts.
+//! Owns:   the words.
+//! Never:  hides the server's code and text.
+
+use std::fmt;
+
+use link::LinkError;
+use session::Fault;
+
+/// Why a call failed.
+#[derive(Debug)]
+pub enum Error {
+    /// The address is not understood.
+    Url {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No connection could be made, or it broke.
+    Link(LinkError),
+    /// The server ended the connection.
+    ConnectionClosed {
+        /// The reply code (AMQP 0-9-1 §1.2).
+        code: u16,
+        /// The reply text.
+        text: String,
+    },
+    /// The server closed the channel; the connection goes on.
+    ChannelClosed {
+        /// The channel's number.
+        channel: u16,
+        /// The reply code.
+        code: u16,
+        /// The reply text.
+        text: String,
+    },
+    /// The channel is not open: never opened, or closed by this program.
+    ChannelNotOpen {
+        /// The channel's number.
+        channel: u16,
+    },
+    /// The server broke the protocol.
+    Protocol(Fault),
+    /// The server answered with a method that does not belong here.
+    Unexpected {
+        /// What was awaited.
+        awaited: &'static str,
+        /// What came.
+        came: &'static str,
+    },
+    /// No answer, or no room to send, in time.
+    TimedOut {
+        /// What was awaited.
+        awaited: &'static str,
+    },
+    /// A name or key of more than 255 bytes.
+    TooLong {
+        /// How many bytes.
+        bytes: usize,
+    },
+    /// More deliveries arrived than the client sets aside while it waits for an answer (`limits::ASIDE_BYTES_MAX`).
+    TooMuchAside,
+    /// All channel numbers that were agreed on are in use.
+    NoChannelLeft,
+    /// The client was closed before.
+    Closed,
+}
+
+/// The outcome of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url { why } => write!(f, "{why}"),
+            Self::Link(error) => write!(f, "{error}"),
+            Self::ConnectionClosed { code, text } => write!(f, "the server closed the connection: {code} {text}"),
+            Self::ChannelClosed { channel, code, text } => write!(f, "the server closed channel {channel}: {code} {text}"),
+            Self::ChannelNotOpen { channel } => write!(f, "channel {channel} is not open"),
+            Self::Protocol(fault) => write!(f, "the server broke the protocol: {}", fault.text),
+            Self::Unexpected { awaited, came } => write!(f, "the server answered {came} instead of {awaited}"),
+            Self::TimedOut { awaited } => write!(f, "no {awaited} in time"),
+            Self::TooLong { bytes } => write!(f, "a name of {bytes} bytes; AMQP takes at most 255"),
+            Self::TooMuchAside => f.write_str("more deliveries arrived than are set aside while waiting for an answer"),
+            Self::NoChannelLeft => f.write_str("no channel number is left"),
+            Self::Closed => f.write_str("the connection is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Link(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<LinkError> for Error {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Link(LinkError::Lost(error))
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Self::Protocol(fault)
+    }
+}
+
+impl From<wire::TooLong> for Error {
+    fn from(error: wire::TooLong) -> Self {
+        Self::TooLong { bytes: error.bytes }
+    }
+}

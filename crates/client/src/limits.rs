@@ -1,0 +1,30 @@
+//! Limits of the client.
+//!
+//! Enters: nothing.  Leaves: named bounds and the defaults of what a program may set.
+//! Owns:   the numbers and the relations between them.
+//! Never:  reads a setting.
+
+use std::time::Duration;
+
+/// Bytes read from the link at once, at most. The buffer grows only when more than this must wait (see below).
+pub const RECEIVE_BYTES: usize = 256 << 10;
+/// Bytes that may wait unread in the client while it is blocked in sending. Beyond this it stops reading.
+pub const UNREAD_BYTES_MAX: usize = 64 << 20;
+/// Bytes of deliveries that may be set aside while the client waits for the answer to something else.
+pub const ASIDE_BYTES_MAX: usize = 256 << 20;
+/// Returned messages kept until the program asks for them; later ones are counted only.
+pub const RETURNED_MAX: usize = 65_536;
+/// Refused (nacked) publish tags kept until the program asks for them; later ones are counted only.
+pub const REFUSED_TAGS_MAX: usize = 65_536;
+/// Bytes written before they are sent without being asked to.
+pub const FLUSH_BYTES: usize = 64 << 10;
+/// Bytes that a handler may have written before its next delivery waits until they are sent.
+pub const WRITTEN_BYTES_MAX: usize = 1 << 20;
+/// Bodies of at least this many bytes are sent from memory of their own and not copied between the heads.
+pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
+/// How long to wait for a connection, an answer, or for room to send.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+const _: () = assert!(FLUSH_BYTES <= WRITTEN_BYTES_MAX);
+const _: () = assert!(RECEIVE_BYTES < UNREAD_BYTES_MAX);
+const _: () = assert!(SHARED_BODY_BYTES_MIN < RECEIVE_BYTES);

@@ -1,0 +1,168 @@
+//! Messages as a program sees them: borrowed from the receive buffer, or owned.
+//!
+//! Enters: contents of the session.  Leaves: `Delivery` (borrowed), `Message`, `Returned` (owned).
+//! Owns:   copies only where a message must outlive the buffer.
+//! Never:  copies a large body: that is shared memory from the start.
+
+use session::Body;
+use slab::Slice;
+use wire::RawProperties;
+
+use crate::channel::Channel;
+
+/// A message for a consumer, borrowed from the client's memory. Copy what must be kept.
+#[derive(Clone, Debug)]
+pub struct Delivery<'a> {
+    /// The channel it came on: acknowledge it there.
+    pub channel: Channel,
+    /// Which consumer it is for.
+    pub consumer_tag: &'a [u8],
+    /// What to acknowledge.
+    pub delivery_tag: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// Name of the exchange it was published to.
+    pub exchange: &'a [u8],
+    /// Its routing key.
+    pub routing_key: &'a [u8],
+    /// Its properties, each found when asked for.
+    pub properties: RawProperties<'a>,
+    pub(crate) body: Body<'a>,
+}
+
+impl Delivery<'_> {
+    /// The body.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// The body as shared memory, if it came in memory of its own (16 KiB and more): kept without a copy.
+    pub fn shared_body(&self) -> Option<&Slice> {
+        match &self.body {
+            Body::Small(_) => None,
+            Body::Large(slice) => Some(slice),
+        }
+    }
+
+    /// A copy that may be kept.
+    pub fn to_message(&self) -> Message {
+        Message {
+            channel: self.channel,
+            consumer_tag: self.consumer_tag.into(),
+            delivery_tag: self.delivery_tag,
+            redelivered: self.redelivered,
+            exchange: self.exchange.into(),
+            routing_key: self.routing_key.into(),
+            messages_left: 0,
+            properties: self.properties.as_bytes().into(),
+            body: Kept::of(&self.body),
+        }
+    }
+}
+
+/// A body that is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    Copied(Box<[u8]>),
+    Shared(Slice),
+}
+
+impl Kept {
+    pub(crate) fn of(body: &Body<'_>) -> Self {
+        match body {
+            Body::Small(bytes) => Self::Copied((*bytes).into()),
+            Body::Large(slice) => Self::Shared(slice.clone()),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Shared(slice) => slice,
+        }
+    }
+}
+
+/// A message in memory of its own: what `get` answers, and copies of deliveries.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The channel it came on: acknowledge it there.
+    pub channel: Channel,
+    /// Which consumer it is for; empty for `get`.
+    pub consumer_tag: Box<[u8]>,
+    /// What to acknowledge.
+    pub delivery_tag: u64,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    /// Name of the exchange it was published to.
+    pub exchange: Box<[u8]>,
+    /// Its routing key.
+    pub routing_key: Box<[u8]>,
+    /// Messages left in the queue (`get` only).
+    pub messages_left: u32,
+    pub(crate) properties: Box<[u8]>,
+    pub(crate) body: Kept,
+}
+
+impl Message {
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// Its properties.
+    pub fn properties(&self) -> RawProperties<'_> {
+        RawProperties::new(&self.properties)
+    }
+
+    /// The same as a borrowed delivery.
+    pub(crate) fn view(&self) -> Delivery<'_> {
+        Delivery {
+            channel: self.channel,
+            consumer_tag: &self.consumer_tag,
+            delivery_tag: self.delivery_tag,
+            redelivered: self.redelivered,
+            exchange: &self.exchange,
+            routing_key: &self.routing_key,
+            properties: self.properties(),
+            body: match &self.body {
+                Kept::Copied(bytes) => Body::Small(bytes),
+                Kept::Shared(slice) => Body::Large(slice.clone()),
+            },
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.body().len() + self.properties.len() + self.exchange.len() + self.routing_key.len() + size_of::<Self>()
+    }
+}
+
+/// A published message that came back: no queue took it.
+#[derive(Clone, Debug)]
+pub struct Returned {
+    /// The channel it was published on.
+    pub channel: Channel,
+    /// Why, as a number (312: no route).
+    pub code: u16,
+    /// Why, as a text.
+    pub text: String,
+    /// Name of the exchange it was published to.
+    pub exchange: Box<[u8]>,
+    /// Its routing key.
+    pub routing_key: Box<[u8]>,
+    pub(crate) properties: Box<[u8]>,
+    pub(crate) body: Kept,
+}
+
+impl Returned {
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// Its properties.
+    pub fn properties(&self) -> RawProperties<'_> {
+        RawProperties::new(&self.properties)
+    }
+}

@@ -1,0 +1,44 @@
+//! What a program may choose about a connection.
+//!
+//! Enters: nothing.  Leaves: options with their defaults.
+//! Owns:   the choice of options, all of them optional.
+//! Never:  reads the environment.
+
+use std::time::Duration;
+
+use link::SocketOptions;
+
+use crate::limits;
+
+/// Options of a connection. `Options { name: Some("reporter".into()), ..Options::default() }`.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name shown by the broker's tools (`connection_name` in the client properties).
+    pub name: Option<String>,
+    /// Most channels this program opens at once; the server may allow fewer.
+    pub channel_max: u16,
+    /// Largest frame in bytes, overhead included; the server may want smaller ones.
+    pub frame_bytes_max: u32,
+    /// Seconds between heartbeats; the server's wish holds if it is lower, or if this is 0.
+    pub heartbeat_s: u16,
+    /// Longest wait for a connection, for an answer, and for room to send.
+    pub answer_wait: Duration,
+    /// Written bytes that are sent without a call of `flush`.
+    pub flush_bytes: usize,
+    /// Options of the socket, such as the congestion control.
+    pub socket: SocketOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: None,
+            channel_max: session::limits::CHANNEL_MAX,
+            frame_bytes_max: session::limits::FRAME_BYTES_MAX,
+            heartbeat_s: session::limits::HEARTBEAT_S,
+            answer_wait: limits::ANSWER_WAIT,
+            flush_bytes: limits::FLUSH_BYTES,
+            socket: SocketOptions::default(),
+        }
+    }
+}

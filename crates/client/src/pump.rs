@@ -1,0 +1,411 @@
+//! Moving bytes: reading, waiting, sending, and taking events out of what was read.
+//!
+//! Enters: bytes of the link, deadlines.  Leaves: events for those who handle them, sent bytes.
+//! Owns:   the rule that a blocked sender reads, so that two full pipes never wait for each other.
+//! Never:  waits without a deadline; answers a message itself.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use link::{LinkError, Received, Sent, Wait};
+use session::heartbeat::Due;
+use session::{Event, Scope};
+
+use crate::client::Client;
+use crate::clock::now;
+use crate::error::{Error, Result};
+use crate::limits::{ASIDE_BYTES_MAX, WRITTEN_BYTES_MAX};
+use crate::message::Delivery;
+use crate::outlet::Outlet;
+use crate::state::Answer;
+
+/// What one look at the events came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All events that had come are taken.
+    All,
+    /// The handler wants no more now.
+    Stopped,
+}
+
+impl Client {
+    /// Takes events until none is left or a handler stops.
+    #[inline]
+    pub(crate) fn take_events(&mut self, mut on_delivery: impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>) -> Result<Taken> {
+        loop {
+            let mut input = self.buffer.unread();
+            let before = input.len();
+            let event = self.inbound.next(&mut input, &mut self.outbound, &self.pool);
+            let mut flow = ControlFlow::Continue(());
+            let mut fault = None;
+            let mut more = true;
+            match event {
+                Ok(Some(Event::Deliver { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body })) => {
+                    let channel = self.state.channels.handle(channel);
+                    let delivery = Delivery { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body };
+                    let mut outlet = Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+                    flow = on_delivery(delivery, &mut outlet);
+                }
+                Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
+                Ok(None) => more = false,
+                Err(error) => fault = Some(error),
+            }
+            let taken = before - input.len();
+            self.buffer.take(taken);
+            if let Some(fault) = fault {
+                self.inbound.fail(&fault, &mut self.outbound, &self.pool);
+                if fault.scope != Scope::Link {
+                    // Telling the server is a courtesy; what counts is the fault itself.
+                    let _told = self.link.send(self.outbound.gather_mut());
+                }
+                return Err(fault.into());
+            }
+            if flow.is_break() {
+                return Ok(Taken::Stopped);
+            }
+            if !more {
+                self.unlooked = false;
+                self.buffer.shrink();
+                return Ok(Taken::All);
+            }
+        }
+    }
+
+    /// Reads once; all events must have been taken. Says whether bytes came.
+    fn receive(&mut self) -> Result<bool> {
+        let room = self.buffer.room();
+        let wanted = self.inbound.scratch_bytes_wanted().min(room.len());
+        let direct = self.inbound.direct();
+        let direct_bytes = direct.len();
+        match self.link.receive(direct, &mut room[..wanted]) {
+            Ok(Received::Bytes { bytes, drained }) => {
+                let placed = bytes.min(direct_bytes);
+                self.inbound.direct_filled(placed);
+                self.buffer.filled(bytes - placed);
+                // A read that was kept short on purpose does not say that nothing is left.
+                self.drained = drained;
+                self.received_since = true;
+                Ok(bytes > 0)
+            }
+            Ok(Received::Idle) => {
+                self.drained = true;
+                Ok(false)
+            }
+            Ok(Received::Closed) => {
+                self.ended = true;
+                Err(self.end_reason(LinkError::Closed))
+            }
+            Err(error) => Err(self.end_reason(error)),
+        }
+    }
+
+    /// Reads without taking events, for a sender that is blocked. Says whether it may be worth waiting for more.
+    fn receive_unread(&mut self) -> Result<bool> {
+        while !self.ended && !self.buffer.is_full() {
+            // While a large body arrives in place nothing is unread, and bytes may still go there.
+            let in_place = self.buffer.unread().is_empty();
+            let direct = if in_place { self.inbound.direct() } else { &mut [] };
+            let direct_bytes = direct.len();
+            match self.link.receive(direct, self.buffer.room())? {
+                Received::Bytes { bytes, drained } => {
+                    let placed = bytes.min(direct_bytes);
+                    self.inbound.direct_filled(placed);
+                    self.buffer.filled(bytes - placed);
+                    self.received_since = true;
+                    self.unlooked = true;
+                    self.drained = drained;
+                    if drained {
+                        return Ok(!self.buffer.is_full());
+                    }
+                }
+                Received::Idle => return Ok(true),
+                Received::Closed => self.ended = true,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for the link until `until`; sends heartbeats meanwhile. Says whether the link is ready.
+    fn wait(&mut self, what: Wait, until: Option<Instant>) -> Result<bool> {
+        loop {
+            let time = now();
+            if std::mem::take(&mut self.received_since) {
+                self.last_received = time;
+            }
+            if std::mem::take(&mut self.sent_since) {
+                self.last_sent = time;
+            }
+            let mut wake = until;
+            match self.heartbeat.map(|heartbeat| heartbeat.due(time, self.last_received, self.last_sent)) {
+                None => {}
+                Some(Due::Wait { until: due }) => wake = Some(wake.map_or(due, |wake| wake.min(due))),
+                Some(Due::Dead) => return Err(Error::TimedOut { awaited: "heartbeat" }),
+                Some(Due::Send) => {
+                    // Behind unsent bytes a heartbeat says nothing that they do not say.
+                    if self.outbound.is_empty() {
+                        self.outbound.heartbeat(&self.pool);
+                    }
+                    self.send_some()?;
+                    self.sent_since = true;
+                    continue;
+                }
+            }
+            let timeout = wake.map(|wake| wake.saturating_duration_since(time));
+            if self.link.wait(what, timeout)? {
+                return Ok(true);
+            }
+            if until.is_some_and(|until| now() >= until) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sends what the link takes now. Says whether all went.
+    fn send_some(&mut self) -> Result<bool> {
+        match self.link.send(self.outbound.gather_mut()) {
+            Ok(sent) => {
+                self.sent_since = true;
+                Ok(sent == Sent::Drained)
+            }
+            Err(error) => Err(self.end_reason(error)),
+        }
+    }
+
+    /// Sends everything that is written, and reads meanwhile if the server does not take it.
+    ///
+    /// # Errors
+    /// The connection's end, or no room to send within `Options::answer_wait`.
+    #[inline]
+    pub fn flush(&mut self) -> Result<()> {
+        if self.outbound.is_empty() || self.send_some()? { Ok(()) } else { self.flush_blocked() }
+    }
+
+    #[inline(never)]
+    fn flush_blocked(&mut self) -> Result<()> {
+        loop {
+            let before = self.outbound.bytes();
+            let until = now() + self.options.answer_wait;
+            while self.outbound.bytes() == before {
+                let readable = self.receive_unread()?;
+                if self.send_some()? {
+                    return Ok(());
+                }
+                let what = if readable { Wait::Either } else { Wait::Writable };
+                if self.outbound.bytes() == before && !self.wait(what, Some(until))? {
+                    return Err(Error::TimedOut { awaited: "room to send" });
+                }
+            }
+        }
+    }
+
+    /// Why the link ended, if the server said so before.
+    fn end_reason(&mut self, error: LinkError) -> Error {
+        while let Ok(true) = self.receive_unread() {
+            if self.drained {
+                break;
+            }
+        }
+        while let Ok(Taken::Stopped) = self.take_events(|_, _| ControlFlow::Break(())) {}
+        match self.state.closed.take() {
+            Some((code, text)) => Error::ConnectionClosed { code, text },
+            None if matches!(error, LinkError::Closed) => Error::Closed,
+            None => Error::Link(error),
+        }
+    }
+
+    /// The server's close, if it has come.
+    fn check_closed(&mut self) -> Result<()> {
+        let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
+        // The session has written close-ok; whether it still arrives is the server's affair.
+        let _told = self.link.send(self.outbound.gather_mut());
+        Err(Error::ConnectionClosed { code, text })
+    }
+
+    /// Reads until something came or `until` has passed; sends what is written first.
+    fn fill(&mut self, until: Option<Instant>, at_once: bool) -> Result<bool> {
+        self.flush()?;
+        if self.unlooked {
+            return Ok(true);
+        }
+        if (at_once || !self.drained) && self.receive()? {
+            return Ok(true);
+        }
+        if at_once {
+            return Ok(false);
+        }
+        while self.wait(Wait::Readable, until)? {
+            if self.receive()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn until(timeout: Duration) -> Option<Instant> {
+        now().checked_add(timeout)
+    }
+
+    /// Puts every delivery that came aside and takes in all other events; waits up to `timeout` for the first bytes.
+    /// Says whether any came.
+    pub(crate) fn set_aside(&mut self, timeout: Duration) -> Result<bool> {
+        let until = if timeout.is_zero() { None } else { Self::until(timeout) };
+        let came = self.fill(until, timeout.is_zero())?;
+        self.take_aside()?;
+        self.check_closed()?;
+        Ok(came)
+    }
+
+    fn take_aside(&mut self) -> Result<()> {
+        let mut aside = std::mem::take(&mut self.aside);
+        let mut bytes = self.aside_bytes;
+        let outcome = self.take_events(|delivery, _| {
+            let message = delivery.to_message();
+            bytes += message.bytes();
+            aside.push_back(message);
+            if bytes > ASIDE_BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.aside = aside;
+        self.aside_bytes = bytes;
+        match outcome? {
+            Taken::All => Ok(()),
+            Taken::Stopped => Err(Error::TooMuchAside),
+        }
+    }
+
+    /// Waits for the answer named `awaited` on a channel.
+    pub(crate) fn answer(&mut self, channel: u16, awaited: &'static str) -> Result<Answer> {
+        self.answer_of(channel, &[awaited])
+    }
+
+    /// Waits for one of several answers on a channel.
+    pub(crate) fn answer_of(&mut self, channel: u16, awaited: &[&'static str]) -> Result<Answer> {
+        let until = Self::until(self.options.answer_wait);
+        loop {
+            // What is left unread from before comes first.
+            self.take_aside()?;
+            if let Some(answered) = self.state.answered.take().filter(|answered| answered.channel == channel) {
+                return match awaited.contains(&answered.name) {
+                    true => Ok(answered.answer),
+                    false => Err(Error::Unexpected { awaited: awaited[0], came: answered.name }),
+                };
+            }
+            self.check_closed()?;
+            let opened = self.state.channels.handle(channel);
+            if opened.serial != 0 && awaited[0] != "channel.close-ok" && awaited[0] != "channel.open-ok" {
+                self.state.channels.open(opened).inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
+            }
+            if !self.fill(until, false)? {
+                return Err(Error::TimedOut { awaited: awaited[0] });
+            }
+        }
+    }
+
+    /// Tells once of each channel that the server closed.
+    pub(crate) fn check_channels(&mut self) -> Result<()> {
+        while let Some(channel) = self.state.channel_closed.pop_front() {
+            self.state.channels.open(channel)?;
+        }
+        Ok(())
+    }
+
+    /// The next delivery, borrowed until the next call; `None` when none came within `timeout`.
+    ///
+    /// Sends what is written before it waits. With `Duration::ZERO` it only looks.
+    ///
+    /// # Errors
+    /// The end of the connection; a channel that the server closed (told once).
+    pub fn next_delivery(&mut self, timeout: Duration) -> Result<Option<Delivery<'_>>> {
+        self.parked.clear();
+        if self.pop_aside() {
+            return Ok(self.shown.as_ref().map(crate::message::Message::view));
+        }
+        let mut until = None;
+        let mut clocked = timeout.is_zero();
+        loop {
+            let memory = self.buffer.memory().as_ptr_range();
+            let memory = memory.start.addr()..memory.end.addr();
+            let mut parked = std::mem::take(&mut self.parked);
+            let taken = self.take_events(|delivery, _| {
+                parked.park(delivery, &memory);
+                ControlFlow::Break(())
+            });
+            self.parked = parked;
+            if taken? == Taken::Stopped {
+                break;
+            }
+            self.check_closed()?;
+            self.check_channels()?;
+            if !clocked {
+                until = Self::until(timeout);
+                clocked = true;
+            }
+            if !self.fill(until, timeout.is_zero())? {
+                return Ok(None);
+            }
+        }
+        Ok(self.parked.show(self.buffer.memory()))
+    }
+
+    fn pop_aside(&mut self) -> bool {
+        self.shown = self.aside.pop_front();
+        if let Some(message) = &self.shown {
+            self.aside_bytes -= message.bytes();
+        }
+        self.shown.is_some()
+    }
+
+    /// Hands every delivery that has come to `handler`, with an outlet to acknowledge and publish; waits up to
+    /// `timeout` for the first. What the handler wrote is sent before the call returns, or earlier when it is much.
+    ///
+    /// # Errors
+    /// As `next_delivery`, and the handler's own errors.
+    pub fn dispatch(
+        &mut self,
+        timeout: Duration,
+        mut handler: impl FnMut(&Delivery<'_>, &mut Outlet<'_>) -> Result<()>,
+    ) -> Result<Dispatched> {
+        let mut deliveries = 0_u64;
+        while self.pop_aside() {
+            if let Some(message) = self.shown.take() {
+                deliveries += 1;
+                handler(&message.view(), &mut self.outlet())?;
+            }
+        }
+        let until = if timeout.is_zero() { None } else { Self::until(timeout) };
+        loop {
+            let mut failed = None;
+            let taken = self.take_events(|delivery, outlet| {
+                deliveries += 1;
+                if let Err(error) = handler(&delivery, outlet) {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+                if outlet.outbound.bytes() >= WRITTEN_BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            self.flush()?;
+            self.check_closed()?;
+            self.check_channels()?;
+            if taken == Taken::Stopped {
+                continue;
+            }
+            if deliveries > 0 && (self.drained || !timeout.is_zero()) {
+                return Ok(Dispatched { deliveries, drained: self.drained });
+            }
+            if !self.fill(until, timeout.is_zero())? {
+                return Ok(Dispatched { deliveries, drained: true });
+            }
+        }
+    }
+}
+
+/// What `Client::dispatch` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatched {
+    /// How many deliveries the handler was given.
+    pub deliveries: u64,
+    /// Whether the link had nothing more.
+    pub drained: bool,
+}

@@ -1,0 +1,158 @@
+//! What a client knows of its connection beside the bytes.
+//!
+//! Enters: every event but deliveries.  Leaves: answers for those who wait, and news for those who ask.
+//! Owns:   channels, the last answer, returned messages, cancelled consumers, why the connection ended.
+//! Never:  touches the link.
+
+use std::collections::VecDeque;
+
+use session::{Event, Outbound};
+use slab::Pool;
+use wire::method::{basic, channel, connection};
+use wire::{Method, ShortStr};
+
+use crate::channel::{Channel, Channels};
+use crate::limits::RETURNED_MAX;
+use crate::message::{Kept, Message, Returned};
+
+/// What came as the answer to something, in memory of its own.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Started { mechanisms: Vec<u8> },
+    Tune(connection::Tune),
+    Opened,
+    ConnectionCloseOk,
+    ChannelOpened,
+    ChannelCloseOk,
+    QueueDeclared { queue: String, messages: u32, consumers: u32 },
+    Messages(u32),
+    ConsumerTag(String),
+    Got(Box<Message>),
+    Plain,
+}
+
+/// An answer, the channel it came on, and its name on the wire.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) channel: u16,
+    pub(crate) name: &'static str,
+    pub(crate) answer: Answer,
+}
+
+/// A consumer that the server ended: its queue is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cancelled {
+    /// The channel it was on.
+    pub channel: Channel,
+    /// Its tag.
+    pub consumer_tag: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) channels: Channels,
+    pub(crate) answered: Option<Answered>,
+    /// Code and text of the server's `connection.close`.
+    pub(crate) closed: Option<(u16, String)>,
+    /// Channels the server closed that no call has told of yet.
+    pub(crate) channel_closed: VecDeque<Channel>,
+    pub(crate) blocked: Option<String>,
+    pub(crate) returned: VecDeque<Returned>,
+    pub(crate) returned_count: u64,
+    pub(crate) cancelled: VecDeque<Cancelled>,
+}
+
+impl State {
+    /// Takes in an event that is no delivery.
+    pub(crate) fn note(&mut self, event: Event<'_>, outbound: &mut Outbound, pool: &Pool) {
+        match event {
+            Event::Method { channel, method } => self.method(channel, &method, outbound, pool),
+            Event::GetOk { channel, delivery_tag, redelivered, exchange, routing_key, message_count, properties, body } => {
+                let message = Message {
+                    channel: self.channels.handle(channel),
+                    consumer_tag: Box::default(),
+                    delivery_tag,
+                    redelivered,
+                    exchange: exchange.into(),
+                    routing_key: routing_key.into(),
+                    messages_left: message_count,
+                    properties: properties.as_bytes().into(),
+                    body: Kept::of(&body),
+                };
+                self.answer(channel, "basic.get-ok", Answer::Got(Box::new(message)));
+            }
+            Event::Return { channel, code, text, exchange, routing_key, properties, body } => {
+                self.returned_count += 1;
+                if self.returned.len() < RETURNED_MAX {
+                    self.returned.push_back(Returned {
+                        channel: self.channels.handle(channel),
+                        code,
+                        text: text_of(text),
+                        exchange: exchange.into(),
+                        routing_key: routing_key.into(),
+                        properties: properties.as_bytes().into(),
+                        body: Kept::of(&body),
+                    });
+                }
+            }
+            Event::ChannelOpened { channel } => self.answer(channel, "channel.open-ok", Answer::ChannelOpened),
+            Event::ChannelClosed { channel, code, text, .. } => {
+                self.channels.closed_by_server(channel, code, &text_of(text));
+                self.channel_closed.push_back(self.channels.handle(channel));
+            }
+            Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Answer::ChannelCloseOk),
+            Event::Start(start) => self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() }),
+            Event::Tune(tune) => self.answer(0, "connection.tune", Answer::Tune(tune)),
+            Event::OpenOk => self.answer(0, "connection.open-ok", Answer::Opened),
+            Event::Secure { .. } => self.answer(0, "connection.secure", Answer::Plain),
+            Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
+            Event::Unblocked => self.blocked = None,
+            Event::CloseRequested { code, text, .. } => self.closed = Some((code, text_of(text))),
+            Event::CloseOk => self.answer(0, "connection.close-ok", Answer::ConnectionCloseOk),
+            Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
+            // The session gives these to servers only.
+            Event::Publish { .. } | Event::Login { .. } | Event::LoginResponse { .. } | Event::Tuned(_) | Event::Open { .. } => {
+                debug_assert!(false, "a server's event at a client");
+            }
+        }
+    }
+
+    fn method(&mut self, channel: u16, method: &Method<'_>, outbound: &mut Outbound, pool: &Pool) {
+        let answer = match *method {
+            Method::BasicAck(basic::Ack { delivery_tag, multiple }) => return self.settle(channel, delivery_tag, multiple, false),
+            Method::BasicNack(basic::Nack { delivery_tag, multiple, .. }) => return self.settle(channel, delivery_tag, multiple, true),
+            Method::BasicCancel(basic::Cancel { consumer_tag, no_wait }) => {
+                self.cancelled.push_back(Cancelled { channel: self.channels.handle(channel), consumer_tag: text_of(consumer_tag) });
+                if !no_wait {
+                    outbound.method(pool, channel, &basic::CancelOk { consumer_tag }.into());
+                }
+                return;
+            }
+            // Content is written only on the program's word, so there is nothing to pause but the acknowledgement.
+            Method::ChannelFlow(channel::Flow { active }) => return outbound.method(pool, channel, &channel::FlowOk { active }.into()),
+            Method::QueueDeclareOk(ok) => {
+                Answer::QueueDeclared { queue: text_of(ok.queue), messages: ok.message_count, consumers: ok.consumer_count }
+            }
+            Method::QueuePurgeOk(ok) => Answer::Messages(ok.message_count),
+            Method::QueueDeleteOk(ok) => Answer::Messages(ok.message_count),
+            Method::BasicConsumeOk(ok) => Answer::ConsumerTag(text_of(ok.consumer_tag)),
+            Method::BasicCancelOk(ok) => Answer::ConsumerTag(text_of(ok.consumer_tag)),
+            _ => Answer::Plain,
+        };
+        self.answer(channel, method.name(), answer);
+    }
+
+    fn answer(&mut self, channel: u16, name: &'static str, answer: Answer) {
+        self.answered = Some(Answered { channel, name, answer });
+    }
+
+    fn settle(&mut self, channel: u16, tag: u64, multiple: bool, refused: bool) {
+        if let Some(record) = self.channels.record(channel).filter(|record| record.confirming) {
+            record.confirms.settle(tag, multiple, refused);
+        }
+    }
+}
+
+fn text_of(text: ShortStr<'_>) -> String {
+    String::from_utf8_lossy(text.as_bytes()).into_owned()
+}

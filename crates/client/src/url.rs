@@ -1,0 +1,158 @@
+//! Addresses of brokers: `amqp://user:password@host:port/vhost` and `amqp+unix:`.
+//!
+//! Enters: text.  Leaves: where to connect, as whom, to which virtual host.
+//! Owns:   the notation (RabbitMQ's AMQP URI specification; `amqp+unix` is this project's).
+//! Never:  connects, looks up names, prints a password.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// Where to connect, as whom, and to which virtual host.
+///
+/// - `amqp://guest:guest@127.0.0.1:5672/%2F`: TCP. User and password default to `guest`, the host to `127.0.0.1`, the
+///   port to 5672, the virtual host to `/`; `amqp://host/` names the virtual host with the empty name.
+/// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    /// The address in the link's notation: `host:port` or `unix:/path`.
+    pub address: String,
+    /// The user.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    /// The virtual host.
+    pub vhost: String,
+}
+
+const PORT: u16 = 5672;
+
+impl Url {
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// `Error::Url` with what is wrong.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = |why: &str| Error::Url { why: format!("'{text}': {why}") };
+        if let Some(rest) = text.strip_prefix("amqp+unix:") {
+            return Self::unix(rest).map_err(|why| wrong(&why));
+        }
+        let rest = text.strip_prefix("amqp://").ok_or_else(|| wrong("expected amqp:// or amqp+unix:"))?;
+        Self::tcp(rest).map_err(|why| wrong(&why))
+    }
+
+    fn tcp(rest: &str) -> Result<Self, String> {
+        let rest = rest.split_once('?').map_or(rest, |(before, _parameters)| before);
+        let (authority, vhost) = match rest.split_once('/') {
+            Some((authority, vhost)) => (authority, decoded(vhost)?),
+            None => (rest, "/".to_owned()),
+        };
+        if vhost.contains('/') && rest.split('/').count() > 2 {
+            return Err("a slash in the virtual host is written %2F".to_owned());
+        }
+        let (user, password, place) = login(authority)?;
+        let bracketed = place.starts_with('[');
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !bracketed || host.ends_with(']') => (host, port.parse().map_err(|_| format!("'{port}' is no port"))?),
+            _ => (place, PORT),
+        };
+        let host = if host.is_empty() { "127.0.0.1" } else { host };
+        Ok(Self { address: format!("{host}:{port}"), user, password, vhost })
+    }
+
+    fn unix(rest: &str) -> Result<Self, String> {
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+            None => ("", rest),
+        };
+        if !path.starts_with('/') {
+            return Err("a Unix socket needs an absolute path".to_owned());
+        }
+        let mut vhost = "/".to_owned();
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("vhost", name)) => vhost = decoded(name)?,
+                _ => return Err(format!("unknown parameter '{parameter}'")),
+            }
+        }
+        let (user, password, place) = login(authority)?;
+        if !place.is_empty() {
+            return Err("a Unix socket has no host".to_owned());
+        }
+        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost })
+    }
+}
+
+/// User, password, and what follows the `@`.
+fn login(authority: &str) -> Result<(String, String, &str), String> {
+    let Some((login, place)) = authority.rsplit_once('@') else {
+        return Ok(("guest".to_owned(), "guest".to_owned(), authority));
+    };
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    Ok((decoded(user)?, decoded(password)?, place))
+}
+
+/// Undoes percent-encoding (RFC 3986 §2.1).
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let code = rest.first_chunk::<2>().and_then(|pair| std::str::from_utf8(pair).ok()).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        bytes.push(code.ok_or_else(|| "a % is followed by two hexadecimal digits".to_owned())?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "not UTF-8 after decoding".to_owned())
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Url({} as {}, vhost '{}')", self.address, self.user, self.vhost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    fn check(text: &str, expected: &str) {
+        let shown = match Url::parse(text) {
+            Ok(url) => format!("{} {}:{} {}", url.address, url.user, url.password, url.vhost),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        check("amqp://", "127.0.0.1:5672 guest:guest /");
+        check("amqp://host", "host:5672 guest:guest /");
+        check("amqp://host:1/", "host:1 guest:guest ");
+        check("amqp://u:p@host:1/%2F", "host:1 u:p /");
+        check("amqp://u:p%40x@[::1]:7/a%20b?heartbeat=3", "[::1]:7 u:p@x a b");
+        check("amqp://[::1]", "[::1]:5672 guest:guest /");
+        check("amqp+unix:/run/h.sock", "unix:/run/h.sock guest:guest /");
+        check("amqp+unix://u:p@/run/h.sock?vhost=x", "unix:/run/h.sock u:p x");
+    }
+
+    #[test]
+    fn wrong_addresses_say_why() {
+        check("http://host", "'http://host': expected amqp:// or amqp+unix:");
+        check("amqp://host:x", "'amqp://host:x': 'x' is no port");
+        check("amqp://host/a/b", "'amqp://host/a/b': a slash in the virtual host is written %2F");
+        check("amqp://host/%2", "'amqp://host/%2': a % is followed by two hexadecimal digits");
+        check("amqp+unix:run", "'amqp+unix:run': a Unix socket needs an absolute path");
+        check("amqp+unix:/run?x=1", "'amqp+unix:/run?x=1': unknown parameter 'x=1'");
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let url = Url::parse("amqp://u:secret@host").expect("a good address");
+        assert!(!format!("{url:?}").contains("secret"));
+    }
+}
