@@ -120,5 +120,6 @@ fn main() {
     });
     drop(sender);
     black_box(reader.join().expect("the reader ends well"));
+    pool.collect();
     println!("held {} KiB, in use {} B", pool.held_bytes() / 1024, pool.used_bytes());
 }
