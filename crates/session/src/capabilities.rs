@@ -77,7 +77,8 @@ mod tests {
     fn a_set_survives_the_wire_and_false_is_not_there() {
         let set = Capabilities::BASIC_NACK.with(Capabilities::CONNECTION_BLOCKED);
         let capabilities = set.to_table().with("basic.qos", Value::Bool(false)).expect("a short name");
-        let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name").to_bytes();
+        let properties =
+            Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name").to_bytes();
         assert_eq!(Capabilities::of(TableRef::new(&properties)), set);
         assert_eq!(Capabilities::of(TableRef::new(&[])), Capabilities::default());
         assert!(set.has(Capabilities::BASIC_NACK) && !set.has(Capabilities::PUBLISHER_CONFIRMS));

@@ -13,8 +13,18 @@ pub(crate) enum ChannelState {
     Opening,
     /// In use.
     Open,
+    /// A fault was reported and `close` is to be sent: everything is dropped.
+    Failed,
     /// This side sent `close`: until `close-ok` everything else is dropped.
     Closing,
+}
+
+impl ChannelState {
+    /// Whether what comes on it is dropped.
+    #[inline]
+    pub const fn drops(self) -> bool {
+        matches!(self, Self::Failed | Self::Closing)
+    }
 }
 
 /// A channel. Idle, it costs these 16 bytes.

@@ -174,14 +174,21 @@ fn line(event: &Event<'_>, bodies: &mut Vec<Vec<u8>>) -> String {
             let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
             format!("publish #{channel} {exchange} {routing_key} {mandatory} {immediate} {content}")
         }
-        Event::Deliver { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body } => {
+        Event::Deliver {
+            channel,
+            consumer_tag,
+            delivery_tag,
+            redelivered,
+            exchange,
+            routing_key,
+            properties,
+            body,
+        } => {
             let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
             let tag = text(consumer_tag);
             format!("deliver #{channel} {tag} {delivery_tag} {redelivered} {exchange} {routing_key} {content}")
         }
-        Event::GetOk {
-            channel, delivery_tag, redelivered, exchange, routing_key, message_count, properties, body
-        } => {
+        Event::GetOk { channel, delivery_tag, redelivered, exchange, routing_key, message_count, properties, body } => {
             let (exchange, routing_key, content) = (text(exchange), text(routing_key), content(properties, body));
             format!("get-ok #{channel} {delivery_tag} {redelivered} {exchange} {routing_key} {message_count} {content}")
         }
@@ -202,8 +209,7 @@ pub(crate) struct Pair {
 impl Pair {
     /// A client and a server that have opened a connection.
     pub fn open(limits: &SessionLimits, in_place: bool, cuts: &mut dyn Cuts) -> Self {
-        let mut pair =
-            Self { client: Driven::client(limits, in_place), server: Driven::server(limits, in_place) };
+        let mut pair = Self { client: Driven::client(limits, in_place), server: Driven::server(limits, in_place) };
         pair.pump(cuts);
         assert!(pair.client.inbound.is_running() && pair.server.inbound.is_running(), "{:?}", pair.client.log);
         pair

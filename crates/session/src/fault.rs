@@ -41,14 +41,7 @@ impl Fault {
     #[cold]
     pub fn new(code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> Self {
         let scope = if code.is_hard() || channel == 0 { Scope::Connection } else { Scope::Channel };
-        Self {
-            code,
-            scope,
-            channel,
-            class_id: method.0,
-            method_id: method.1,
-            text: reply_text(code, explanation),
-        }
+        Self { code, scope, channel, class_id: method.0, method_id: method.1, text: reply_text(code, explanation) }
     }
 
     #[cold]

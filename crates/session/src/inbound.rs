@@ -19,11 +19,14 @@ use crate::{
     Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,
     assembly::Assembly,
     channels::{ChannelState, Channels},
-    limits::{CLIENT_GREETING_BYTES_MAX, LARGE_BODY_BYTES},
+    limits::{CLIENT_GREETING_BYTES_MAX, CONTENT_ARGUMENTS_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
 };
 use slab::Pool;
 use std::sync::Arc;
-use wire::frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES};
+use wire::{
+    frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES},
+    method::METHOD_ID_BYTES,
+};
 
 /// Which end of the connection this is.
 #[derive(Clone, Debug)]
@@ -47,6 +50,8 @@ enum Phase {
     Opening,
     /// Anything.
     Running,
+    /// The owner's `fail`: a fault was reported. What comes is dropped.
+    Failed,
     /// `close-ok`: this side sent `close`. Everything else is dropped.
     Closing,
     /// Nothing: what comes is dropped unread.
@@ -63,7 +68,7 @@ impl Phase {
             Self::Tuning => "tuning",
             Self::Opening => "opening",
             Self::Running => "running",
-            Self::Closing => "closing",
+            Self::Failed | Self::Closing => "closing",
             Self::Deaf => "closed",
         }
     }
@@ -155,7 +160,7 @@ impl Inbound {
     /// The next event in `input`, which moves on past what was taken.
     ///
     /// `Ok(None)`: all that could be done is done. What is left in `input` must be presented again, followed by more;
-    /// it is less than two frames and `LARGE_BODY_BYTES`. A [`Fault`] goes to [`fail`](Self::fail); calling `next`
+    /// it is never more than [`input_bytes_max`](Self::input_bytes_max). A [`Fault`] goes to [`fail`](Self::fail); calling `next`
     /// again is harmless and goes on as far as the fault's scope allows.
     #[inline]
     pub fn next<'a, 'input: 'a>(
@@ -206,7 +211,7 @@ impl Inbound {
     /// One frame, or as much of one as has come.
     fn step<'a>(&mut self, input: &mut &'a [u8], out: &mut Outbound, pool: &Pool) -> Result<Step<'a>, Fault> {
         match (self.phase, self.mid) {
-            (Phase::Deaf, _) => {
+            (Phase::Deaf | Phase::Failed, _) => {
                 *input = &[];
                 Ok(Step::More)
             }
@@ -219,16 +224,13 @@ impl Inbound {
     /// Makes sure that nothing is heard any more of what a fault ended.
     fn give_up(&mut self, fault: &Fault) {
         match fault.scope {
-            Scope::Channel => self.channel_closing(fault.channel),
-            Scope::Connection => self.closing(),
+            Scope::Channel => self.drop_channel(fault.channel, ChannelState::Failed),
+            Scope::Connection => {
+                self.drop_contents();
+                self.phase = Phase::Failed;
+            }
             Scope::Link => self.deaf(),
         }
-    }
-
-    /// From here on only `close-ok` matters. If the place of the next frame is lost, the next call notices again.
-    fn closing(&mut self) {
-        self.drop_contents();
-        self.phase = Phase::Closing;
     }
 
     fn deaf(&mut self) {
@@ -237,8 +239,8 @@ impl Inbound {
         self.phase = Phase::Deaf;
     }
 
-    /// From here on only `close-ok` matters on this channel.
-    fn channel_closing(&mut self, channel: u16) {
+    /// From here on what comes on this channel is dropped.
+    fn drop_channel(&mut self, channel: u16, state: ChannelState) {
         if let Mid::Body { channel: receiving, left, .. } = self.mid
             && receiving == channel
         {
@@ -248,7 +250,7 @@ impl Inbound {
             self.streaming = None;
         }
         if self.channels.get(channel).is_some() {
-            self.channels.set(channel, ChannelState::Closing);
+            self.channels.set(channel, state);
         }
     }
 
@@ -327,9 +329,12 @@ impl Inbound {
         }
     }
 
-    /// How much input may be left at most when `next` wants more, in bytes: two frames and a small body.
+    /// How much input may be left at most when `next` wants more, in bytes: a frame, or the heads of a small content and
+    /// its body.
     pub fn input_bytes_max(&self) -> usize {
-        2 * (self.payload_bytes_max as usize + FRAME_OVERHEAD_BYTES) + LARGE_BODY_BYTES + FRAME_OVERHEAD_BYTES
+        let method_bytes = CONTENT_ARGUMENTS_BYTES_MAX + METHOD_ID_BYTES;
+        let content_bytes = method_bytes + WAITED_HEADER_BYTES_MAX as usize + LARGE_BODY_BYTES;
+        content_bytes.max(self.payload_bytes_max as usize) + 3 * FRAME_OVERHEAD_BYTES
     }
 
     /// What the peer says it understands: known to a server after `Login`, to a client after `Start`.

@@ -47,7 +47,6 @@ mod channels;
 mod drive;
 mod event;
 mod fault;
-mod pen;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod greeting;
@@ -55,6 +54,7 @@ pub mod heartbeat;
 mod inbound;
 pub mod limits;
 mod outbound;
+mod pen;
 pub mod sasl;
 #[cfg(test)]
 mod tests;

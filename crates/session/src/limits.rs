@@ -42,6 +42,13 @@ pub(crate) const CLIENT_GREETING_BYTES_MAX: u32 = 128 << 10;
 /// which RabbitMQ forgives (in any frame).
 pub(crate) const FRAME_FUDGE_BYTES: u32 = 8;
 
+/// A content whose header is larger is put together in pieces, so that a peer which dribbles the body does not have us
+/// read a large header again with each byte.
+pub(crate) const WAITED_HEADER_BYTES_MAX: u32 = 4096;
+
+/// The longest arguments of a method that content follows: `deliver` with its three strings.
+pub(crate) const CONTENT_ARGUMENTS_BYTES_MAX: usize = 3 * 256 + 9;
+
 /// Head memory of a finished content that is kept for the next.
 pub(crate) const SPARE_HEAD_BYTES_MAX: usize = 4096;
 

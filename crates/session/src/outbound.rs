@@ -4,7 +4,7 @@
 //! Owns:   what is to be sent, and the frame bound of the peer.
 //! Never:  blocks, refuses, or knows what may be sent when: its owner watches `bytes()`.
 
-use crate::{Fault, pen::Pen, limits::CLIENT_GREETING_BYTES_MAX};
+use crate::{limits::CLIENT_GREETING_BYTES_MAX, pen::Pen};
 use slab::{Gather, Pool, Slice};
 use wire::{
     Method, ReplyCode, ShortStr,
@@ -104,10 +104,7 @@ impl Default for Outbound {
 impl Outbound {
     /// Nothing to send yet.
     pub const fn new() -> Self {
-        Self {
-            gather: Gather::new(),
-            payload_bytes_max: CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES,
-        }
+        Self { gather: Gather::new(), payload_bytes_max: CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES }
     }
 
     /// How many bytes are to be sent.
@@ -173,22 +170,16 @@ impl Outbound {
         pen.finish();
     }
 
-    /// Sends `connection.close`. Use [`Inbound::close`](crate::Inbound::close), which also remembers that it was sent.
-    pub fn connection_close(&mut self, pool: &Pool, code: u16, text: &str, class_id: u16, method_id: u16) {
-        let reply_text = ShortStr::truncated(text);
-        self.method(pool, 0, &connection::Close { reply_code: code, reply_text, class_id, method_id }.into());
+    /// Sends `connection.close`; `Inbound::close` and `fail` also remember it.
+    pub(crate) fn connection_close(&mut self, pool: &Pool, reply_code: u16, text: &str, method: (u16, u16)) {
+        let (reply_text, (class_id, method_id)) = (ShortStr::truncated(text), method);
+        self.method(pool, 0, &connection::Close { reply_code, reply_text, class_id, method_id }.into());
     }
 
-    /// Sends `channel.close`. Use [`Inbound::close_channel`](crate::Inbound::close_channel), which also remembers that
-    /// it was sent.
-    pub fn channel_close(&mut self, pool: &Pool, channel: u16, code: u16, text: &str, class_id: u16, method_id: u16) {
-        let reply_text = ShortStr::truncated(text);
-        self.method(pool, channel, &channel::Close { reply_code: code, reply_text, class_id, method_id }.into());
-    }
-
-    pub(crate) fn close_of(&mut self, pool: &Pool, fault: &Fault) {
-        let code = fault.code.number();
-        self.connection_close(pool, code, &fault.text, fault.class_id, fault.method_id);
+    /// Sends `channel.close`; `Inbound::close_channel` and `fail` also remember it.
+    pub(crate) fn channel_close(&mut self, pool: &Pool, channel: u16, reply_code: u16, text: &str, method: (u16, u16)) {
+        let (reply_text, (class_id, method_id)) = (ShortStr::truncated(text), method);
+        self.method(pool, channel, &channel::Close { reply_code, reply_text, class_id, method_id }.into());
     }
 
     /// Sends `basic.deliver`. `properties` are flags and values in wire form.
@@ -309,5 +300,3 @@ impl Outbound {
         self.gather.extend(pool, &[FRAME_END]);
     }
 }
-
-

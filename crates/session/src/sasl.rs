@@ -39,9 +39,8 @@ pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Cr
     match mechanism.as_bytes() {
         b"PLAIN" => plain(response)
             .ok_or_else(|| refused(ReplyCode::SyntaxError, &format!("response {} invalid", numbers(response)))),
-        b"AMQPLAIN" => amqplain(response).ok_or_else(|| {
-            refused(ReplyCode::SyntaxError, "AMQPLAIN auth info is missing LOGIN or PASSWORD field")
-        }),
+        b"AMQPLAIN" => amqplain(response)
+            .ok_or_else(|| refused(ReplyCode::SyntaxError, "AMQPLAIN auth info is missing LOGIN or PASSWORD field")),
         b"EXTERNAL" => Ok(Credentials::External { identity: response }),
         _ => Err(refused(ReplyCode::CommandInvalid, &format!("unknown authentication mechanism '{mechanism}'"))),
     }
@@ -114,10 +113,7 @@ mod tests {
         for response in [&b""[..], b"\x05LOGIN", b"\x05LOGINS\0\0\0\x01g", b"\x05LOGINS\xff\xff\xff\xffg"] {
             assert!(of("AMQPLAIN", response).is_err(), "{response:?}");
         }
-        assert_eq!(
-            of("GSSAPI", b""),
-            Err("COMMAND_INVALID - unknown authentication mechanism 'GSSAPI'".into())
-        );
+        assert_eq!(of("GSSAPI", b""), Err("COMMAND_INVALID - unknown authentication mechanism 'GSSAPI'".into()));
     }
 
     #[test]

@@ -24,22 +24,14 @@ pub struct Tuning {
 
 /// What a server proposes.
 pub(crate) fn proposal(limits: &SessionLimits) -> Tune {
-    Tune {
-        channel_max: limits.channel_max,
-        frame_max: limits.frame_bytes_max,
-        heartbeat: limits.heartbeat_s,
-    }
+    Tune { channel_max: limits.channel_max, frame_max: limits.frame_bytes_max, heartbeat: limits.heartbeat_s }
 }
 
 /// Checks a client's answer. RabbitMQ takes 0, "no limit", for more than any limit; the heartbeat is the client's.
 pub(crate) fn settle(limits: &SessionLimits, answer: &TuneOk) -> Result<Tuning, Fault> {
     check("frame_max", "", FRAME_BYTES_MIN, limits.frame_bytes_max, answer.frame_max)?;
     check("channel_max", " (no limit)", 1, limits.channel_max.into(), answer.channel_max.into())?;
-    Ok(Tuning {
-        channel_max: answer.channel_max,
-        frame_bytes_max: answer.frame_max,
-        heartbeat_s: answer.heartbeat,
-    })
+    Ok(Tuning { channel_max: answer.channel_max, frame_bytes_max: answer.frame_max, heartbeat_s: answer.heartbeat })
 }
 
 fn check(field: &str, zero: &str, least: u32, most: u32, value: u32) -> Result<(), Fault> {
@@ -84,14 +76,22 @@ mod tests {
         check(2047, 131_072, "ok 7");
         check(1, 4096, "ok 7");
         check(1, 4095, "NOT_ALLOWED - negotiated frame_max = 4095 is lower than the minimum allowed value (4096)");
-        check(1, 131_073, "NOT_ALLOWED - negotiated frame_max = 131073 is higher than the maximum allowed value (131072)");
+        check(
+            1,
+            131_073,
+            "NOT_ALLOWED - negotiated frame_max = 131073 is higher than the maximum allowed value (131072)",
+        );
         check(1, 0, "NOT_ALLOWED - negotiated frame_max = 0 is higher than the maximum allowed value (131072)");
         check(
             0,
             4096,
             "NOT_ALLOWED - negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
         );
-        check(2048, 4096, "NOT_ALLOWED - negotiated channel_max = 2048 is higher than the maximum allowed value (2047)");
+        check(
+            2048,
+            4096,
+            "NOT_ALLOWED - negotiated channel_max = 2048 is higher than the maximum allowed value (2047)",
+        );
     }
 
     #[test]

@@ -15,43 +15,45 @@ use wire::{
 /// Decisions of both sides.
 impl Inbound {
     /// Carries out the consequences of a fault: sends `channel.close` or `connection.close`, or nothing. Works for
-    /// faults of this crate and for refusals of a broker alike. Whether the link must end as soon as what is written is
-    /// sent: otherwise the peer's `close-ok` is awaited, for as long as the owner likes.
+    /// faults of this crate and for refusals of a broker alike; one that comes when the channel or the connection has
+    /// ended already is dropped. Whether the link must end as soon as what is written is sent: otherwise the peer's
+    /// `close-ok` is awaited, for as long as the owner likes.
     ///
     /// A link that ends with bytes unread may take the last words along: read on and drop for a while.
     pub fn fail(&mut self, fault: &Fault, out: &mut Outbound, pool: &Pool) -> bool {
+        let (code, method) = (fault.code.number(), (fault.class_id, fault.method_id));
         match fault.scope {
-            Scope::Channel => {
-                let code = fault.code.number();
-                out.channel_close(pool, fault.channel, code, &fault.text, fault.class_id, fault.method_id);
-                self.channel_closing(fault.channel);
-                false
-            }
-            Scope::Connection => {
-                out.close_of(pool, fault);
-                if self.phase != Phase::Deaf {
-                    self.closing();
-                }
-                self.is_done()
-            }
-            Scope::Link => {
-                self.deaf();
-                true
-            }
+            Scope::Channel => self.end_channel(fault.channel, code, &fault.text, method, out, pool),
+            Scope::Connection => self.end(code, &fault.text, method, out, pool),
+            Scope::Link => self.deaf(),
         }
+        self.is_done()
     }
 
     /// Ends a channel: sends `close`; `ChannelCloseOk` will follow, and what comes before it is dropped.
     pub fn close_channel(&mut self, channel: u16, code: u16, text: &str, out: &mut Outbound, pool: &Pool) {
-        out.channel_close(pool, channel, code, text, 0, 0);
-        self.channel_closing(channel);
+        self.end_channel(channel, code, text, (0, 0), out, pool);
     }
 
     /// Ends the connection: sends `close`; `CloseOk` will follow, and what comes before it is dropped.
     pub fn close(&mut self, code: u16, text: &str, out: &mut Outbound, pool: &Pool) {
-        out.connection_close(pool, code, text, 0, 0);
-        if self.phase != Phase::Deaf {
-            self.closing();
+        self.end(code, text, (0, 0), out, pool);
+    }
+
+    fn end_channel(&mut self, number: u16, code: u16, text: &str, method: (u16, u16), out: &mut Outbound, pool: &Pool) {
+        let gone = self.channels.get(number).is_none_or(|channel| channel.state == ChannelState::Closing);
+        if !gone {
+            out.channel_close(pool, number, code, text, method);
+            self.drop_channel(number, ChannelState::Closing);
+        }
+    }
+
+    fn end(&mut self, code: u16, text: &str, method: (u16, u16), out: &mut Outbound, pool: &Pool) {
+        if !matches!(self.phase, Phase::Closing | Phase::Deaf) {
+            out.connection_close(pool, code, text, method);
+            self.drop_contents();
+            // Should the place of the next frame be lost, `next` will notice again, and go deaf.
+            self.phase = Phase::Closing;
         }
     }
 
@@ -89,7 +91,7 @@ impl Inbound {
                 "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
             );
             let text = reply_text(ReplyCode::AccessRefused, &told);
-            out.connection_close(pool, ReplyCode::AccessRefused.number(), &text, 0, 0);
+            out.connection_close(pool, ReplyCode::AccessRefused.number(), &text, (0, 0));
         }
         self.deaf();
         Fault::link(ReplyCode::AccessRefused, &format!("{mechanism} login refused: {reason}"))

@@ -8,9 +8,8 @@ use super::{Inbound, Mid, Phase, Step};
 use crate::{
     Body, Event, Fault,
     assembly::{Assembly, ContentMethod},
-    channels::ChannelState,
     fault::numbers,
-    limits::{BODY_BYTES_MAX, LARGE_BODY_BYTES},
+    limits::{BODY_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
 };
 use slab::Pool;
 use wire::{
@@ -46,7 +45,8 @@ impl Inbound {
         let method_bytes = head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;
         let mut rest = &input[method_bytes..];
         let Some(next) = split_head(rest) else { return Ok(Step::More) };
-        if next.kind != FRAME_HEADER || next.channel != channel {
+        let waited = next.kind == FRAME_HEADER && next.payload_bytes <= WAITED_HEADER_BYTES_MAX;
+        if !waited || next.channel != channel {
             self.begin(channel, method, arguments, method_bytes);
             *input = rest;
             return Ok(Step::Taken);
@@ -115,7 +115,8 @@ impl Inbound {
 
     /// Checks the payload of a header frame.
     fn header<'a>(&self, head: FrameHead, payload: &'a [u8], method: ContentMethod) -> Result<Header<'a>, Fault> {
-        let &[class_0, class_1, weight_0, weight_1, s0, s1, s2, s3, s4, s5, s6, s7, ref properties @ ..] = payload else {
+        let &[class_0, class_1, weight_0, weight_1, s0, s1, s2, s3, s4, s5, s6, s7, ref properties @ ..] = payload
+        else {
             return Err(self.frame_fault(head, payload, "unknown_frame"));
         };
         debug_assert_eq!(payload.len() - properties.len(), HEADER_FIXED_BYTES);
@@ -179,7 +180,7 @@ impl Inbound {
     ) -> Result<Step<'a>, Fault> {
         let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
         let method = match self.channels.get(head.channel) {
-            Some(channel) if channel.state == ChannelState::Closing => {
+            Some(channel) if channel.state.drops() => {
                 *input = &input[frame_bytes..];
                 return Ok(Step::Taken);
             }
@@ -201,7 +202,7 @@ impl Inbound {
         let bytes = head.payload_bytes as usize;
         let rest = &input[FRAME_HEAD_BYTES..];
         let dropped = self.phase == Phase::Closing
-            || self.channels.get(head.channel).is_some_and(|channel| channel.state == ChannelState::Closing);
+            || self.channels.get(head.channel).is_some_and(|channel| channel.state.drops());
         if dropped {
             *input = rest;
             self.mid = Mid::Skip { left: bytes };

@@ -137,12 +137,7 @@ impl Inbound {
     }
 
     /// The rest of a frame whose head is taken, as far as it has come.
-    pub(super) fn rest_of_frame<'a>(
-        &mut self,
-        mid: Mid,
-        input: &mut &'a [u8],
-        pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
+    pub(super) fn rest_of_frame<'a>(&mut self, mid: Mid, input: &mut &'a [u8], pool: &Pool) -> Result<Step<'a>, Fault> {
         match mid {
             Mid::No => Ok(Step::Taken),
             Mid::Skip { left } => {

@@ -35,7 +35,7 @@ impl Inbound {
             return Err(self.interrupted(number, assembly));
         }
         let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), &[]));
-        if state == ChannelState::Closing {
+        if state.drops() {
             *input = &input[frame_bytes..];
             return self.method_on_closing(number, id, out, pool);
         }
@@ -91,8 +91,7 @@ impl Inbound {
         let count = self.channels.count();
         if self.channel_max != 0 && count >= usize::from(self.channel_max) {
             let max = self.channel_max;
-            let text =
-                format!("number of channels opened ({count}) has reached the negotiated channel_max ({max})");
+            let text = format!("number of channels opened ({count}) has reached the negotiated channel_max ({max})");
             return Err(self.fault(ReplyCode::NotAllowed, number, (0, 0), &text));
         }
         if !matches!(method, Method::ChannelOpen(_)) {

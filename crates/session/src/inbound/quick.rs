@@ -5,7 +5,11 @@
 //! Never:  changes state, allocates, complains: what is not plainly right goes the long way, which does all that.
 
 use super::{Inbound, Mid, Phase, Role};
-use crate::{Body, Event, assembly::ContentMethod, limits::LARGE_BODY_BYTES};
+use crate::{
+    Body, Event,
+    assembly::ContentMethod,
+    limits::{LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
+};
 use wire::{
     RawProperties,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD},
@@ -57,7 +61,9 @@ impl Inbound {
             return None;
         };
         let header_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
-        if [same_0, same_1] != [channel_0, channel_1] || header_bytes > self.payload_bytes_max {
+        if [same_0, same_1] != [channel_0, channel_1]
+            || header_bytes > WAITED_HEADER_BYTES_MAX.min(self.payload_bytes_max)
+        {
             return None;
         }
         let body_bytes = u64::from_be_bytes(*array(&mut rest)?);
@@ -103,23 +109,13 @@ fn is_plain(properties: RawProperties<'_>) -> bool {
 }
 
 #[inline(always)]
-fn publish<'a>(
-    channel: u16,
-    arguments: &'a [u8],
-    properties: RawProperties<'a>,
-    body: Body<'a>,
-) -> Option<Event<'a>> {
+fn publish<'a>(channel: u16, arguments: &'a [u8], properties: RawProperties<'a>, body: Body<'a>) -> Option<Event<'a>> {
     let basic::Publish { exchange, routing_key, mandatory, immediate } = basic::Publish::decode(arguments).ok()?;
     let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
     Some(Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body })
 }
 
 #[inline(always)]
-fn deliver<'a>(
-    channel: u16,
-    arguments: &'a [u8],
-    properties: RawProperties<'a>,
-    body: Body<'a>,
-) -> Option<Event<'a>> {
+fn deliver<'a>(channel: u16, arguments: &'a [u8], properties: RawProperties<'a>, body: Body<'a>) -> Option<Event<'a>> {
     ContentMethod::Deliver.event(channel, arguments, properties, body).ok()
 }

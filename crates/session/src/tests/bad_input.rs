@@ -36,15 +36,18 @@ fn running(bytes: &[u8]) -> String {
 }
 
 fn declare(name: &[u8]) -> Vec<u8> {
-    method(1, queue::Declare {
-        queue: ShortStr::new(name).expect("a short name"),
-        passive: false,
-        durable: false,
-        exclusive: false,
-        auto_delete: false,
-        no_wait: false,
-        arguments: TableRef::EMPTY,
-    })
+    method(
+        1,
+        queue::Declare {
+            queue: ShortStr::new(name).expect("a short name"),
+            passive: false,
+            durable: false,
+            exclusive: false,
+            auto_delete: false,
+            no_wait: false,
+            arguments: TableRef::EMPTY,
+        },
+    )
 }
 
 /// A frame whose head says a length that is not its own.
@@ -121,10 +124,22 @@ fn offences_on_a_running_connection() {
             "Connection 501 0.0 #17748 FRAME_ERROR - type 71, all octets = <<>>: {frame_too_large,539959368,131064}",
         ),
         // Methods.
-        ("no numbers", frame(1, 1, b"\0\x32"), "Connection 501 0.0 #1 FRAME_ERROR - type 1, all octets = <<0,50>>: unknown_frame"),
+        (
+            "no numbers",
+            frame(1, 1, b"\0\x32"),
+            "Connection 501 0.0 #1 FRAME_ERROR - type 1, all octets = <<0,50>>: unknown_frame",
+        ),
         // RabbitMQ 3.10's reader dies of the next two, without a word.
-        ("unknown method", frame(1, 1, &[0, 50, 0, 99]), "Connection 540 50.99 #1 NOT_IMPLEMENTED - unknown method (50,99)"),
-        ("unknown class", frame(1, 0, &[3, 231, 0, 10]), "Connection 540 999.10 #0 NOT_IMPLEMENTED - unknown method (999,10)"),
+        (
+            "unknown method",
+            frame(1, 1, &[0, 50, 0, 99]),
+            "Connection 540 50.99 #1 NOT_IMPLEMENTED - unknown method (50,99)",
+        ),
+        (
+            "unknown class",
+            frame(1, 0, &[3, 231, 0, 10]),
+            "Connection 540 999.10 #0 NOT_IMPLEMENTED - unknown method (999,10)",
+        ),
         ("cut short", frame(1, 1, &[0, 60, 0, 80, 1]), "Connection 501 60.80 #1 FRAME_ERROR - cannot decode <<1>>"),
         ("too long", frame(1, 1, &[0, 90, 0, 10, 7]), "Connection 501 90.10 #1 FRAME_ERROR - cannot decode <<7>>"),
         ("not UTF-8", declare(b"\xff\xfe"), "Connection 501 0.0 #1 FRAME_ERROR - Malformed UTF-8 in shortstr"),
@@ -149,7 +164,11 @@ fn offences_on_a_running_connection() {
             "Connection 504 60.40 #0 CHANNEL_ERROR - unexpected method in connection state running",
         ),
         // Channels.
-        ("second open", method(1, channel::Open {}), "Connection 504 20.10 #1 CHANNEL_ERROR - second 'channel.open' seen"),
+        (
+            "second open",
+            method(1, channel::Open {}),
+            "Connection 504 20.10 #1 CHANNEL_ERROR - second 'channel.open' seen",
+        ),
         (
             "a channel that is not open",
             method(9, basic::Recover { requeue: true }),
@@ -212,13 +231,16 @@ fn offences_on_a_running_connection() {
         (
             "a content that only servers send",
             [
-                method(1, basic::GetOk {
-                    delivery_tag: 1,
-                    redelivered: false,
-                    exchange: ShortStr::EMPTY,
-                    routing_key: ShortStr::EMPTY,
-                    message_count: 0,
-                }),
+                method(
+                    1,
+                    basic::GetOk {
+                        delivery_tag: 1,
+                        redelivered: false,
+                        exchange: ShortStr::EMPTY,
+                        routing_key: ShortStr::EMPTY,
+                        message_count: 0,
+                    },
+                ),
                 header(1, 60, 0, &[0, 0]),
             ]
             .concat(),
@@ -240,22 +262,28 @@ fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
     pair.server.receive(&parts(1).concat(), &mut whole());
     pair.server.receive(&parts(1).concat(), &mut whole());
     pair.server.receive(&[publish(2), header(2, 60, 2, &[0, 0]), frame(3, 2, b"hi")].concat(), &mut whole());
-    assert_eq!(pair.server.log, [
-        "Channel 406 60.40 #1 PRECONDITION_FAILED - message size 11 is larger than configured max size 10",
-        "publish #2 x key false false [0, 0] small 2",
-    ]);
+    assert_eq!(
+        pair.server.log,
+        [
+            "Channel 406 60.40 #1 PRECONDITION_FAILED - message size 11 is larger than configured max size 10",
+            "publish #2 x key false false [0, 0] small 2",
+        ]
+    );
 }
 
 /// Before it is trusted, a client that misbehaves finds the link closed, without a word.
 #[test]
 fn offences_before_the_connection_runs() {
     let start_ok = || {
-        method(0, connection::StartOk {
-            client_properties: TableRef::EMPTY,
-            mechanism: ShortStr::literal("PLAIN"),
-            response: b"\0a\0b",
-            locale: ShortStr::literal("en_US"),
-        })
+        method(
+            0,
+            connection::StartOk {
+                client_properties: TableRef::EMPTY,
+                mechanism: ShortStr::literal("PLAIN"),
+                response: b"\0a\0b",
+                locale: ShortStr::literal("en_US"),
+            },
+        )
     };
     let tune_ok = |frame_max| method(0, connection::TuneOk { channel_max: 1, frame_max, heartbeat: 0 });
     let greeting = wire::PROTOCOL_HEADER.to_vec();
@@ -314,17 +342,26 @@ fn another_protocol_is_told_ours() {
 
 #[test]
 fn a_client_minds_its_server_too() {
-    let deliver = method(1, basic::Deliver {
-        consumer_tag: ShortStr::EMPTY,
-        delivery_tag: 1,
-        redelivered: false,
-        exchange: ShortStr::EMPTY,
-        routing_key: ShortStr::EMPTY,
-    });
+    let deliver = method(
+        1,
+        basic::Deliver {
+            consumer_tag: ShortStr::EMPTY,
+            delivery_tag: 1,
+            redelivered: false,
+            exchange: ShortStr::EMPTY,
+            routing_key: ShortStr::EMPTY,
+        },
+    );
     let cases = [
-        (method(5, channel::OpenOk {}), "Connection 504 20.11 #5 CHANNEL_ERROR - channel.open-ok on channel 5, which is not open"),
+        (
+            method(5, channel::OpenOk {}),
+            "Connection 504 20.11 #5 CHANNEL_ERROR - channel.open-ok on channel 5, which is not open",
+        ),
         (declare(b"q"), "Connection 503 50.10 #1 COMMAND_INVALID - unimplemented method"),
-        (method(0, connection::OpenOk {}), "Connection 504 10.41 #0 CHANNEL_ERROR - unexpected method in connection state running"),
+        (
+            method(0, connection::OpenOk {}),
+            "Connection 504 10.41 #0 CHANNEL_ERROR - unexpected method in connection state running",
+        ),
         (
             [deliver, frame(3, 1, b"x")].concat(),
             "Connection 505 60.60 #1 UNEXPECTED_FRAME - expected content header for class 60, \

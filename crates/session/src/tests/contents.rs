@@ -52,7 +52,8 @@ fn there_and_back(frame_bytes_max: u32, share: bool, in_place: bool, cuts: &mut 
             routing_key: b"a.b",
         };
         out.deliver(pool, channel, &head, &properties, body_out);
-        let head = GetOkHead { delivery_tag: 7, redelivered: false, exchange: b"", routing_key: b"q", message_count: 3 };
+        let head =
+            GetOkHead { delivery_tag: 7, redelivered: false, exchange: b"", routing_key: b"q", message_count: 3 };
         out.get_ok(pool, channel, &head, &[0, 0], body_out);
         let head = ReturnHead { code: ReplyCode::NoRoute, text: b"NO_ROUTE", exchange: b"x", routing_key: b"k" };
         out.return_(pool, channel, &head, &[0, 0], body_out);
@@ -94,7 +95,8 @@ fn every_size_through_one_huge_frame_in_pieces() {
 /// After the first of a row of large contents, nothing of a body goes through the scratch memory.
 #[test]
 fn a_row_of_large_bodies_is_received_in_place() {
-    for (bytes, frame_bytes_max) in [(1 << 20, 131_072), (1 << 20, 8 << 20), (65_536, 131_072), (131_064 * 2, 131_072)] {
+    for (bytes, frame_bytes_max) in [(1 << 20, 131_072), (1 << 20, 8 << 20), (65_536, 131_072), (131_064 * 2, 131_072)]
+    {
         let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
         let mut pair = Pair::open(&limits, true, &mut whole());
         pair.open_channel(&mut whole());
@@ -139,12 +141,10 @@ fn contents_of_two_channels_may_interleave() {
     pair.server.receive(&bytes, &mut whole());
     let log: Vec<&str> = pair.server.log.iter().map(|line| line.split(" [").next().unwrap_or_default()).collect();
     let ack = "Method { channel: 2, method: BasicAck(Ack { delivery_tag: 1, multiple: false }) }";
-    assert_eq!(log, [
-        "publish #1 x key false false",
-        "publish #2 x key false false",
-        ack,
-        "publish #1 x key false false",
-    ]);
+    assert_eq!(
+        log,
+        ["publish #1 x key false false", "publish #2 x key false false", ack, "publish #1 x key false false",]
+    );
     assert!(pair.server.bodies == [one, two, Vec::new()]);
 }
 
@@ -171,4 +171,11 @@ fn short_methods_by_hand_are_those_of_the_table() {
     assert_eq!(driven.sent(), super::method(9, basic::Ack { delivery_tag: 1 << 33, multiple: true }));
     driven.out.heartbeat(&driven.pool);
     assert_eq!(driven.sent(), super::frame(8, 0, &[]));
+}
+
+/// Idle connections cost little: the bench of many starts here.
+#[test]
+fn an_idle_session_is_small() {
+    let bytes = size_of::<crate::Inbound>() + size_of::<crate::Outbound>();
+    assert!(bytes <= 256, "a session of {bytes} bytes");
 }

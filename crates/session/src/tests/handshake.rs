@@ -43,7 +43,13 @@ fn client_and_server_open_and_close_a_connection() {
 
 #[test]
 fn both_ends_obey_the_lower_limits() {
-    let mut pair = Pair { client: Driven::client(&SessionLimits { channel_max: 2, frame_bytes_max: 5000, heartbeat_s: 9, ..SessionLimits::default() }, true), server: Driven::server(&SessionLimits::default(), true) };
+    let mut pair = Pair {
+        client: Driven::client(
+            &SessionLimits { channel_max: 2, frame_bytes_max: 5000, heartbeat_s: 9, ..SessionLimits::default() },
+            true,
+        ),
+        server: Driven::server(&SessionLimits::default(), true),
+    };
     pair.pump(&mut whole());
     let tuned = "Tuned(Tuning { channel_max: 2, frame_bytes_max: 5000, heartbeat_s: 9 })";
     assert_eq!(pair.server.log[1], tuned);
@@ -51,7 +57,8 @@ fn both_ends_obey_the_lower_limits() {
     pair.open_channel(&mut whole());
     let Driven { inbound, out, pool, .. } = &mut pair.client;
     assert_eq!(inbound.open_channel(out, pool), None, "a client counts its channels");
-    let text = "Connection 530 0.0 #3 NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)";
+    let text =
+        "Connection 530 0.0 #3 NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)";
     pair.server.receive(&method(3, channel::Open {}), &mut whole());
     assert_eq!(pair.server.log.last().map(String::as_str), Some(text));
 }
@@ -63,12 +70,15 @@ fn at_login(client_properties: &Table) -> (Inbound, Outbound, Pool) {
         (Inbound::server(&SessionLimits::default(), greeting), Outbound::new(), Pool::default());
     let client_properties = client_properties.to_bytes();
     let mut bytes = wire::PROTOCOL_HEADER.to_vec();
-    bytes.extend_from_slice(&method(0, connection::StartOk {
-        client_properties: TableRef::new(&client_properties),
-        mechanism: ShortStr::literal("PLAIN"),
-        response: b"\0guest\0wrong",
-        locale: ShortStr::literal("en_US"),
-    }));
+    bytes.extend_from_slice(&method(
+        0,
+        connection::StartOk {
+            client_properties: TableRef::new(&client_properties),
+            mechanism: ShortStr::literal("PLAIN"),
+            response: b"\0guest\0wrong",
+            locale: ShortStr::literal("en_US"),
+        },
+    ));
     match inbound.next(&mut &bytes[..], &mut out, &pool) {
         Ok(Some(Event::Login { response: b"\0guest\0wrong", .. })) => {}
         other => panic!("{other:?}"),
@@ -90,14 +100,17 @@ fn a_refused_login_is_told_to_those_who_can_hear_it() {
     let (mut inbound, mut out, pool) = at_login(&properties);
     inbound.login_refused(ShortStr::literal("PLAIN"), reason, &mut out, &pool);
     let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
-    let expect = method(0, connection::Close {
-        reply_code: 403,
-        reply_text: ShortStr::literal(
-            "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
-        ),
-        class_id: 0,
-        method_id: 0,
-    });
+    let expect = method(
+        0,
+        connection::Close {
+            reply_code: 403,
+            reply_text: ShortStr::literal(
+                "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
+            ),
+            class_id: 0,
+            method_id: 0,
+        },
+    );
     assert_eq!(sent, expect);
 }
 
@@ -149,4 +162,31 @@ fn a_refused_channel_drops_what_the_client_sent_meanwhile() {
     rest.extend_from_slice(&method(1, channel::Open {}));
     pair.server.receive(&rest, &mut || 777);
     assert_eq!(pair.server.log, ["ChannelCloseOk { channel: 1 }", "ChannelOpened { channel: 1 }"]);
+}
+
+/// A broker's refusal may come late: nothing is said twice, or to nobody.
+#[test]
+fn a_late_refusal_is_dropped() {
+    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    pair.open_channel(&mut whole());
+    let Driven { inbound, out, pool, .. } = &mut pair.client;
+    inbound.close_channel(1, 200, "", out, pool);
+    inbound.close_channel(1, 200, "", out, pool);
+    assert_eq!(inbound.open_channel(out, pool), Some(2));
+    pair.pump(&mut whole());
+    let Driven { inbound, out, pool, .. } = &mut pair.server;
+    let late = |channel, code| Fault::new(code, channel, (50, 10), "too late");
+    assert!(!inbound.fail(&late(1, ReplyCode::NotFound), out, pool));
+    assert!(out.is_empty(), "channel 1 is gone");
+    assert!(!inbound.fail(&late(2, ReplyCode::NotFound), out, pool));
+    let bytes = out.bytes();
+    inbound.fail(&late(2, ReplyCode::NotFound), out, pool);
+    assert_eq!(out.bytes(), bytes, "channel 2 is being closed");
+    inbound.fail(&late(2, ReplyCode::NotAllowed), out, pool);
+    let bytes = out.bytes();
+    inbound.fail(&late(2, ReplyCode::NotAllowed), out, pool);
+    inbound.close(200, "", out, pool);
+    assert_eq!(out.bytes(), bytes, "the connection is being closed");
+    pair.pump(&mut whole());
+    assert_eq!(pair.server.log.last().map(String::as_str), Some("CloseOk"));
 }

@@ -49,12 +49,15 @@ fn conversation() -> Vec<u8> {
         publish(1),
         header(1, 60, 3, &[0, 0]),
         frame(3, 1, b"end"),
-        method(0, connection::Close {
-            reply_code: 200,
-            reply_text: wire::ShortStr::literal("bye"),
-            class_id: 0,
-            method_id: 0,
-        }),
+        method(
+            0,
+            connection::Close {
+                reply_code: 200,
+                reply_text: wire::ShortStr::literal("bye"),
+                class_id: 0,
+                method_id: 0,
+            },
+        ),
         b"deaf ears".to_vec(),
     ] {
         all.extend_from_slice(&part);
@@ -127,14 +130,19 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         let parts = pattern(bytes).chunks(part.min(8184)).flat_map(|part| frame(3, 1, part)).collect::<Vec<u8>>();
         [publish(1), header(1, 60, bytes as u64, &[0, 0]), parts].concat()
     });
-    let any_frame = prop_oneof![4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];
+    let large_heads = (3000usize..8000, 0usize..50).prop_map(|(bytes, body)| {
+        let value = wire::Value::Bytes(pattern(bytes).into());
+        let headers = wire::Table::new().with("k", value).expect("a short name");
+        let properties = wire::Properties { headers: Some(headers), ..Default::default() }.to_bytes();
+        [publish(1), header(1, 60, body as u64, &properties), frame(3, 1, &pattern(body))].concat()
+    });
+    let any_frame =
+        prop_oneof![1 => large_heads, 4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];
     (any::<u64>(), prop::collection::vec(any_frame, 0..8))
         .prop_map(|(seed, frames)| [seed.to_le_bytes().to_vec(), frames.concat()].concat())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn cuts_of_chance_say_the_same_to_a_server(bytes in frames()) {
         fuzz::server_running(&bytes);
