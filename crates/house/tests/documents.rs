@@ -1,0 +1,239 @@
+//! What the documents say of the tree, where that can be checked.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Documents that must be there, and something each must say.
+const HOUSE_DOCUMENTS: [(&str, &str); 8] = [
+    ("README.md", "make bench"),
+    ("README.md", "make test"),
+    ("ARCHITECTURE.md", "deliberately"),
+    ("STYLE.md", "Enters:"),
+    ("CONTRIBUTING.md", "make test"),
+    ("CHANGELOG.md", "Unreleased"),
+    ("LICENSE", "Apache License"),
+    (".ci/run", "make test"),
+];
+
+fn documents() -> Vec<PathBuf> {
+    house::files("", ".md")
+}
+
+fn check(broken: Vec<String>, rule: &str) {
+    assert!(broken.is_empty(), "{rule}:\n{}", broken.join("\n"));
+}
+
+/// The pieces of a document that are code: spans between backquotes, and the lines of blocks. With their lines.
+fn code(document: &str) -> Vec<(usize, String)> {
+    let mut pieces = Vec::new();
+    let mut in_block = false;
+    for (at, line) in document.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if in_block {
+            pieces.push((at + 1, line.to_owned()));
+        } else {
+            pieces.extend(line.split('`').skip(1).step_by(2).map(|span| (at + 1, span.to_owned())));
+        }
+    }
+    pieces
+}
+
+/// Words of the sources behind which a name is declared.
+fn declared(words: &[&str]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for path in house::files("crates", ".rs") {
+        for line in house::read(path).lines() {
+            let mut before = "";
+            for word in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()) {
+                if words.contains(&before) {
+                    names.insert(word.to_owned());
+                }
+                before = word;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_house_has_its_documents() {
+    for (path, says) in HOUSE_DOCUMENTS {
+        assert!(house::read(path).contains(says), "{path} does not say {says:?}");
+    }
+}
+
+#[test]
+fn every_link_inside_the_tree_leads_somewhere() {
+    let root = house::root();
+    let mut broken = Vec::new();
+    for path in documents() {
+        let document = house::read(&path);
+        for link in house::links(&document) {
+            if link.target.contains("://") || link.target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.target.split_once('#').unwrap_or((&link.target, ""));
+            let target =
+                if file.is_empty() { root.join(&path) } else { root.join(&path).with_file_name("").join(file) };
+            let leads = match (target.exists(), anchor) {
+                (false, _) => false,
+                (true, "") => true,
+                (true, anchor) => {
+                    let text = std::fs::read_to_string(&target).unwrap_or_default();
+                    house::anchors(&text).iter().any(|found| found == anchor)
+                }
+            };
+            if !leads {
+                broken.push(format!("{}:{}: {}", path.display(), link.line, link.target));
+            }
+        }
+    }
+    check(broken, "links that lead nowhere");
+}
+
+#[test]
+fn commands_in_documents_exist() {
+    let makefile = house::read("Makefile");
+    let targets: BTreeSet<_> = makefile
+        .lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
+        .filter_map(|line| Some(line.split_once(':')?.0.trim()))
+        .collect();
+    let suite = house::read("tests/suite");
+    let steps =
+        suite.lines().find_map(|line| line.strip_prefix("all=(")?.strip_suffix(')')).expect("the list of steps");
+    let steps: BTreeSet<_> = steps.split(' ').collect();
+    let program: String = house::files("crates/harrier/src", ".rs").into_iter().map(house::read).collect();
+    let mut broken = Vec::new();
+    for path in documents() {
+        for (line, piece) in code(&house::read(&path)) {
+            // A comment behind a command is no command.
+            let words: Vec<_> = piece.split(" #").next().unwrap_or_default().split_whitespace().collect();
+            let known = match words[..] {
+                ["make", target, ..] if !target.contains('=') => targets.contains(target),
+                ["tests/suite", step, ..] => steps.contains(step),
+                ["harrier" | "target/release/harrier", word, ..] if word.chars().all(|c| c.is_ascii_lowercase()) => {
+                    program.contains(&format!("\"{word}\""))
+                }
+                _ => true,
+            };
+            if !known {
+                broken.push(format!("{}:{line}: {piece}", path.display()));
+            }
+        }
+    }
+    check(broken, "commands that do not exist");
+}
+
+#[test]
+fn names_of_the_code_in_documents_exist() {
+    let types = declared(&["struct", "enum", "trait", "type", "Variant"]);
+    let functions = declared(&["fn", "const"]);
+    let everything: String = house::files("crates", ".rs").into_iter().map(house::read).collect();
+    let mut broken = Vec::new();
+    for path in documents() {
+        for (line, piece) in code(&house::read(&path)) {
+            let place = || format!("{}:{line}: {piece}", path.display());
+            // A path of the tree; one with a sign of choice in it is a pattern.
+            let is_path = ["crates/", "docs/", "tests/", "fuzz/"].iter().any(|start| piece.starts_with(start));
+            if is_path && !piece.contains(['*', '…', ' ', '{']) && !house::root().join(&piece).exists() {
+                broken.push(place());
+            }
+            // `Type::name`: both are declared, or the name is a variant of an enum somewhere.
+            let name = piece.split('(').next().unwrap_or_default();
+            if let Some((owner, member)) = name.split_once("::")
+                && owner.starts_with(|c: char| c.is_ascii_uppercase())
+                && [owner, member].iter().all(|part| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+            {
+                let variant = [",", " {", "("].iter().any(|end| everything.contains(&format!("    {member}{end}")));
+                // The standard library's names are not ours to check.
+                let ours = owner != "Instant";
+                if ours && !(types.contains(owner) && (functions.contains(member) || variant)) {
+                    broken.push(place());
+                }
+            }
+            // A limit.
+            let is_limit =
+                piece.len() > 4 && piece.contains('_') && piece.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+            if is_limit && !functions.contains(&piece) && !everything.contains(&piece) && !is_of_a_script(&piece) {
+                broken.push(place());
+            }
+        }
+    }
+    check(broken, "names that the code does not have");
+}
+
+/// Environment variables and reply codes live elsewhere than in Rust.
+fn is_of_a_script(name: &str) -> bool {
+    ["tests/suite", "fuzz/run", "tests/rabbitmq/start"].iter().any(|path| house::read(path).contains(name))
+}
+
+/// The rows of a document's tables: their cells, with the line.
+fn rows(document: &str) -> Vec<(usize, Vec<&str>)> {
+    let lines = document.lines().enumerate().filter(|(_, line)| line.starts_with("| "));
+    lines.map(|(at, line)| (at + 1, line.trim_matches('|').split(" | ").map(str::trim).collect())).collect()
+}
+
+#[test]
+fn every_method_has_its_row_with_a_state_and_a_test() {
+    const PAGE: &str = "docs/protocol/amqp-0-9-1.md";
+    const STATES: [&str; 4] = ["yes", "accepted", "refused", "not sent"];
+    let document = house::read(PAGE);
+    let rows = rows(&document);
+    let mut broken = Vec::new();
+    for (_, name) in wire::Method::ALL {
+        let rows: Vec<_> = rows.iter().filter(|(_, cells)| cells[0] == format!("`{name}`")).collect();
+        match rows[..] {
+            [(line, cells)] if cells.len() == 5 => {
+                if !STATES.iter().any(|state| cells[2].starts_with(state)) {
+                    broken.push(format!("{PAGE}:{line}: the state of {name} is one of {STATES:?}"));
+                }
+            }
+            [(line, _)] => broken.push(format!("{PAGE}:{line}: a row of methods has five cells")),
+            _ => broken.push(format!("{PAGE}: {} rows for {name}", rows.len())),
+        }
+    }
+    check(broken, "the table of methods is not that of the code");
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    const PAGE: &str = "docs/protocol/amqp-0-9-1.md";
+    let document = house::read(PAGE);
+    let mut broken = Vec::new();
+    for (line, cells) in rows(&document) {
+        let cell = cells.last().copied().unwrap_or_default();
+        let folder = Path::new(PAGE).with_file_name("");
+        let texts: Vec<_> = house::links(cell)
+            .into_iter()
+            .filter_map(|link| std::fs::read_to_string(house::root().join(&folder).join(link.target)).ok())
+            .collect();
+        if texts.is_empty() {
+            continue;
+        }
+        for (_, name) in code(cell) {
+            if !texts.iter().any(|text| text.contains(&name)) {
+                broken.push(format!("{PAGE}:{line}: {name} is in none of the files of its row"));
+            }
+        }
+    }
+    check(broken, "tests that are not there");
+}
+
+#[test]
+fn a_decision_is_a_question_a_number_and_a_doubt() {
+    let index = house::read("docs/decisions/README.md");
+    let decisions: Vec<_> =
+        house::files("docs/decisions", ".md").into_iter().filter(|path| !path.ends_with("README.md")).collect();
+    for (at, path) in decisions.iter().enumerate() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        assert!(name.starts_with(&format!("{:04}-", at + 1)), "{name}: decisions are numbered without gaps");
+        assert!(index.contains(&name), "docs/decisions/README.md does not list {name}");
+        let text = house::read(path);
+        for part in ["**Question.**", "**The number that decide", "**What would change our mind.**"] {
+            assert!(text.contains(part), "{name} has no {part}");
+        }
+        assert!(text.lines().count() <= 60, "{name}: one page");
+    }
+}
