@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 OUT := out
+HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
 .PHONY: help bench perf test build fmt lint unit docs clean
 
@@ -13,12 +14,12 @@ build: ## Build the program: target/release/harrier.
 
 bench: build ## Two benchmarks through a real broker: tables here, figures in out/report.html. Three minutes after the build.
 	@mkdir -p $(OUT)
-	target/release/harrier bench suite --out $(OUT)
+	$(HARRIER) bench suite --out $(OUT)
 
 perf: build ## The figures of docs/measurements, measured side by side with RabbitMQ and a raw relay. Long.
 	@mkdir -p $(OUT)
 	tests/suite tools
-	target/release/harrier bench perf --out $(OUT)
+	$(HARRIER) bench perf --out $(OUT)
 
 test: ## Everything: formatting, lints, licences, unit tests, fuzzing, simulation, real clients. Up to 45 minutes.
 	tests/suite
