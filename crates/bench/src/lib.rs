@@ -1,1 +1,77 @@
-//! bench
+//! The benchmark suite: workloads through a broker, a relay or another broker, measured the same way.
+//!
+//! Enters: the words behind `harrier bench`.  Leaves: tables, JSON, an HTML report.
+//! Owns:   workloads, processes and their placement, statistics, the comparison that `make perf` prints.
+//! Never:  runs broker, publisher or consumer inside its own process.
+//!
+//! Read `scenario` first (what a workload is and how one segment of it is measured), then `role` (what the child
+//! processes do), `paper` (de-spsc, de-pp, floor) and `perf` (the figures to reach).
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod clock;
+mod environment;
+mod interrupt;
+mod latency;
+pub mod limits;
+mod paper;
+mod perf;
+mod placement;
+mod plan;
+mod process;
+mod report;
+mod role;
+mod scenario;
+mod summary;
+mod table;
+mod tally;
+mod target;
+mod usage;
+
+use std::process::ExitCode;
+
+use paper::Benchmark;
+
+const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
+
+  de-spsc   one publisher, one consumer through a direct exchange: MB/s and messages/s by size
+  de-pp     round trips between two through direct exchanges: latency by size
+  floor     the same through a relay that knows no AMQP
+  perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved
+
+harrier bench COMMAND --help lists the options.
+";
+
+/// Runs the command whose words (behind `harrier bench`) are given.
+///
+/// The program that calls this must pass on the words behind `bench` unchanged, since the benchmarks start it again
+/// as `PROGRAM bench role …` for their child processes, and as `PROGRAM broker --listen ADDRESS` for the broker.
+pub fn main(words: &[String]) -> ExitCode {
+    let (command, rest) = match words.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("", words),
+    };
+    if command == "role" {
+        return role::run(rest);
+    }
+    let outcome = interrupt::listen().and_then(|()| match command {
+        "de-spsc" => paper::run(Benchmark::DeSpsc, rest),
+        "de-pp" => paper::run(Benchmark::DePp, rest),
+        "floor" => paper::run(Benchmark::Floor, rest),
+        "perf" => perf::run(rest),
+        "help" | "--help" | "-h" => table::put(USAGE),
+        "" => Err(USAGE.to_owned()),
+        other => Err(format!("unknown command '{other}'\n{USAGE}")),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if interrupt::requested() => {
+            eprintln!("harrier bench: {}", interrupt::MESSAGE);
+            ExitCode::from(130)
+        }
+        Err(why) => {
+            eprintln!("harrier bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

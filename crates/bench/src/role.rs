@@ -70,3 +70,9 @@ pub(crate) fn report(report: &Report) -> Result<(), String> {
     let mut output = std::io::stdout().lock();
     output.write_all(line.as_bytes()).and_then(|()| output.flush()).map_err(|error| format!("nobody takes the reports: {error}"))
 }
+
+/// Connects to the broker under the role's name.
+pub(crate) fn connect(url: &str, role: &str) -> client::Result<client::Client> {
+    let options = client::Options { name: Some(format!("harrier bench {role}")), ..client::Options::default() };
+    client::Client::connect_with(&client::Url::parse(url)?, options)
+}

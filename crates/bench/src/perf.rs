@@ -1,0 +1,2 @@
+//! stub
+pub fn run(_words: &[String]) -> Result<(), String> { Err("soon".into()) }
