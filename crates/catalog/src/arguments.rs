@@ -34,8 +34,6 @@ const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[
     DEAD_LETTER_ROUTING_KEY,
     "x-max-length",
     "x-max-length-bytes",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
     "x-max-priority",
     "x-overflow",
     "x-queue-mode",
@@ -50,14 +48,19 @@ const QUEUE_ARGUMENTS_OF_OTHER_TYPES: &[&str] = &[
     "x-delivery-limit",
     "x-quorum-initial-group-size",
     "x-dead-letter-strategy",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-queue-leader-locator",
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-initial-cluster-size",
 ];
 
-/// Milliseconds of the longest time RabbitMQ's timers take.
-const EXPIRY_MS_MAX: i64 = u32::MAX as i64;
+/// Milliseconds of the longest expiry that RabbitMQ takes: ten years.
+const EXPIRY_MS_MAX: i64 = 10 * 365 * 24 * 3600 * 1000;
 const PRIORITY_MAX: i64 = 255;
+/// Bytes after which nobody reads on: reply texts are short strings.
+const TERM_BYTES_MAX: usize = 255;
 
 /// Bindings with the same arguments in another order are the same, so they are kept in the order of their names.
 pub(crate) fn sorted(table: &Table) -> Cow<'_, Table> {
@@ -161,20 +164,55 @@ fn typed(value: Option<&Value>) -> String {
     }
 }
 
-/// A value for a text: strings and numbers as they are, of the rest as much as a reply text can hold.
-fn shown(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::LongStr(bytes) | Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
-        Value::Bool(value) => value.to_string().into(),
-        Value::F32(value) => format!("{value:?}").into(),
-        Value::F64(value) => format!("{value:?}").into(),
-        Value::Timestamp(value) => value.to_string().into(),
-        Value::Decimal(value) => format!("{{{},{}}}", value.scale, value.value).into(),
-        Value::List(list) => format!("[{} values]", list.len()).into(),
-        Value::Table(table) => format!("[{} entries]", table.len()).into(),
-        Value::Void => "undefined".into(),
-        _ => value.as_i64().map_or_else(|| "?".into(), |value| value.to_string().into()),
+/// A value for a text: strings as they are, the rest as RabbitMQ prints its terms.
+pub(crate) fn shown(value: &Value) -> Cow<'_, str> {
+    if let Some(bytes) = value.as_bytes() {
+        return String::from_utf8_lossy(bytes);
     }
+    let mut text = String::new();
+    print_term(value, &mut text);
+    text.into()
+}
+
+/// Prints a term, until it is longer than a reply text can be. Recurses no deeper than tables may nest.
+fn print_term(value: &Value, text: &mut String) {
+    if text.len() > TERM_BYTES_MAX {
+        return;
+    }
+    match value {
+        Value::LongStr(bytes) | Value::Bytes(bytes) => *text += &format!("<<\"{}\">>", String::from_utf8_lossy(bytes)),
+        Value::Bool(value) => *text += &value.to_string(),
+        Value::F32(value) => *text += &format!("{value:?}"),
+        Value::F64(value) => *text += &format!("{value:?}"),
+        Value::Timestamp(value) => *text += &value.to_string(),
+        Value::Decimal(value) => *text += &format!("{{{},{}}}", value.scale, value.value),
+        Value::List(list) => print_list(text, list.iter(), |value, text| {
+            *text += value.type_name();
+            text.push(',');
+            print_term(value, text);
+        }),
+        Value::Table(table) => print_list(text, table.iter(), |(name, value), text| {
+            *text += &format!("<<\"{name}\">>,{},", value.type_name());
+            print_term(value, text);
+        }),
+        Value::I8(_) | Value::U8(_) | Value::I16(_) | Value::U16(_) | Value::I32(_) | Value::U32(_) | Value::I64(_) => {
+            *text += &value.as_i64().unwrap_or_default().to_string();
+        }
+        Value::Void => *text += "undefined",
+    }
+}
+
+fn print_list<T>(text: &mut String, values: impl Iterator<Item = T>, mut print: impl FnMut(T, &mut String)) {
+    text.push('[');
+    for (at, value) in values.enumerate() {
+        if text.len() > TERM_BYTES_MAX {
+            return;
+        }
+        *text += if at == 0 { "{" } else { ",{" };
+        print(value, text);
+        text.push('}');
+    }
+    text.push(']');
 }
 
 /// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused.
@@ -199,7 +237,7 @@ pub(crate) fn check_queue(what: What<'_>, table: &Table) -> Result<(), Refusal> 
             None => Err("routing_key_but_no_dlx_defined".into()),
         }
     })?;
-    for count in ["x-max-length", "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes"] {
+    for count in ["x-max-length", "x-max-length-bytes"] {
         check(count, |value, _| not_negative(value).map(drop))?;
     }
     check("x-max-priority", |value, _| match not_negative(value)? {
@@ -247,7 +285,7 @@ fn expiry(ms: i64) -> Result<(), String> {
     match ms {
         ..0 => Err(format!("{{value_negative,{ms}}}")),
         0..=EXPIRY_MS_MAX => Ok(()),
-        _ => Err(format!("{{value_too_big,{ms}}}")),
+        _ => Err(format!("{{value_too_large,{ms}}}")),
     }
 }
 
@@ -264,4 +302,24 @@ fn one_of(value: &Value, known: &[&str], otherwise: fn(&str) -> String) -> Resul
         return Ok(());
     }
     Err(otherwise(&String::from_utf8_lossy(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+    use wire::{List, Table, Value};
+
+    #[test]
+    fn values_are_shown_as_rabbitmq_prints_them() {
+        let list = Value::List([Value::I32(5), Value::text("a")].into_iter().collect::<List>());
+        assert_eq!(shown(&list), "[{signedint,5},{longstr,<<\"a\">>}]");
+        let table = Value::Table(Table::new().with("a", Value::Bool(true)).expect("a short name"));
+        assert_eq!(shown(&table), "[{<<\"a\">>,bool,true}]");
+        assert_eq!(shown(&Value::text("a")), "a");
+        assert_eq!(shown(&Value::Void), "undefined");
+        let deep = (0..100).fold(Value::I32(1), |inner, _| Value::List([inner].into_iter().collect::<List>()));
+        assert!(shown(&deep).len() < 1000, "a text that no peer can make large");
+        let wide = Value::List((0..100_000).map(Value::I32).collect::<List>());
+        assert!(shown(&wide).len() < 1000, "a text that no peer can make large");
+    }
 }

@@ -177,7 +177,7 @@ fn arguments_of_the_wrong_type() {
     };
     invalid("x-message-ttl=abc", "\"expected integer, got longstr\"");
     invalid("x-message-ttl=-1", "{value_negative,-1}");
-    invalid("x-message-ttl=i64:4294967296", "{value_too_big,4294967296}");
+    invalid("x-message-ttl=i64:315360000001", "{value_too_large,315360000001}");
     invalid("x-expires=0", "{value_zero,0}");
     invalid("x-max-length=-5", "{value_negative,-5}");
     invalid("x-max-priority=256", "{max_value_exceeded,256}");
@@ -188,13 +188,21 @@ fn arguments_of_the_wrong_type() {
     invalid("x-single-active-consumer=1", "{unacceptable_type,signedint}");
     invalid("x-dead-letter-routing-key=k", "routing_key_but_no_dlx_defined");
     invalid("x-queue-type=quorum", "\"unsupported queue type 'quorum'\"");
+    for argument in ["x-delivery-limit", "x-max-in-memory-length", "x-queue-leader-locator"] {
+        check(
+            &format!("queue q {argument}=1"),
+            &format!(
+                "406 PRECONDITION_FAILED - invalid arg '{argument}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
+            ),
+        );
+    }
     invalid("x-queue-type=stream", "\"unsupported queue type 'stream'\"");
     check(
         "queue q x-max-age=1h",
         "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue",
     );
     check(
-        "queue q x-message-ttl=0 x-expires=1 x-max-length=i64:0 x-max-priority=255 x-overflow=drop-head x-queue-mode=lazy x-queue-version=2
+        "queue q x-message-ttl=i64:315360000000 x-expires=1 x-max-length=i64:0 x-max-priority=255 x-overflow=drop-head x-queue-mode=lazy x-queue-version=2
          x-single-active-consumer=true x-dead-letter-exchange=dlx x-dead-letter-routing-key=k x-queue-type=classic x-anything=1",
         "",
     );
@@ -209,6 +217,10 @@ fn x_match_must_be_one_of_four() {
     check(
         "queue q; bind amq.headers '' q x-match=1",
         "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr",
+    );
+    check(
+        "queue q; bind amq.headers '' q x-match=void",
+        "406 PRECONDITION_FAILED - Invalid x-match field type void (value undefined); expected longstr",
     );
     // Elsewhere it means nothing.
     check("queue q; bind amq.direct '' q x-match=1", "");

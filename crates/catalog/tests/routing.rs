@@ -103,11 +103,12 @@ fn headers_that_begin_with_x_count_only_when_asked() {
 }
 
 #[test]
-fn header_values_compare_within_their_class() {
+fn header_values_compare_by_what_they_mean() {
     check(
-        "queue q1; bind amq.headers '' q1 a=1; route amq.headers k a=i64:1; route amq.headers k a=i16:1; route amq.headers k a=s:1;
-         route amq.headers k a=f64:1; queue q2; bind amq.headers '' q2 a=void; route amq.headers k a=true",
-        "q1 | q1 | - | - | q2",
+        "queue q1; bind amq.headers '' q1 a=1; route amq.headers k a=i64:1; route amq.headers k a=i16:1;
+         route amq.headers k a=f64:1; route amq.headers k a=s:1; route amq.headers k a=true; route amq.headers k a=2;
+         route amq.headers k a=void; queue q2; bind amq.headers '' q2 a=void; route amq.headers k a=true; route amq.headers k b=1",
+        "q1 | q1 | q1 | - | - | - | - | q2 | -",
     );
     check(
         "queue q1; bind amq.headers '' q1 a=f32:0.5; route amq.headers k a=f64:0.5; route amq.headers k a=f64:0.25",
@@ -154,6 +155,8 @@ fn the_alternate_exchange_takes_what_finds_no_place() {
         "exchange x fanout; exchange y direct alternate-exchange=z; exchange z fanout; queue q1; bind-exchange x '' y; bind z '' q1; route x k",
         "q1",
     );
+    // The default exchange takes nothing as an alternate, as in RabbitMQ.
+    check("exchange x direct alternate-exchange=s:; queue q1; route x q1", "-");
     // Two that are each other's alternate end all the same.
     check("exchange x direct alternate-exchange=y; exchange y direct alternate-exchange=x; route x k", "-");
 }

@@ -42,8 +42,9 @@ impl Catalog {
             return Err(Refusal::reserved(Kind::Exchange, name));
         }
         let alternate = match arguments::exchange_name(what, arguments, ALTERNATE_EXCHANGE)? {
+            // As the alternate of another, the default exchange takes nothing: RabbitMQ's has no bindings to look at.
+            None | Some([]) => None,
             Some(name) => Some(Name::new(Kind::Exchange, name)?),
-            None => None,
         };
         arguments::check_size(what, arguments)?;
         if self.exchanges.0.len() >= self.limits.exchanges_max {

@@ -94,11 +94,6 @@ impl Catalog {
             let exchange = self.exchanges.0.at(index);
             let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
             match exchange.definition.kind {
-                // Reached as an alternate exchange. Which queues have which names is no part of an exchange's version.
-                ExchangeKind::Direct if exchange.definition.is_default() => {
-                    cacheable = false;
-                    targets.extend(self.queues.table.find(vhost, key).map(Target::queue));
-                }
                 ExchangeKind::Direct => self.direct.route(&self.bindings, index, key, &mut targets),
                 ExchangeKind::Fanout => fanout::route(&self.bindings, from, &mut targets),
                 ExchangeKind::Topic => self.topics.route(&self.bindings, root, key, &mut targets),

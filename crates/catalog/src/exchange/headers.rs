@@ -5,7 +5,7 @@
 //! Never:  looks at a routing key.
 
 use crate::{
-    arguments::X_MATCH,
+    arguments::{X_MATCH, shown},
     binding::{Bindings, Head, Target, Through},
     refusal::Refusal,
 };
@@ -45,11 +45,12 @@ pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
             "Invalid x-match field value <<\"{}\">>; expected all, any, all-with-x, or any-with-x",
             String::from_utf8_lossy(mode)
         )),
-        other => Refusal::precondition(format_args!(
+        Some(other) => Refusal::precondition(format_args!(
             "Invalid x-match field type {} (value {}); expected longstr",
-            other.map_or("void", Value::type_name),
-            other.and_then(Value::as_i64).map_or_else(|| "of that type".into(), |value| value.to_string())
+            other.type_name(),
+            shown(other)
         )),
+        None => unreachable!("without x-match all must match"),
     })
 }
 
@@ -74,16 +75,14 @@ fn satisfies(headers: TableRef<'_>, arguments: &Table) -> bool {
     if all { wanted.all(holds) } else { wanted.any(holds) }
 }
 
-/// A void argument asks for presence alone. Otherwise types must be of one class, and values equal.
+/// A void argument asks for presence alone. Numbers of all types compare by value, and so do strings and bytes; what
+/// is within lists and tables must have the same types as well. So RabbitMQ 3.10, where each value is one term of
+/// Erlang, but a nested one carries its type.
 fn agrees(wanted: &Value, header: ValueRef<'_>) -> bool {
-    matches!(wanted, Value::Void) || (class(wanted.type_name()) == class(header.type_name()) && wanted.means(header))
-}
-
-/// Whole numbers of any width compare with each other, and so do both floats; other types with their own.
-fn class(type_name: &'static str) -> &'static str {
-    match type_name {
-        "byte" | "unsignedbyte" | "short" | "unsignedshort" | "signedint" | "unsignedint" | "long" | "decimal" => "int",
-        "double" => "float",
-        other => other,
+    match (wanted, header) {
+        (Value::Void, _) => true,
+        (Value::List(wanted), ValueRef::List(header)) => header.to_list().is_ok_and(|header| header == *wanted),
+        (Value::Table(wanted), ValueRef::Table(header)) => header.to_table().is_ok_and(|header| header == *wanted),
+        _ => wanted.means(header),
     }
 }
