@@ -4,6 +4,8 @@
 //! Owns:   the promises about both.
 //! Never:  needs a vhost other than its own.
 
+mod script;
+
 use catalog::{
     Catalog, Definition, Limits, LoginRefused, Name, Operation, Outcome, Password, Permission, Resource, Scope, UserId,
     VhostId, default_definitions,
@@ -176,4 +178,45 @@ fn a_vhost_goes_with_everything_in_it() {
     assert_eq!(refusal.scope, Scope::Connection);
     let Outcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else { panic!() };
     assert_ne!(id, next, "an id is never reused");
+}
+
+/// What a user hears who may configure `u-…` and write `u-…` and `x…`, each as RabbitMQ 3.10.8 answers it.
+#[test]
+fn definitions_are_authorized_in_the_order_of_rabbitmq() {
+    let mut script = script::Script::new();
+    let user = put(&mut script.catalog, "u", Password::plain("p"));
+    permit(&mut script.catalog, "u", "^u-", "^(u-|x)", "");
+    script.run("queue u-q; exchange u-old direct alternate-exchange=zz");
+    let default = "operation not permitted on the default exchange";
+    let refused = |what: &str| format!("access to {what} in vhost '/' refused for user 'u'");
+    for (command, expected) in [
+        ("queue q", refused("queue 'q'")),
+        ("queue u-new", String::new()),
+        ("queue u-new x-dead-letter-exchange=zz", refused("queue 'u-new'")),
+        ("queue u-q x-dead-letter-exchange=zz", String::new()),
+        ("queue amq.foo", "queue name 'amq.foo' contains reserved prefix 'amq.*'".into()),
+        ("queue amq.gen-1 server-named", refused("queue 'amq.gen-1'")),
+        ("delete-queue q", refused("queue 'q'")),
+        ("exchange x direct", refused("exchange 'x'")),
+        ("exchange '' direct", default.into()),
+        ("exchange amq.foo direct", refused("exchange 'amq.foo'")),
+        ("exchange u-x direct alternate-exchange=zz", refused("exchange 'u-x'")),
+        ("exchange u-old direct alternate-exchange=zz", String::new()),
+        ("delete-exchange x", refused("exchange 'x'")),
+        ("delete-exchange ''", default.into()),
+        ("delete-exchange amq.direct", "deletion of system exchange 'amq.direct' in vhost '/' not allowed".into()),
+        ("bind '' a u-q", default.into()),
+        ("bind '' a q", refused("queue 'q'")),
+        ("bind amq.direct a u-q", refused("exchange 'amq.direct'")),
+        ("unbind amq.direct a u-q", refused("exchange 'amq.direct'")),
+        ("bind-exchange amq.direct a u-x", refused("exchange 'amq.direct'")),
+        ("bind-exchange u-x a ''", refused("exchange 'amq.default'")),
+        ("bind-exchange '' a u-x", default.into()),
+        ("gone 1", String::new()),
+    ] {
+        let definition = script.definition(&command.split_whitespace().collect::<Vec<_>>()).expect("a definition");
+        let text = script.catalog.authorize(user, &definition).err().map(|refusal| refusal.text).unwrap_or_default();
+        let expected = if expected.is_empty() { expected } else { format!("ACCESS_REFUSED - {expected}") };
+        assert_eq!(text, expected, "{command}");
+    }
 }

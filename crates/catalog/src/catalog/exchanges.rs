@@ -99,13 +99,8 @@ impl Catalog {
         if name.is_empty() {
             return Err(Refusal::default_exchange());
         }
+        self.check_exchange_deletable(vhost, name)?;
         let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) };
-        if name.starts_with("amq.") {
-            return Err(Refusal::detail(
-                ReplyCode::AccessRefused,
-                format_args!("deletion of system {what} not allowed"),
-            ));
-        }
         let Some(index) = self.exchanges.0.find(vhost, name.as_bytes()) else {
             return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
         };
