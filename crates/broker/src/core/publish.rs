@@ -112,8 +112,8 @@ impl Broker {
         let version = self.catalog.version();
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         let known = match &mut channel.last_route {
-            Some(last) if last.version == version && *last.exchange == *exchange => {
-                if last.routing_key == routing_key
+            Some(last) if last.version == version && same(&last.exchange, exchange) => {
+                if same(&last.routing_key, routing_key)
                     && let Some(route) = &last.route
                 {
                     return Ok(Arc::clone(route));
@@ -366,4 +366,17 @@ impl Broker {
             },
         );
     }
+}
+
+/// Equality of short names, word by word and in line. The default exchange's name is empty, an empty box dangles, and a
+/// vectorised `memcmp` of nothing at a dangling address costs the processor an assist: two fifths of a publish, measured.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (words_a, rest_a) = a.as_chunks::<8>();
+    let (words_b, rest_b) = b.as_chunks::<8>();
+    words_a.iter().zip(words_b).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
 }
