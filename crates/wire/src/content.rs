@@ -31,11 +31,7 @@ impl<'a> ContentHeader<'a> {
         if weight != 0 {
             return Err(DecodeError::Weight { weight });
         }
-        Ok(Self {
-            class_id,
-            body_bytes,
-            properties: RawProperties::new(from.rest()),
-        })
+        Ok(Self { class_id, body_bytes, properties: RawProperties::new(from.rest()) })
     }
 
     /// Bytes of the payload.

@@ -109,8 +109,7 @@ pub(crate) fn any_value() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6)
-                .prop_map(|values| Value::List(values.into_iter().collect())),
+            prop::collection::vec(inner.clone(), 0..6).prop_map(|values| Value::List(values.into_iter().collect())),
             table_of(inner).prop_map(Value::Table),
         ]
     })
@@ -131,6 +130,5 @@ pub(crate) fn any_short_string() -> impl Strategy<Value = ShortString> {
 }
 
 fn table_of(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Table> {
-    prop::collection::vec((any_short_string(), value), 0..6)
-        .prop_map(|entries| entries.into_iter().collect())
+    prop::collection::vec((any_short_string(), value), 0..6).prop_map(|entries| entries.into_iter().collect())
 }

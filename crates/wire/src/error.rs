@@ -66,10 +66,7 @@ impl fmt::Display for DecodeError {
         match *self {
             Self::Truncated => write!(to, "a field reaches past its end"),
             Self::Trailing { bytes } => write!(to, "{bytes} bytes behind the last field"),
-            Self::UnknownMethod {
-                class_id,
-                method_id,
-            } => write!(to, "unknown method {method_id} of class {class_id}"),
+            Self::UnknownMethod { class_id, method_id } => write!(to, "unknown method {method_id} of class {class_id}"),
             Self::UnknownFieldType { tag } => write!(to, "unknown field type {tag:#04x}"),
             Self::TooDeep { depth_max } => write!(to, "tables nested deeper than {depth_max}"),
             Self::UnknownProperty { flags } => write!(to, "unknown property in flags {flags:#06x}"),

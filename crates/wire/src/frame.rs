@@ -29,8 +29,7 @@ pub const FRAME_BYTES_MIN: u32 = 4096;
 pub const PROTOCOL_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";
 
 /// A whole heartbeat frame.
-pub const HEARTBEAT_FRAME: [u8; FRAME_OVERHEAD_BYTES] =
-    [FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END];
+pub const HEARTBEAT_FRAME: [u8; FRAME_OVERHEAD_BYTES] = [FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END];
 
 /// A complete frame; the payload is in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +81,12 @@ impl FrameHead {
     /// Refuses unknown kinds and payloads that would make a frame of more than `frame_bytes_max` bytes.
     #[inline]
     pub const fn check(self, frame_bytes_max: u32) -> Result<Self, FrameError> {
-        if !matches!(
-            self.kind,
-            FRAME_METHOD | FRAME_HEADER | FRAME_BODY | FRAME_HEARTBEAT
-        ) {
+        if !matches!(self.kind, FRAME_METHOD | FRAME_HEADER | FRAME_BODY | FRAME_HEARTBEAT) {
             return Err(FrameError::UnknownKind { head: self });
         }
         let payload_bytes_max = frame_bytes_max.saturating_sub(FRAME_OVERHEAD_BYTES as u32);
         if self.payload_bytes > payload_bytes_max {
-            return Err(FrameError::TooLarge {
-                head: self,
-                payload_bytes_max,
-            });
+            return Err(FrameError::TooLarge { head: self, payload_bytes_max });
         }
         Ok(self)
     }
@@ -103,9 +96,7 @@ impl FrameHead {
     pub const fn to_bytes(self) -> [u8; FRAME_HEAD_BYTES] {
         let [channel_0, channel_1] = self.channel.to_be_bytes();
         let [size_0, size_1, size_2, size_3] = self.payload_bytes.to_be_bytes();
-        [
-            self.kind, channel_0, channel_1, size_0, size_1, size_2, size_3,
-        ]
+        [self.kind, channel_0, channel_1, size_0, size_1, size_2, size_3]
     }
 }
 
@@ -113,16 +104,7 @@ impl FrameHead {
 #[inline]
 pub const fn split_head(input: &[u8]) -> Option<FrameHead> {
     match input {
-        &[
-            kind,
-            channel_0,
-            channel_1,
-            size_0,
-            size_1,
-            size_2,
-            size_3,
-            ..,
-        ] => Some(FrameHead {
+        &[kind, channel_0, channel_1, size_0, size_1, size_2, size_3, ..] => Some(FrameHead {
             kind,
             channel: u16::from_be_bytes([channel_0, channel_1]),
             payload_bytes: u32::from_be_bytes([size_0, size_1, size_2, size_3]),
@@ -147,14 +129,7 @@ pub fn split(input: &[u8], frame_bytes_max: u32) -> Result<Option<(Frame<'_>, us
         None => Ok(None),
         Some(&FRAME_END) => {
             let payload = &input[FRAME_HEAD_BYTES..end];
-            Ok(Some((
-                Frame {
-                    kind: head.kind,
-                    channel: head.channel,
-                    payload,
-                },
-                end + 1,
-            )))
+            Ok(Some((Frame { kind: head.kind, channel: head.channel, payload }, end + 1)))
         }
         Some(&found) => Err(FrameError::WrongEnd { head, found }),
     }
@@ -165,14 +140,7 @@ pub fn split(input: &[u8], frame_bytes_max: u32) -> Result<Option<(Frame<'_>, us
 #[inline]
 pub fn enclose(kind: u8, channel: u16, out: &mut [u8]) {
     let payload_bytes = crate::write::length_u32(out.len() - FRAME_OVERHEAD_BYTES);
-    out[..FRAME_HEAD_BYTES].copy_from_slice(
-        &FrameHead {
-            kind,
-            channel,
-            payload_bytes,
-        }
-        .to_bytes(),
-    );
+    out[..FRAME_HEAD_BYTES].copy_from_slice(&FrameHead { kind, channel, payload_bytes }.to_bytes());
     let end = out.len() - 1;
     out[end] = FRAME_END;
 }
@@ -195,9 +163,7 @@ impl FrameError {
     /// The head of the frame in question.
     pub const fn head(self) -> FrameHead {
         match self {
-            Self::TooLarge { head, .. }
-            | Self::UnknownKind { head }
-            | Self::WrongEnd { head, .. } => head,
+            Self::TooLarge { head, .. } | Self::UnknownKind { head } | Self::WrongEnd { head, .. } => head,
         }
     }
 }
@@ -205,15 +171,8 @@ impl FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge {
-                head,
-                payload_bytes_max,
-            } => {
-                write!(
-                    to,
-                    "a payload of {} bytes where {payload_bytes_max} are allowed",
-                    head.payload_bytes
-                )
+            Self::TooLarge { head, payload_bytes_max } => {
+                write!(to, "a payload of {} bytes where {payload_bytes_max} are allowed", head.payload_bytes)
             }
             Self::UnknownKind { head } => write!(to, "unknown frame kind {}", head.kind),
             Self::WrongEnd { found, .. } => {

@@ -17,7 +17,6 @@ pub const SHORT_STR_BYTES_MAX: usize = 255;
 pub const FRAME_SLACK_BYTES: u32 = FRAME_OVERHEAD_BYTES as u32;
 
 // The longest method without a table has four short strings; it must fit the smallest frame there may be.
-const _: () =
-    assert!(4 * (SHORT_STR_BYTES_MAX + 1) + 32 + FRAME_OVERHEAD_BYTES <= FRAME_BYTES_MIN as usize);
+const _: () = assert!(4 * (SHORT_STR_BYTES_MAX + 1) + 32 + FRAME_OVERHEAD_BYTES <= FRAME_BYTES_MIN as usize);
 // One level of nesting costs at least 5 bytes on the wire, so this depth fits any frame and is worth a bound.
 const _: () = assert!(TABLE_DEPTH_MAX * 6 < FRAME_BYTES_MIN as usize);

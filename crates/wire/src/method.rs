@@ -26,13 +26,9 @@ pub const METHOD_ID_BYTES: usize = 4;
 #[inline]
 pub fn split_id(payload: &[u8]) -> Result<((u16, u16), &[u8]), DecodeError> {
     match payload {
-        &[class_0, class_1, method_0, method_1, ref arguments @ ..] => Ok((
-            (
-                u16::from_be_bytes([class_0, class_1]),
-                u16::from_be_bytes([method_0, method_1]),
-            ),
-            arguments,
-        )),
+        &[class_0, class_1, method_0, method_1, ref arguments @ ..] => {
+            Ok(((u16::from_be_bytes([class_0, class_1]), u16::from_be_bytes([method_0, method_1])), arguments))
+        }
         _ => Err(DecodeError::Truncated),
     }
 }
@@ -78,13 +74,7 @@ impl<'a> Method<'a> {
     /// Whether a content header and body frames follow it.
     #[inline]
     pub const fn has_content(&self) -> bool {
-        matches!(
-            self,
-            Self::BasicPublish(_)
-                | Self::BasicReturn(_)
-                | Self::BasicDeliver(_)
-                | Self::BasicGetOk(_)
-        )
+        matches!(self, Self::BasicPublish(_) | Self::BasicReturn(_) | Self::BasicDeliver(_) | Self::BasicGetOk(_))
     }
 }
 

@@ -116,6 +116,9 @@ macro_rules! properties {
             /// `TABLE_DEPTH_MAX`. The accessors of validated properties miss nothing.
             #[inline]
             pub fn validate(self) -> Result<(), DecodeError> {
+                if self.0 == Self::EMPTY.0 {
+                    return Ok(());
+                }
                 let mut from = Reader::new(self.0);
                 let flags = from.u16()?;
                 if flags & (FLAG_CONTINUED | FLAG_UNDEFINED) != 0 {

@@ -18,11 +18,7 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     #[inline(always)]
     pub const fn new(input: &'a [u8]) -> Self {
-        Self {
-            rest: input,
-            bits: 0,
-            bit_next: 0,
-        }
+        Self { rest: input, bits: 0, bit_next: 0 }
     }
 
     #[inline(always)]
@@ -33,13 +29,7 @@ impl<'a> Reader<'a> {
     /// Refuses what is left over.
     #[inline(always)]
     pub const fn finish(self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(DecodeError::Trailing {
-                bytes: self.rest.len(),
-            })
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing { bytes: self.rest.len() }) }
     }
 
     #[inline(always)]
@@ -50,10 +40,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         self.bit_next = 0;
-        let (taken, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -61,10 +48,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         self.bit_next = 0;
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }

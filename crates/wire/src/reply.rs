@@ -114,15 +114,8 @@ mod tests {
 
     #[test]
     fn severities_are_those_of_the_specification() {
-        let hard: Vec<u16> = ReplyCode::ALL
-            .iter()
-            .filter(|code| code.is_hard())
-            .map(|code| code.number())
-            .collect();
-        assert_eq!(
-            hard,
-            [320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541]
-        );
+        let hard: Vec<u16> = ReplyCode::ALL.iter().filter(|code| code.is_hard()).map(|code| code.number()).collect();
+        assert_eq!(hard, [320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541]);
         assert_eq!(ReplyCode::NotFound.to_string(), "NOT_FOUND");
     }
 }

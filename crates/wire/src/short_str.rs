@@ -25,19 +25,12 @@ impl<'a> ShortStr<'a> {
     /// These bytes, unless there are more than 255.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Result<Self, TooLong> {
-        if bytes.len() > SHORT_STR_BYTES_MAX {
-            Err(TooLong { bytes: bytes.len() })
-        } else {
-            Ok(Self(bytes))
-        }
+        if bytes.len() > SHORT_STR_BYTES_MAX { Err(TooLong { bytes: bytes.len() }) } else { Ok(Self(bytes)) }
     }
 
     /// A text of the program itself. Panics over 255 bytes: at compile time, in a `const`.
     pub const fn literal(text: &'static str) -> ShortStr<'static> {
-        assert!(
-            text.len() <= SHORT_STR_BYTES_MAX,
-            "a literal short string over 255 bytes"
-        );
+        assert!(text.len() <= SHORT_STR_BYTES_MAX, "a literal short string over 255 bytes");
         ShortStr(text.as_bytes())
     }
 
@@ -130,11 +123,7 @@ impl ShortString {
     /// These bytes, unless there are more than 255.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, TooLong> {
         let bytes = bytes.into();
-        if bytes.len() > SHORT_STR_BYTES_MAX {
-            Err(TooLong { bytes: bytes.len() })
-        } else {
-            Ok(Self(bytes))
-        }
+        if bytes.len() > SHORT_STR_BYTES_MAX { Err(TooLong { bytes: bytes.len() }) } else { Ok(Self(bytes)) }
     }
 
     /// A view of it.
@@ -189,11 +178,7 @@ impl fmt::Display for ShortString {
 
 impl fmt::Display for TooLong {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            to,
-            "{} bytes where a short string holds {SHORT_STR_BYTES_MAX}",
-            self.bytes
-        )
+        write!(to, "{} bytes where a short string holds {SHORT_STR_BYTES_MAX}", self.bytes)
     }
 }
 
@@ -206,22 +191,10 @@ mod tests {
     #[test]
     fn holds_255_bytes_and_no_more() {
         let text = "x".repeat(256);
-        assert_eq!(
-            ShortStr::try_from(text.as_str()),
-            Err(TooLong { bytes: 256 })
-        );
-        assert_eq!(
-            ShortString::try_from(text.as_str()),
-            Err(TooLong { bytes: 256 })
-        );
-        assert_eq!(
-            ShortString::new(text.as_bytes()),
-            Err(TooLong { bytes: 256 })
-        );
-        assert_eq!(
-            ShortStr::try_from(&text[..255]).map(|short| short.len()),
-            Ok(255)
-        );
+        assert_eq!(ShortStr::try_from(text.as_str()), Err(TooLong { bytes: 256 }));
+        assert_eq!(ShortString::try_from(text.as_str()), Err(TooLong { bytes: 256 }));
+        assert_eq!(ShortString::new(text.as_bytes()), Err(TooLong { bytes: 256 }));
+        assert_eq!(ShortStr::try_from(&text[..255]).map(|short| short.len()), Ok(255));
     }
 
     #[test]

@@ -50,10 +50,7 @@ impl<'a> TableRef<'a> {
 
     /// The value of the first entry of this name; `None` too where the table is malformed before it.
     pub fn get(self, name: &str) -> Option<ValueRef<'a>> {
-        self.iter()
-            .map_while(Result::ok)
-            .find(|(found, _)| *found == name)
-            .map(|(_, value)| value)
+        self.iter().map_while(Result::ok).find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
     /// Refuses malformed entries, at any depth, and nesting deeper than `depth_max` (this table counts as 1).
@@ -69,9 +66,7 @@ impl<'a> TableRef<'a> {
     pub(crate) fn copy(self, depth_max: usize) -> Result<Table, DecodeError> {
         let depth_left = depth_max.checked_sub(1).ok_or(too_deep())?;
         self.iter()
-            .map(|entry| {
-                entry.and_then(|(name, value)| Ok((name.to_owned(), value.to_value(depth_left)?)))
-            })
+            .map(|entry| entry.and_then(|(name, value)| Ok((name.to_owned(), value.to_value(depth_left)?))))
             .collect()
     }
 }
@@ -116,16 +111,12 @@ impl<'a> ListRef<'a> {
 
     pub(crate) fn copy(self, depth_max: usize) -> Result<List, DecodeError> {
         let depth_left = depth_max.checked_sub(1).ok_or(too_deep())?;
-        self.iter()
-            .map(|value| value.and_then(|value| value.to_value(depth_left)))
-            .collect()
+        self.iter().map(|value| value.and_then(|value| value.to_value(depth_left))).collect()
     }
 }
 
 const fn too_deep() -> DecodeError {
-    DecodeError::TooDeep {
-        depth_max: crate::limits::TABLE_DEPTH_MAX,
-    }
+    DecodeError::TooDeep { depth_max: crate::limits::TABLE_DEPTH_MAX }
 }
 
 #[derive(Clone, Copy)]
@@ -135,15 +126,8 @@ enum Shape {
 }
 
 /// The recursion of both `validate`s; `depth_left` falls by one a level, so it ends.
-fn validate(
-    bytes: &[u8],
-    shape: Shape,
-    depth_left: usize,
-    depth_max: usize,
-) -> Result<(), DecodeError> {
-    let depth_left = depth_left
-        .checked_sub(1)
-        .ok_or(DecodeError::TooDeep { depth_max })?;
+fn validate(bytes: &[u8], shape: Shape, depth_left: usize, depth_max: usize) -> Result<(), DecodeError> {
+    let depth_left = depth_left.checked_sub(1).ok_or(DecodeError::TooDeep { depth_max })?;
     let mut from = Reader::new(bytes);
     while !from.is_empty() {
         if let Shape::Table = shape {
@@ -171,15 +155,9 @@ impl<'a> Iterator for TableIter<'a> {
             return None;
         }
         let mut from = self.0;
-        let entry = from
-            .short_str()
-            .and_then(|name| Ok((name, ValueRef::take(&mut from)?)));
+        let entry = from.short_str().and_then(|name| Ok((name, ValueRef::take(&mut from)?)));
         // After an error nothing can be made of the rest.
-        self.0 = if entry.is_ok() {
-            from
-        } else {
-            Reader::new(&[])
-        };
+        self.0 = if entry.is_ok() { from } else { Reader::new(&[]) };
         Some(entry)
     }
 }
@@ -198,11 +176,7 @@ impl<'a> Iterator for ListIter<'a> {
         }
         let mut from = self.0;
         let value = ValueRef::take(&mut from);
-        self.0 = if value.is_ok() {
-            from
-        } else {
-            Reader::new(&[])
-        };
+        self.0 = if value.is_ok() { from } else { Reader::new(&[]) };
         Some(value)
     }
 }

@@ -116,10 +116,7 @@ impl<'a> ValueRef<'a> {
             b'l' | b'L' => Self::I64(from.u64()?.cast_signed()),
             b'f' => Self::F32(f32::from_bits(from.u32()?)),
             b'd' => Self::F64(f64::from_bits(from.u64()?)),
-            b'D' => Self::Decimal(Decimal {
-                scale: from.u8()?,
-                value: from.u32()?,
-            }),
+            b'D' => Self::Decimal(Decimal { scale: from.u8()?, value: from.u32()? }),
             b'S' => Self::LongStr(from.long_str()?),
             b'A' => Self::List(ListRef::new(from.long_str()?)),
             b'T' => Self::Timestamp(from.u64()?),
@@ -155,47 +152,27 @@ impl<'a> ValueRef<'a> {
 
     /// The truth, if it is one.
     pub const fn as_bool(self) -> Option<bool> {
-        if let Self::Bool(value) = self {
-            Some(value)
-        } else {
-            None
-        }
+        if let Self::Bool(value) = self { Some(value) } else { None }
     }
 
     /// The bytes of a long string or of bytes.
     pub const fn as_bytes(self) -> Option<&'a [u8]> {
-        if let Self::LongStr(bytes) | Self::Bytes(bytes) = self {
-            Some(bytes)
-        } else {
-            None
-        }
+        if let Self::LongStr(bytes) | Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
     /// The text of a long string that is UTF-8.
     pub fn as_str(self) -> Option<&'a str> {
-        if let Self::LongStr(bytes) = self {
-            std::str::from_utf8(bytes).ok()
-        } else {
-            None
-        }
+        if let Self::LongStr(bytes) = self { std::str::from_utf8(bytes).ok() } else { None }
     }
 
     /// The table, if it is one.
     pub const fn as_table(self) -> Option<TableRef<'a>> {
-        if let Self::Table(table) = self {
-            Some(table)
-        } else {
-            None
-        }
+        if let Self::Table(table) = self { Some(table) } else { None }
     }
 
     /// The list, if it is one.
     pub const fn as_list(self) -> Option<ListRef<'a>> {
-        if let Self::List(list) = self {
-            Some(list)
-        } else {
-            None
-        }
+        if let Self::List(list) = self { Some(list) } else { None }
     }
 
     pub(crate) fn to_value(self, depth_max: usize) -> Result<Value, DecodeError> {
@@ -238,47 +215,27 @@ impl Value {
 
     /// The truth, if it is one.
     pub const fn as_bool(&self) -> Option<bool> {
-        if let Self::Bool(value) = self {
-            Some(*value)
-        } else {
-            None
-        }
+        if let Self::Bool(value) = self { Some(*value) } else { None }
     }
 
     /// The bytes of a long string or of bytes.
     pub fn as_bytes(&self) -> Option<&[u8]> {
-        if let Self::LongStr(bytes) | Self::Bytes(bytes) = self {
-            Some(bytes)
-        } else {
-            None
-        }
+        if let Self::LongStr(bytes) | Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
     /// The text of a long string that is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
-        if let Self::LongStr(bytes) = self {
-            std::str::from_utf8(bytes).ok()
-        } else {
-            None
-        }
+        if let Self::LongStr(bytes) = self { std::str::from_utf8(bytes).ok() } else { None }
     }
 
     /// The table, if it is one.
     pub const fn as_table(&self) -> Option<&Table> {
-        if let Self::Table(table) = self {
-            Some(table)
-        } else {
-            None
-        }
+        if let Self::Table(table) = self { Some(table) } else { None }
     }
 
     /// The list, if it is one.
     pub const fn as_list(&self) -> Option<&List> {
-        if let Self::List(list) = self {
-            Some(list)
-        } else {
-            None
-        }
+        if let Self::List(list) = self { Some(list) } else { None }
     }
 
     /// A long string.

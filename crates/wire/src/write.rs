@@ -17,21 +17,13 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     #[inline(always)]
     pub const fn new(out: &'a mut [u8]) -> Self {
-        Self {
-            out,
-            at: 0,
-            bit_next: 0,
-        }
+        Self { out, at: 0, bit_next: 0 }
     }
 
     /// Asserts that the slice was filled to its last byte.
     #[inline(always)]
     pub fn finish(self) {
-        assert_eq!(
-            self.at,
-            self.out.len(),
-            "the encoded length differs from the computed one"
-        );
+        assert_eq!(self.at, self.out.len(), "the encoded length differs from the computed one");
     }
 
     #[inline(always)]

@@ -4,54 +4,24 @@ use super::*;
 use proptest::prelude::*;
 
 fn head(kind: u8, channel: u16, payload_bytes: u32) -> FrameHead {
-    FrameHead {
-        kind,
-        channel,
-        payload_bytes,
-    }
+    FrameHead { kind, channel, payload_bytes }
 }
 
 #[test]
 fn the_heartbeat_is_a_frame() {
-    let expect = Frame {
-        kind: FRAME_HEARTBEAT,
-        channel: 0,
-        payload: &[],
-    };
-    assert_eq!(
-        split(&HEARTBEAT_FRAME, FRAME_BYTES_MIN),
-        Ok(Some((expect, 8)))
-    );
+    let expect = Frame { kind: FRAME_HEARTBEAT, channel: 0, payload: &[] };
+    assert_eq!(split(&HEARTBEAT_FRAME, FRAME_BYTES_MIN), Ok(Some((expect, 8))));
 }
 
 #[test]
 fn refuses_as_soon_as_the_head_shows_it() {
     let cases = [
-        (
-            head(9, 1, 0),
-            FrameError::UnknownKind {
-                head: head(9, 1, 0),
-            },
-        ),
-        (
-            head(0, 0, 1),
-            FrameError::UnknownKind {
-                head: head(0, 0, 1),
-            },
-        ),
-        (
-            head(FRAME_BODY, 1, 4089),
-            FrameError::TooLarge {
-                head: head(FRAME_BODY, 1, 4089),
-                payload_bytes_max: 4088,
-            },
-        ),
+        (head(9, 1, 0), FrameError::UnknownKind { head: head(9, 1, 0) }),
+        (head(0, 0, 1), FrameError::UnknownKind { head: head(0, 0, 1) }),
+        (head(FRAME_BODY, 1, 4089), FrameError::TooLarge { head: head(FRAME_BODY, 1, 4089), payload_bytes_max: 4088 }),
         (
             head(FRAME_BODY, 1, u32::MAX),
-            FrameError::TooLarge {
-                head: head(FRAME_BODY, 1, u32::MAX),
-                payload_bytes_max: 4088,
-            },
+            FrameError::TooLarge { head: head(FRAME_BODY, 1, u32::MAX), payload_bytes_max: 4088 },
         ),
     ];
     for (head, error) in cases {
@@ -68,19 +38,10 @@ fn refuses_as_soon_as_the_head_shows_it() {
 #[test]
 fn no_limit_still_leaves_room_for_the_overhead() {
     let bytes = head(FRAME_BODY, 1, u32::MAX).to_bytes();
-    assert!(matches!(
-        split(&bytes, u32::MAX),
-        Err(FrameError::TooLarge { .. })
-    ));
-    assert!(matches!(
-        split(&head(FRAME_BODY, 1, u32::MAX - 8).to_bytes(), u32::MAX),
-        Ok(None)
-    ));
+    assert!(matches!(split(&bytes, u32::MAX), Err(FrameError::TooLarge { .. })));
+    assert!(matches!(split(&head(FRAME_BODY, 1, u32::MAX - 8).to_bytes(), u32::MAX), Ok(None)));
     // A limit below an empty frame allows empty payloads only.
-    assert_eq!(
-        split(&HEARTBEAT_FRAME, 0).map(|found| found.is_some()),
-        Ok(true)
-    );
+    assert_eq!(split(&HEARTBEAT_FRAME, 0).map(|found| found.is_some()), Ok(true));
 }
 
 #[test]
@@ -88,10 +49,7 @@ fn refuses_a_wrong_end() {
     let mut bytes = Vec::new();
     append(FRAME_METHOD, 3, b"abc", &mut bytes);
     *bytes.last_mut().expect("not empty") = 0xCF;
-    let error = FrameError::WrongEnd {
-        head: head(FRAME_METHOD, 3, 3),
-        found: 0xCF,
-    };
+    let error = FrameError::WrongEnd { head: head(FRAME_METHOD, 3, 3), found: 0xCF };
     assert_eq!(split(&bytes, FRAME_BYTES_MIN), Err(error));
     assert_eq!(error.to_string(), "a frame ends in 0xcf instead of 0xce");
 }

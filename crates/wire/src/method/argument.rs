@@ -5,8 +5,7 @@
 //! Never:  knows which method it serves.
 
 use crate::{
-    error::DecodeError, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr,
-    table::TableRef, write::Writer,
+    error::DecodeError, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr, table::TableRef, write::Writer,
 };
 
 /// Bytes counted so far, and whether the next bit still fits the octet of the bit before.

@@ -8,9 +8,7 @@
 //! received, empty when sent; those behind the last field follow a semicolon.
 
 use super::argument::{Argument, Count};
-use crate::{
-    error::DecodeError, read::Reader, short_str::ShortStr, table::TableRef, write::Writer,
-};
+use crate::{error::DecodeError, read::Reader, short_str::ShortStr, table::TableRef, write::Writer};
 
 macro_rules! classes {
     ($(

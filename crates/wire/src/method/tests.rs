@@ -21,11 +21,7 @@ const SPECIFIED: &[(&str, u16, &str)] = &[
         "start 10, start-ok 11, secure 20, secure-ok 21, tune 30, tune-ok 31, open 40, open-ok 41, close 50, \
          close-ok 51, blocked 60, unblocked 61, update-secret 70, update-secret-ok 71",
     ),
-    (
-        "channel",
-        20,
-        "open 10, open-ok 11, flow 20, flow-ok 21, close 40, close-ok 41",
-    ),
+    ("channel", 20, "open 10, open-ok 11, flow 20, flow-ok 21, close 40, close-ok 41"),
     ("access", 30, "request 10, request-ok 11"),
     (
         "exchange",
@@ -45,11 +41,7 @@ const SPECIFIED: &[(&str, u16, &str)] = &[
          get 70, get-ok 71, get-empty 72, ack 80, reject 90, recover-async 100, recover 110, recover-ok 111, nack 120",
     ),
     ("confirm", 85, "select 10, select-ok 11"),
-    (
-        "tx",
-        90,
-        "select 10, select-ok 11, commit 20, commit-ok 21, rollback 30, rollback-ok 31",
-    ),
+    ("tx", 90, "select 10, select-ok 11, commit 20, commit-ok 21, rollback 30, rollback-ok 31"),
 ];
 
 #[test]
@@ -58,16 +50,10 @@ fn every_specified_method_is_there_and_no_other() {
     for (class, class_id, methods) in SPECIFIED {
         for method in methods.split(", ") {
             let (name, method_id) = method.split_once(' ').expect("a name and a number");
-            specified.push((
-                (*class_id, method_id.parse().expect("a number")),
-                format!("{class}.{name}"),
-            ));
+            specified.push(((*class_id, method_id.parse().expect("a number")), format!("{class}.{name}")));
         }
     }
-    let found: Vec<((u16, u16), String)> = Method::ALL
-        .iter()
-        .map(|(id, name)| (*id, (*name).to_owned()))
-        .collect();
+    let found: Vec<((u16, u16), String)> = Method::ALL.iter().map(|(id, name)| (*id, (*name).to_owned())).collect();
     assert_eq!(found, specified);
     assert_eq!(found.len(), 66);
 }
@@ -76,14 +62,9 @@ fn every_specified_method_is_there_and_no_other() {
 fn unknown_numbers_are_told_apart_from_malformed_arguments() {
     for class_id in 0..=100 {
         for method_id in 0..=130 {
-            let known = Method::ALL
-                .iter()
-                .any(|(id, _)| *id == (class_id, method_id));
+            let known = Method::ALL.iter().any(|(id, _)| *id == (class_id, method_id));
             let unknown = Method::decode_arguments((class_id, method_id), &[])
-                == Err(DecodeError::UnknownMethod {
-                    class_id,
-                    method_id,
-                });
+                == Err(DecodeError::UnknownMethod { class_id, method_id });
             assert_eq!(known, !unknown, "class {class_id} method {method_id}");
         }
     }
@@ -95,16 +76,8 @@ fn golden(method: impl Into<Method<'static>>, payload: &[u8]) {
     let method = method.into();
     let mut out = vec![0xAA; method.encoded_len()];
     method.encode(&mut out);
-    assert_eq!(
-        out.escape_ascii().to_string(),
-        payload.escape_ascii().to_string(),
-        "{}",
-        method.name()
-    );
-    assert_eq!(
-        Method::decode(payload).map(|method| format!("{method:?}")),
-        Ok(format!("{method:?}"))
-    );
+    assert_eq!(out.escape_ascii().to_string(), payload.escape_ascii().to_string(), "{}", method.name());
+    assert_eq!(Method::decode(payload).map(|method| format!("{method:?}")), Ok(format!("{method:?}")));
 }
 
 fn short(text: &'static str) -> ShortStr<'static> {
@@ -114,21 +87,11 @@ fn short(text: &'static str) -> ShortStr<'static> {
 #[test]
 fn golden_bytes() {
     golden(
-        basic::Publish {
-            exchange: short("x"),
-            routing_key: short("a.b"),
-            mandatory: true,
-            immediate: false,
-        },
+        basic::Publish { exchange: short("x"), routing_key: short("a.b"), mandatory: true, immediate: false },
         b"\x00\x3c\x00\x28\x00\x00\x01x\x03a.b\x01",
     );
     golden(
-        basic::Publish {
-            exchange: short(""),
-            routing_key: short("q"),
-            mandatory: false,
-            immediate: true,
-        },
+        basic::Publish { exchange: short(""), routing_key: short("q"), mandatory: false, immediate: true },
         b"\x00\x3c\x00\x28\x00\x00\x00\x01q\x02",
     );
     golden(
@@ -141,21 +104,8 @@ fn golden_bytes() {
         },
         b"\x00\x3c\x00\x3c\x01t\x01\x02\x03\x04\x05\x06\x07\x08\x01\x01x\x01k",
     );
-    golden(
-        basic::Ack {
-            delivery_tag: 7,
-            multiple: true,
-        },
-        b"\x00\x3c\x00\x50\0\0\0\0\0\0\0\x07\x01",
-    );
-    golden(
-        basic::Nack {
-            delivery_tag: 1,
-            multiple: false,
-            requeue: true,
-        },
-        b"\x00\x3c\x00\x78\0\0\0\0\0\0\0\x01\x02",
-    );
+    golden(basic::Ack { delivery_tag: 7, multiple: true }, b"\x00\x3c\x00\x50\0\0\0\0\0\0\0\x07\x01");
+    golden(basic::Nack { delivery_tag: 1, multiple: false, requeue: true }, b"\x00\x3c\x00\x78\0\0\0\0\0\0\0\x01\x02");
     golden(
         queue::Declare {
             queue: short("q"),
@@ -182,19 +132,10 @@ fn golden_bytes() {
         b"\x00\x28\x00\x0a\x00\x00\x01e\x05topic\x19\x00\x00\x00\x00",
     );
     golden(
-        connection::Tune {
-            channel_max: 2047,
-            frame_max: 131_072,
-            heartbeat: 60,
-        },
+        connection::Tune { channel_max: 2047, frame_max: 131_072, heartbeat: 60 },
         b"\0\x0a\0\x1e\x07\xff\0\x02\0\0\0\x3c",
     );
-    golden(
-        connection::Open {
-            virtual_host: short("/"),
-        },
-        b"\0\x0a\0\x28\x01/\0\0",
-    );
+    golden(connection::Open { virtual_host: short("/") }, b"\0\x0a\0\x28\x01/\0\0");
     golden(connection::OpenOk {}, b"\0\x0a\0\x29\0");
     golden(channel::Open {}, b"\0\x14\0\x0a\0");
     golden(channel::OpenOk {}, b"\0\x14\0\x0b\0\0\0\0");
@@ -214,41 +155,23 @@ fn golden_bytes() {
 #[test]
 fn reserved_fields_are_skipped_whatever_they_hold() {
     let ticket = b"\x00\x3c\x00\x28\xff\xff\x00\x01q\xfc";
-    let expect = basic::Publish {
-        exchange: short(""),
-        routing_key: short("q"),
-        mandatory: false,
-        immediate: false,
-    };
+    let expect = basic::Publish { exchange: short(""), routing_key: short("q"), mandatory: false, immediate: false };
     assert_eq!(Method::decode(ticket), Ok(expect.into()));
     let insisting = b"\0\x0a\0\x28\x01/\x04caps\x01";
-    assert_eq!(
-        Method::decode(insisting),
-        Ok(connection::Open {
-            virtual_host: short("/")
-        }
-        .into())
-    );
+    assert_eq!(Method::decode(insisting), Ok(connection::Open { virtual_host: short("/") }.into()));
 }
 
 #[test]
 fn tables_of_methods_are_validated() {
     let mut payload = b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?".to_vec();
-    assert_eq!(
-        Method::decode(&payload),
-        Err(DecodeError::UnknownFieldType { tag: b'?' })
-    );
+    assert_eq!(Method::decode(&payload), Err(DecodeError::UnknownFieldType { tag: b'?' }));
     *payload.last_mut().expect("not empty") = b'V';
     assert!(Method::decode(&payload).is_ok());
 }
 
 #[test]
 fn a_method_stays_small() {
-    assert!(
-        size_of::<Method<'_>>() <= 80,
-        "{} bytes",
-        size_of::<Method<'_>>()
-    );
+    assert!(size_of::<Method<'_>>() <= 80, "{} bytes", size_of::<Method<'_>>());
 }
 
 #[test]

@@ -11,13 +11,7 @@ use proptest::prelude::*;
 fn any_properties() -> impl Strategy<Value = Properties> {
     let text = || prop::option::of(any_short_string());
     (
-        (
-            text(),
-            text(),
-            prop::option::of(any_table()),
-            any::<Option<u8>>(),
-            any::<Option<u8>>(),
-        ),
+        (text(), text(), prop::option::of(any_table()), any::<Option<u8>>(), any::<Option<u8>>()),
         (text(), text(), text(), text(), any::<Option<u64>>()),
         (text(), text(), text(), text()),
     )
@@ -62,89 +56,47 @@ fn golden_bytes() {
     assert_eq!(raw.validate(), Ok(()));
     assert!(raw.is_persistent());
     assert_eq!(raw.priority(), None);
-    assert_eq!(
-        raw.expiration().map(|text| text.as_bytes()),
-        Some(b"60".as_slice())
-    );
-    assert_eq!(
-        raw.headers()
-            .and_then(|headers| headers.get("k"))
-            .and_then(|value| value.as_bool()),
-        Some(true)
-    );
+    assert_eq!(raw.expiration().map(|text| text.as_bytes()), Some(b"60".as_slice()));
+    assert_eq!(raw.headers().and_then(|headers| headers.get("k")).and_then(|value| value.as_bool()), Some(true));
     assert_eq!(raw.cluster_id(), Some(ShortStr::EMPTY));
 
-    assert_eq!(
-        Properties::default().to_bytes(),
-        RawProperties::EMPTY.as_bytes()
-    );
-    assert_eq!(
-        RawProperties::default().to_properties(),
-        Ok(Properties::default())
-    );
+    assert_eq!(Properties::default().to_bytes(), RawProperties::EMPTY.as_bytes());
+    assert_eq!(RawProperties::default().to_properties(), Ok(Properties::default()));
 }
 
 #[test]
 fn what_basic_does_not_define_is_refused() {
     for flags in [1u16, 2, 3, 0x8001] {
         let bytes = flags.to_be_bytes();
-        assert_eq!(
-            RawProperties::new(&bytes).validate(),
-            Err(DecodeError::UnknownProperty { flags })
-        );
+        assert_eq!(RawProperties::new(&bytes).validate(), Err(DecodeError::UnknownProperty { flags }));
     }
-    assert_eq!(
-        RawProperties::new(&[0]).validate(),
-        Err(DecodeError::Truncated)
-    );
-    assert_eq!(
-        RawProperties::new(&[0, 0, 0]).validate(),
-        Err(DecodeError::Trailing { bytes: 1 })
-    );
+    assert_eq!(RawProperties::new(&[0]).validate(), Err(DecodeError::Truncated));
+    assert_eq!(RawProperties::new(&[0, 0, 0]).validate(), Err(DecodeError::Trailing { bytes: 1 }));
     let bad_header = b"\x20\0\0\0\0\x03\x01k?";
-    assert_eq!(
-        RawProperties::new(bad_header).validate(),
-        Err(DecodeError::UnknownFieldType { tag: b'?' })
-    );
+    assert_eq!(RawProperties::new(bad_header).validate(), Err(DecodeError::UnknownFieldType { tag: b'?' }));
 }
 
 #[test]
 fn accessors_of_malformed_properties_find_nothing() {
     for bytes in [b"".as_slice(), b"\xff", b"\xff\xfc", b"\xff\xfc\x05a"] {
         let raw = RawProperties::new(bytes);
-        assert_eq!(
-            (raw.content_type(), raw.headers(), raw.cluster_id()),
-            (None, None, None)
-        );
-        assert_eq!(
-            (raw.delivery_mode(), raw.timestamp(), raw.is_persistent()),
-            (None, None, false)
-        );
+        assert_eq!((raw.content_type(), raw.headers(), raw.cluster_id()), (None, None, None));
+        assert_eq!((raw.delivery_mode(), raw.timestamp(), raw.is_persistent()), (None, None, false));
     }
 }
 
 #[test]
 fn a_content_header_has_its_bytes() {
-    let header = ContentHeader {
-        class_id: 60,
-        body_bytes: 258,
-        properties: RawProperties::new(b"\x10\0\x02"),
-    };
+    let header = ContentHeader { class_id: 60, body_bytes: 258, properties: RawProperties::new(b"\x10\0\x02") };
     let bytes = b"\0\x3c\0\0\0\0\0\0\0\0\x01\x02\x10\0\x02";
     let mut out = vec![0; header.encoded_len()];
     header.encode(&mut out);
     assert_eq!(out, bytes);
     assert_eq!(ContentHeader::decode(bytes), Ok(header));
     for cut in 0..12 {
-        assert_eq!(
-            ContentHeader::decode(&bytes[..cut]),
-            Err(DecodeError::Truncated)
-        );
+        assert_eq!(ContentHeader::decode(&bytes[..cut]), Err(DecodeError::Truncated));
     }
-    assert_eq!(
-        ContentHeader::decode(b"\0\x3c\0\x07\0\0\0\0\0\0\x01\x02\0\0"),
-        Err(DecodeError::Weight { weight: 7 })
-    );
+    assert_eq!(ContentHeader::decode(b"\0\x3c\0\x07\0\0\0\0\0\0\x01\x02\0\0"), Err(DecodeError::Weight { weight: 7 }));
 }
 
 proptest! {

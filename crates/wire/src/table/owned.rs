@@ -36,10 +36,7 @@ impl Table {
 
     /// The value of the first entry of this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0
-            .iter()
-            .find(|(found, _)| found.as_bytes() == name.as_bytes())
-            .map(|(_, value)| value)
+        self.0.iter().find(|(found, _)| found.as_bytes() == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// Sets the value of this name: in its place if there is one, else as the last entry.
@@ -63,27 +60,18 @@ impl Table {
 
     /// Takes the first entry of this name out.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        let at = self
-            .0
-            .iter()
-            .position(|(found, _)| found.as_bytes() == name.as_bytes())?;
+        let at = self.0.iter().position(|(found, _)| found.as_bytes() == name.as_bytes())?;
         Some(self.0.remove(at).1)
     }
 
     /// The entries in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (ShortStr<'_>, &Value)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_short_str(), value))
+        self.0.iter().map(|(name, value)| (name.as_short_str(), value))
     }
 
     /// Bytes on the wire, with the 4-byte length.
     pub fn encoded_len(&self) -> usize {
-        4 + self
-            .0
-            .iter()
-            .map(|(name, value)| 1 + name.as_bytes().len() + value.encoded_len())
-            .sum::<usize>()
+        4 + self.0.iter().map(|(name, value)| 1 + name.as_bytes().len() + value.encoded_len()).sum::<usize>()
     }
 
     /// Appends the 4-byte length and the entries. Panics over 4 GiB, which no frame can hold.

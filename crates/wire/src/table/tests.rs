@@ -42,23 +42,11 @@ fn every_type_has_its_bytes() {
         (b"l\xff\xff\xff\xff\xff\xff\xff\xfe", Value::I64(-2)),
         (b"f\x3f\xc0\0\0", Value::F32(1.5)),
         (b"d\x3f\xf8\0\0\0\0\0\0", Value::F64(1.5)),
-        (
-            b"D\x02\0\0\x01\x3a",
-            Value::Decimal(Decimal {
-                scale: 2,
-                value: 314,
-            }),
-        ),
+        (b"D\x02\0\0\x01\x3a", Value::Decimal(Decimal { scale: 2, value: 314 })),
         (b"S\0\0\0\x02hi", Value::text("hi")),
-        (
-            b"A\0\0\0\x03t\0V",
-            Value::List([Value::Bool(false), Value::Void].into_iter().collect()),
-        ),
+        (b"A\0\0\0\x03t\0V", Value::List([Value::Bool(false), Value::Void].into_iter().collect())),
         (b"T\0\0\0\0\x65\0\0\0", Value::Timestamp(0x6500_0000)),
-        (
-            b"F\0\0\0\x03\x01kV",
-            Value::Table([(text("k"), Value::Void)].into_iter().collect()),
-        ),
+        (b"F\0\0\0\x03\x01kV", Value::Table([(text("k"), Value::Void)].into_iter().collect())),
         (b"x\0\0\0\x01\xff", Value::Bytes([0xff].into())),
         (b"V", Value::Void),
     ];
@@ -67,20 +55,11 @@ fn every_type_has_its_bytes() {
         value.encode(&mut out);
         assert_eq!(out, *bytes, "{value:?}");
         assert_eq!(out.len(), value.encoded_len());
-        assert_eq!(
-            ListRef::new(bytes).to_list(),
-            Ok([value.clone()].into_iter().collect())
-        );
+        assert_eq!(ListRef::new(bytes).to_list(), Ok([value.clone()].into_iter().collect()));
     }
     // Read, but never written: L is l, any octet but 0 is true.
-    assert_eq!(
-        ListRef::new(b"L\0\0\0\0\0\0\0\x05").iter().next(),
-        Some(Ok(ValueRef::I64(5)))
-    );
-    assert_eq!(
-        ListRef::new(b"t\x07").iter().next(),
-        Some(Ok(ValueRef::Bool(true)))
-    );
+    assert_eq!(ListRef::new(b"L\0\0\0\0\0\0\0\x05").iter().next(), Some(Ok(ValueRef::I64(5))));
+    assert_eq!(ListRef::new(b"t\x07").iter().next(), Some(Ok(ValueRef::Bool(true))));
 }
 
 #[test]
@@ -88,16 +67,15 @@ fn every_other_type_is_refused() {
     for tag in 0..=u8::MAX {
         let known = b"tbBsuIilLfdDSATFVx".contains(&tag);
         let bytes = [1, b'k', tag, 0, 0, 0, 0, 0, 0, 0, 0];
-        let refused =
-            TableRef::new(&bytes).validate(9) == Err(DecodeError::UnknownFieldType { tag });
+        let refused = TableRef::new(&bytes).validate(9) == Err(DecodeError::UnknownFieldType { tag });
         assert_eq!(known, !refused, "type {tag}");
     }
 }
 
 #[test]
 fn nesting_has_a_limit() {
-    let shapes: [(&str, fn(usize) -> bool); 3] = [
-        ("tables", |_| true),
+    let shapes = [
+        ("tables", (|_| true) as fn(usize) -> bool),
         ("lists in tables", |level| level % 2 == 0),
         ("lists in a table", |level| level == 0),
     ];
@@ -105,13 +83,8 @@ fn nesting_has_a_limit() {
         for depth in [1, 2, TABLE_DEPTH_MAX, TABLE_DEPTH_MAX + 1, 1_000] {
             let bytes = nested(depth, shape);
             let table = TableRef::new(&bytes);
-            let expect = if depth > TABLE_DEPTH_MAX {
-                Err(DecodeError::TooDeep {
-                    depth_max: TABLE_DEPTH_MAX,
-                })
-            } else {
-                Ok(())
-            };
+            let expect =
+                if depth > TABLE_DEPTH_MAX { Err(DecodeError::TooDeep { depth_max: TABLE_DEPTH_MAX }) } else { Ok(()) };
             assert_eq!(table.validate(TABLE_DEPTH_MAX), expect, "{name} {depth}");
             assert_eq!(
                 table.to_table().map(|owned| owned.to_bytes() == bytes),
@@ -119,13 +92,7 @@ fn nesting_has_a_limit() {
                 "{name} {depth}"
             );
             assert_eq!(table.validate(depth), Ok(()), "{name} {depth}");
-            assert_eq!(
-                table.validate(depth - 1),
-                Err(DecodeError::TooDeep {
-                    depth_max: depth - 1
-                }),
-                "{name} {depth}"
-            );
+            assert_eq!(table.validate(depth - 1), Err(DecodeError::TooDeep { depth_max: depth - 1 }), "{name} {depth}");
         }
     }
 }
@@ -139,23 +106,15 @@ fn iteration_ends_with_the_first_error() {
     assert_eq!(table.get("a"), Some(ValueRef::Void));
     assert_eq!(table.get("c"), None);
     assert_eq!(ListRef::new(b"V?V").iter().count(), 2);
-    assert_eq!(
-        TableRef::new(b"\x05ab").iter().collect::<Vec<_>>(),
-        [Err(DecodeError::Truncated)]
-    );
+    assert_eq!(TableRef::new(b"\x05ab").iter().collect::<Vec<_>>(), [Err(DecodeError::Truncated)]);
     // A length that reaches behind the table that holds it.
-    assert_eq!(
-        TableRef::new(b"\x01aF\0\0\0\x04\x01bV").validate(9),
-        Err(DecodeError::Truncated)
-    );
+    assert_eq!(TableRef::new(b"\x01aF\0\0\0\x04\x01bV").validate(9), Err(DecodeError::Truncated));
 }
 
 #[test]
 fn names_are_found_set_and_taken_out() {
-    let mut table = Table::new()
-        .with("a", Value::I32(1))
-        .and_then(|table| table.with("b", Value::Void))
-        .expect("short");
+    let mut table =
+        Table::new().with("a", Value::I32(1)).and_then(|table| table.with("b", Value::Void)).expect("short");
     table.set(text("a"), Value::Bool(true));
     assert_eq!(table.get("a"), Some(&Value::Bool(true)));
     table.push(text("a"), Value::I8(2));

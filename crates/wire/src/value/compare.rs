@@ -92,8 +92,9 @@ impl Value {
             return match (left, right) {
                 (Number::Whole(left), Number::Whole(right)) => left == right,
                 (Number::Float(left), Number::Float(right)) => left == right,
-                (Number::Whole(whole), Number::Float(float))
-                | (Number::Float(float), Number::Whole(whole)) => float_is_whole(float, whole),
+                (Number::Whole(whole), Number::Float(float)) | (Number::Float(float), Number::Whole(whole)) => {
+                    float_is_whole(float, whole)
+                }
             };
         }
         if let (Some(left), Some(right)) = (self.as_bytes(), other.as_bytes()) {
@@ -105,8 +106,7 @@ impl Value {
             (Self::Decimal(left), ValueRef::Decimal(right)) => *left == right,
             (Self::List(left), ValueRef::List(right)) => {
                 let mut right = right.iter();
-                left.iter()
-                    .all(|value| matches!(right.next(), Some(Ok(other)) if value.means(other)))
+                left.iter().all(|value| matches!(right.next(), Some(Ok(other)) if value.means(other)))
                     && right.next().is_none()
             }
             (Self::Table(left), ValueRef::Table(right)) => {

@@ -14,11 +14,7 @@ fn bytes_of(value: &Value) -> Vec<u8> {
 #[track_caller]
 fn means(left: Value, right: Value, expect: bool) {
     let bytes = bytes_of(&right);
-    let view = ListRef::new(&bytes)
-        .iter()
-        .next()
-        .expect("one value")
-        .expect("well formed");
+    let view = ListRef::new(&bytes).iter().next().expect("one value").expect("well formed");
     assert_eq!(left.means(view), expect, "{left:?} and {right:?}");
 }
 
@@ -32,11 +28,7 @@ fn numbers_mean_the_same_in_any_type() {
     means(Value::Timestamp(7), Value::I16(7), true);
     means(Value::Timestamp(u64::MAX), Value::I64(-1), false);
     // 2^53 + 1 is no double; neither is equal to its neighbour.
-    means(
-        Value::I64((1 << 53) + 1),
-        Value::F64(9_007_199_254_740_992.0),
-        false,
-    );
+    means(Value::I64((1 << 53) + 1), Value::F64(9_007_199_254_740_992.0), false);
     means(Value::F64(f64::NAN), Value::I64(0), false);
     means(Value::F64(f64::INFINITY), Value::I64(i64::MAX), false);
     means(Value::Bool(true), Value::I8(1), false);
@@ -50,23 +42,10 @@ fn other_values_mean_the_same_within_their_kind() {
     means(Value::Void, Value::Bool(false), false);
     let list = |values: &[Value]| Value::List(values.iter().cloned().collect());
     means(list(&[Value::U8(1)]), list(&[Value::I64(1)]), true);
-    means(
-        list(&[Value::U8(1)]),
-        list(&[Value::I64(1), Value::Void]),
-        false,
-    );
-    means(
-        list(&[Value::U8(1), Value::Void]),
-        list(&[Value::I64(1)]),
-        false,
-    );
-    let table = |name: &str, value| {
-        Value::Table(
-            [(ShortString::try_from(name).expect("short"), value)]
-                .into_iter()
-                .collect(),
-        )
-    };
+    means(list(&[Value::U8(1)]), list(&[Value::I64(1), Value::Void]), false);
+    means(list(&[Value::U8(1), Value::Void]), list(&[Value::I64(1)]), false);
+    let table =
+        |name: &str, value| Value::Table([(ShortString::try_from(name).expect("short"), value)].into_iter().collect());
     means(table("k", Value::U8(1)), table("k", Value::I64(1)), true);
     means(table("k", Value::U8(1)), table("l", Value::U8(1)), false);
 }
@@ -89,11 +68,7 @@ fn integers_of_every_type_are_numbers() {
     for (value, expect) in values {
         assert_eq!(value.as_i64(), expect, "{value:?}");
         let bytes = bytes_of(&value);
-        let view = ListRef::new(&bytes)
-            .iter()
-            .next()
-            .expect("one value")
-            .expect("well formed");
+        let view = ListRef::new(&bytes).iter().next().expect("one value").expect("well formed");
         assert_eq!(view.as_i64(), expect, "{value:?}");
         assert_eq!(view.type_name(), value.type_name());
     }
@@ -103,11 +78,7 @@ fn integers_of_every_type_are_numbers() {
 #[test]
 fn a_value_stays_small() {
     assert!(size_of::<Value>() <= 32, "{} bytes", size_of::<Value>());
-    assert!(
-        size_of::<ValueRef<'_>>() <= 24,
-        "{} bytes",
-        size_of::<ValueRef<'_>>()
-    );
+    assert!(size_of::<ValueRef<'_>>() <= 24, "{} bytes", size_of::<ValueRef<'_>>());
 }
 
 proptest! {
