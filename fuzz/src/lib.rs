@@ -1,0 +1,45 @@
+//! What must hold for any bytes: one module a target, run under a fuzzer by `fuzz/run SECONDS TARGET`.
+//!
+//! Enters: bytes that a fuzzer chose.  Leaves: nothing, or a panic that names the broken promise.
+//! Owns:   the promises of each target, and the samples its corpus begins with.
+//! Never:  keeps anything from one input to the next: a failure must repeat from its one file.
+//!
+//! A target joins with a module here (`check`, `samples`), a line in `TARGETS`, a `targets/NAME.rs` of three lines,
+//! its `[[bin]]` in `Cargo.toml`, and `cargo run --bin samples`, in this folder, for its corpus.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod wire_target;
+
+/// One target: what is checked, and what its corpus begins with.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of the binary and of the corpus folder.
+    pub name: &'static str,
+    /// Panics if the bytes break a promise.
+    pub check: fn(&[u8]),
+    /// Names and bytes of samples that reach far into the code.
+    pub samples: fn() -> Vec<(String, Vec<u8>)>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[Target { name: "wire", check: wire_target::check, samples: wire_target::samples }];
+
+#[cfg(test)]
+mod tests {
+    use super::TARGETS;
+
+    /// Without a fuzzer: every sample and every prefix of it keeps the promises.
+    #[test]
+    fn samples_and_their_prefixes_keep_the_promises() {
+        for target in TARGETS {
+            let samples = (target.samples)();
+            assert!(!samples.is_empty(), "{} has no samples", target.name);
+            for (_, bytes) in &samples {
+                for cut in 0..=bytes.len() {
+                    (target.check)(&bytes[..cut]);
+                }
+            }
+        }
+    }
+}
