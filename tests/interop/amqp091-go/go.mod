@@ -1,5 +1,5 @@
 module interop
 
-go 1.26.8
+go 1.22
 
-require github.com/rabbitmq/amqp091-go v1.16.0 // indirect
+require github.com/rabbitmq/amqp091-go v1.16.0
