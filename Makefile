@@ -13,13 +13,14 @@ build: ## Build the program: target/release/harrier.
 	$(CARGO) build --release --locked -p harrier
 
 bench: build ## Two benchmarks through a real broker: tables here, figures in out/report.html. Three minutes after the build.
-	@mkdir -p $(OUT)
-	$(HARRIER) bench suite --out $(OUT)
+	@rm -f $(OUT)/report.html
+	$(HARRIER) bench de-spsc --report $(OUT)/report.html
+	$(HARRIER) bench de-pp --report $(OUT)/report.html
+	@echo "figures: $(OUT)/report.html"
 
 perf: build ## The figures of docs/measurements, measured side by side with RabbitMQ and a raw relay. Long.
-	@mkdir -p $(OUT)
-	tests/suite tools
-	$(HARRIER) bench perf --out $(OUT)
+	tests/rabbitmq/install
+	$(HARRIER) bench perf
 
 test: ## Everything: formatting, lints, licences, unit tests, fuzzing, simulation, real clients. Up to 45 minutes.
 	tests/suite
