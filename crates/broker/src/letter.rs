@@ -297,6 +297,7 @@ impl Batch {
             return None;
         }
         let at = self.bytes.len() as u32;
+        self.bytes.reserve(content.bytes());
         self.bytes.extend_from_slice(content.exchange);
         self.bytes.extend_from_slice(content.routing_key);
         self.bytes.extend_from_slice(content.properties);

@@ -11,11 +11,11 @@ pub const SCRATCH_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
 /// Mail batches under way from one shard to another.
-pub const MAIL_BATCHES: usize = 64;
+pub const MAIL_BATCHES: usize = 8;
 /// Mail batches taken in from one shard before connections have their turn.
 pub const MAIL_BATCHES_PER_TICK: usize = 16;
 /// Bytes of mail that wait for a place in the ring before a shard stops reading its connections.
-pub const MAIL_WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const MAIL_WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How long a closed connection's peer has to take the farewell.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 /// How often the memory in use is added up, while there is traffic.

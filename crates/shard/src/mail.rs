@@ -175,4 +175,11 @@ impl Mail {
             drop(surplus);
         }
     }
+
+    /// Tells a sender that its ring has room again, if it sleeps over that.
+    pub fn tell_room(&self, from: u16) {
+        if let Some(Some(road)) = self.roads.get(from as usize) {
+            road.bell.call();
+        }
+    }
 }

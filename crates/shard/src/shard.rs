@@ -160,8 +160,13 @@ impl Shard {
 
     fn take_mail(&mut self, now: Instant) {
         for from in 0..self.desk.mail.shards() {
-            for _ in 0..MAIL_BATCHES_PER_TICK {
-                let Some(mut batch) = self.desk.mail.next(from) else { break };
+            for taken in 0..MAIL_BATCHES_PER_TICK {
+                let Some(mut batch) = self.desk.mail.next(from) else {
+                    if taken > 0 {
+                        self.desk.mail.tell_room(from);
+                    }
+                    break;
+                };
                 self.broker.receive(ShardId(from), &mut batch, &mut self.desk);
                 self.desk.mail.give_back(from, batch);
                 self.broker.end_of_batch(&mut self.desk);

@@ -12,7 +12,7 @@ use crate::effects::{Effects, Slot, Stored};
 use crate::letter::Letter;
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
-use catalog::{Operation, Refusal, Resource, Route, ShardId};
+use catalog::{Operation, QueueId, Refusal, Resource, Route, ShardId};
 use std::sync::Arc;
 use wire::method::{Method, basic};
 use wire::{RawProperties, ReplyCode, ShortStr};
@@ -182,6 +182,7 @@ impl Broker {
                 let stored = self.offer(only.id, content, &mut kept, true, fx);
                 waits += self.await_store(stored, publication);
             }
+            [only] => waits += self.send_abroad(only.home, std::iter::once(only.id), content, &mut kept, publication, fx),
             queues => {
                 let count = queues.len();
                 let here = self.options.shard;
@@ -211,21 +212,35 @@ impl Broker {
         fx: &mut E,
     ) -> u32 {
         let mut waits = 0;
-        for shard in (0..self.options.shards).map(ShardId).filter(|&shard| shard != self.options.shard) {
+        let here = self.options.shard;
+        for shard in (0..self.options.shards).map(ShardId).filter(|&shard| shard != here) {
             let mut there = route.queues.iter().filter(|queue| queue.home == shard).map(|queue| queue.id).peekable();
             if there.peek().is_none() {
                 continue;
             }
-            let parcel = parcel(content, kept, shard, fx);
-            let batch = fx.batch(shard);
-            let queues = batch.list(there);
-            batch.push(Letter::Publish { parcel, queues, confirm: publication.is_some() });
-            if let Some(publication) = publication {
-                self.accepting[shard.0 as usize].push_back(publication);
-                waits += 1;
-            }
+            waits += self.send_abroad(shard, there, content, kept, publication, fx);
         }
         waits
+    }
+
+    /// Mails a message to queues of one other shard. Answers how many answers its publisher must wait for.
+    #[inline]
+    fn send_abroad<E: Effects>(
+        &mut self,
+        shard: ShardId,
+        queues: impl Iterator<Item = QueueId>,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        publication: Option<Publication>,
+        fx: &mut E,
+    ) -> u32 {
+        let parcel = parcel(content, kept, shard, fx);
+        let batch = fx.batch(shard);
+        let queues = batch.list(queues);
+        batch.push(Letter::Publish { parcel, queues, confirm: publication.is_some() });
+        let Some(publication) = publication else { return 0 };
+        self.accepting[shard.0 as usize].push_back(publication);
+        1
     }
 
     fn await_store(&mut self, stored: Stored, publication: Option<Publication>) -> u32 {
