@@ -38,19 +38,25 @@ impl Given {
         let mut given = Self::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
-            let (name, inline) = match word.strip_prefix("--").map(|long| long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)))) {
+            let (name, inline) = match word
+                .strip_prefix("--")
+                .map(|long| long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value))))
+            {
                 Some(parts) => parts,
                 None => (word.strip_prefix('-').ok_or_else(|| format!("'{word}' is no option"))?, None),
             };
             let found = known.iter().flat_map(|options| options.iter()).find(|option| {
-                option.name == name || (!word.starts_with("--") && option.letter.is_some_and(|letter| name.chars().eq([letter])))
+                option.name == name
+                    || (!word.starts_with("--") && option.letter.is_some_and(|letter| name.chars().eq([letter])))
             });
             let option = found.ok_or_else(|| format!("unknown option '{word}'"))?;
             let value = match (option.value.is_empty(), inline) {
                 (true, None) => String::new(),
                 (true, Some(_)) => return Err(format!("--{} takes no value", option.name)),
                 (false, Some(value)) => value.to_owned(),
-                (false, None) => rest.next().cloned().ok_or_else(|| format!("--{} needs a value ({})", option.name, option.value))?,
+                (false, None) => {
+                    rest.next().cloned().ok_or_else(|| format!("--{} needs a value ({})", option.name, option.value))?
+                }
             };
             given.values.insert(option.name, value);
         }

@@ -32,13 +32,16 @@ pub struct Environment {
 impl Environment {
     /// Reads the facts.
     pub fn read() -> Self {
-        let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".to_owned());
+        let text = |path: &str| {
+            fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".to_owned())
+        };
         let value = |path: &str, key: &str| {
             let text = fs::read_to_string(path).ok()?;
             let line = text.lines().find(|line| line.starts_with(key))?;
             line.split_once(':').map(|(_, value)| value.trim().to_owned())
         };
-        let memory_kib = value("/proc/meminfo", "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+        let memory_kib =
+            value("/proc/meminfo", "MemTotal").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
         Self {
             date: crate::clock::date(),
             processor: value("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
@@ -55,6 +58,8 @@ impl Environment {
     pub fn line(&self) -> String {
         let Self { processor, processors, memory_mib, kernel, congestion_control, version, optimised, .. } = self;
         let build = if *optimised { "" } else { " (NOT OPTIMISED: figures mean nothing)" };
-        format!("harrier {version}{build}, {processors} x {processor}, {memory_mib} MiB, Linux {kernel}, TCP {congestion_control}")
+        format!(
+            "harrier {version}{build}, {processors} x {processor}, {memory_mib} MiB, Linux {kernel}, TCP {congestion_control}"
+        )
     }
 }

@@ -64,7 +64,12 @@ impl Latencies {
 
     /// All non-empty buckets.
     pub fn buckets(&self) -> Buckets {
-        Buckets(self.histogram.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration())).collect())
+        Buckets(
+            self.histogram
+                .iter_recorded()
+                .map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()))
+                .collect(),
+        )
     }
 }
 
@@ -82,7 +87,11 @@ mod tests {
         there.merge(&here.buckets());
         assert_eq!(there.count(), 1_000);
         for share in [0.5, 0.99, 1.0] {
-            assert!((there.quantile_us(share) - share * 1_000.0).abs() <= share, "{share}: {}", there.quantile_us(share));
+            assert!(
+                (there.quantile_us(share) - share * 1_000.0).abs() <= share,
+                "{share}: {}",
+                there.quantile_us(share)
+            );
         }
     }
 }

@@ -21,7 +21,9 @@ mod plan;
 mod process;
 mod report;
 mod role;
+mod scale;
 mod scenario;
+mod suite;
 mod summary;
 mod table;
 mod tally;
@@ -37,7 +39,9 @@ const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
   de-spsc   one publisher, one consumer through a direct exchange: MB/s and messages/s by size
   de-pp     round trips between two through direct exchanges: latency by size
   floor     the same through a relay that knows no AMQP
-  perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved
+  suite     de-spsc and de-pp with the usual options, and a report (`make bench`)
+  perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)
+  scale     many connections, queues, bindings, messages, and what each costs in memory
 
 harrier bench COMMAND --help lists the options.
 ";
@@ -58,7 +62,9 @@ pub fn main(words: &[String]) -> ExitCode {
         "de-spsc" => paper::run(Benchmark::DeSpsc, rest),
         "de-pp" => paper::run(Benchmark::DePp, rest),
         "floor" => paper::run(Benchmark::Floor, rest),
+        "suite" => suite::run(rest),
         "perf" => perf::run(rest),
+        "scale" => scale::run(rest),
         "help" | "--help" | "-h" => table::put(USAGE),
         "" => Err(USAGE.to_owned()),
         other => Err(format!("unknown command '{other}'\n{USAGE}")),

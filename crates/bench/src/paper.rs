@@ -111,7 +111,8 @@ pub fn run(benchmark: Benchmark, words: &[String]) -> Result<(), String> {
     let environment = Environment::read();
     let all = asked.measure(&target, &environment)?;
     if let Some(file) = given.text("json") {
-        let text = serde_json::to_string_pretty(&asked.json(&target, &environment, &all)).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string_pretty(&asked.json(&target, &environment, &all))
+            .map_err(|error| error.to_string())?;
         report::write_file(Path::new(file), &(text + "\n"))?;
     }
     if let Some(file) = given.text("report") {
@@ -123,7 +124,9 @@ pub fn run(benchmark: Benchmark, words: &[String]) -> Result<(), String> {
 
 impl Asked {
     fn read(benchmark: Benchmark, given: &Given) -> Result<Self, String> {
-        let number = |name: &str, usual: usize, most: usize| given.number(name, usual as u64, 1, most as u64).map(|number| number as usize);
+        let number = |name: &str, usual: usize, most: usize| {
+            given.number(name, usual as u64, 1, most as u64).map(|number| number as usize)
+        };
         let shape = match benchmark {
             Benchmark::DeSpsc => Shape::Stream,
             Benchmark::DePp => Shape::PingPong,
@@ -132,7 +135,9 @@ impl Asked {
         };
         let (fanout, topic) = (given.has("consumers"), given.has("patterns") || given.has("keys"));
         let exchange_type = match (fanout, topic) {
-            (true, true) => return Err("--consumers is of fanout, --patterns and --keys are of topic exchanges".to_owned()),
+            (true, true) => {
+                return Err("--consumers is of fanout, --patterns and --keys are of topic exchanges".to_owned());
+            }
             (true, false) => ExchangeType::Fanout,
             (false, true) => ExchangeType::Topic,
             (false, false) => ExchangeType::Direct,
@@ -176,7 +181,8 @@ impl Asked {
         match given.text("url") {
             Some(url) => Target::at(url),
             None => {
-                let extra: Vec<String> = given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
+                let extra: Vec<String> =
+                    given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
                 Target::embedded(given.text("broker-command"), &extra, &self.placement.broker)
             }
         }
@@ -190,7 +196,9 @@ impl Asked {
         if self.all_columns {
             match self.shape {
                 Shape::Stream => columns.extend(["us/message", "Delivered/s"]),
-                Shape::PingPong => columns.extend(["RTT p50 (us)", "RTT p99 (us)", "RTT p99.9 (us)", "RTT max (us)", "Messages/s"]),
+                Shape::PingPong => {
+                    columns.extend(["RTT p50 (us)", "RTT p99 (us)", "RTT p99.9 (us)", "RTT max (us)", "Messages/s"])
+                }
             }
             columns.extend(["Broker CPU s/M", "Publisher CPU s/M", "Consumer CPU s/M"]);
         }
@@ -206,10 +214,18 @@ impl Asked {
         };
         if self.all_columns {
             match self.shape {
-                Shape::Stream => values.extend([Some(1e6 / figures.published_per_s()), Some(figures.delivered_per_s())]),
+                Shape::Stream => {
+                    values.extend([Some(1e6 / figures.published_per_s()), Some(figures.delivered_per_s())])
+                }
                 Shape::PingPong => {
                     let quantile = |share: f64| Some(figures.latencies.quantile_us(share));
-                    values.extend([quantile(0.5), quantile(0.99), quantile(0.999), Some(figures.latencies.max_us()), Some(figures.published_per_s())]);
+                    values.extend([
+                        quantile(0.5),
+                        quantile(0.99),
+                        quantile(0.999),
+                        Some(figures.latencies.max_us()),
+                        Some(figures.published_per_s()),
+                    ]);
                 }
             }
             values.push(figures.broker_cpu_s_per_million());
@@ -229,7 +245,8 @@ impl Asked {
     /// Runs every size; the outer vector has one entry a size, the inner one a run.
     fn measure(&self, target: &Target, environment: &Environment) -> Result<Vec<Vec<Figures>>, String> {
         let title = format!("harrier bench {}: {}, closed loop", self.benchmark.name(), target.name);
-        let table = Table::begin(&[title, environment.line(), format!("placement: {}", self.placement)], &self.columns())?;
+        let table =
+            Table::begin(&[title, environment.line(), format!("placement: {}", self.placement)], &self.columns())?;
         let mut running = Running::start(&self.scenario, target, &self.placement)?;
         let mut all = Vec::with_capacity(self.sizes.len());
         for &size_bytes in &self.sizes {
@@ -237,7 +254,8 @@ impl Asked {
             let segment = Segment { shape: self.shape, size_bytes, count: counts.measured };
             let mut runs = Vec::with_capacity(self.runs);
             for run in 1..=self.runs {
-                table.progress(&format!("{size_bytes} bytes, run {run} of {}: {} messages", self.runs, counts.measured));
+                table
+                    .progress(&format!("{size_bytes} bytes, run {run} of {}: {} messages", self.runs, counts.measured));
                 running.segment(&Segment { count: counts.warm_up, ..segment })?;
                 runs.push(running.segment(&segment)?);
             }
@@ -249,7 +267,9 @@ impl Asked {
 
     fn medians(&self, runs: &[Figures]) -> Vec<Option<f64>> {
         let rows: Vec<Vec<Option<f64>>> = runs.iter().map(|figures| self.values(figures)).collect();
-        (0..rows.first().map_or(0, Vec::len)).map(|column| rows.iter().filter_map(|row| row[column]).collect::<Runs>().median()).collect()
+        (0..rows.first().map_or(0, Vec::len))
+            .map(|column| rows.iter().filter_map(|row| row[column]).collect::<Runs>().median())
+            .collect()
     }
 
     fn json(&self, target: &Target, environment: &Environment, all: &[Vec<Figures>]) -> serde_json::Value {
@@ -266,7 +286,13 @@ impl Asked {
     }
 
     fn section(&self, target: &Target, environment: &Environment, all: &[Vec<Figures>]) -> report::Section {
-        let wide = Self { all_columns: true, scenario: self.scenario.clone(), sizes: Vec::new(), placement: self.placement.clone(), ..*self };
+        let wide = Self {
+            all_columns: true,
+            scenario: self.scenario.clone(),
+            sizes: Vec::new(),
+            placement: self.placement.clone(),
+            ..*self
+        };
         let points = |value: &dyn Fn(&Figures) -> f64| -> Vec<(f64, f64)> {
             all.iter()
                 .filter_map(|runs| {
@@ -277,8 +303,14 @@ impl Asked {
         };
         let figures = match self.shape {
             Shape::Stream => vec![
-                report::Figure { title: "Messages a second".to_owned(), lines: vec![(target.name.clone(), points(&Figures::published_per_s))] },
-                report::Figure { title: "MB a second".to_owned(), lines: vec![(target.name.clone(), points(&Figures::mb_per_s))] },
+                report::Figure {
+                    title: "Messages a second".to_owned(),
+                    lines: vec![(target.name.clone(), points(&Figures::published_per_s))],
+                },
+                report::Figure {
+                    title: "MB a second".to_owned(),
+                    lines: vec![(target.name.clone(), points(&Figures::mb_per_s))],
+                },
             ],
             Shape::PingPong => vec![report::Figure {
                 title: "Round trip, us".to_owned(),
@@ -290,12 +322,20 @@ impl Asked {
         };
         report::Section {
             name: self.benchmark.name().to_owned(),
-            facts: vec![target.name.clone(), environment.line(), format!("placement: {}; {} runs, medians", self.placement, self.runs)],
+            facts: vec![
+                target.name.clone(),
+                environment.line(),
+                format!("placement: {}; {} runs, medians", self.placement, self.runs),
+            ],
             columns: std::iter::once("Size").chain(wide.columns()).map(str::to_owned).collect(),
             rows: all
                 .iter()
                 .filter_map(|runs| Some((runs.first()?.segment.size_bytes, runs)))
-                .map(|(size, runs)| std::iter::once(size.to_string()).chain(wide.medians(runs).into_iter().map(report::number)).collect())
+                .map(|(size, runs)| {
+                    std::iter::once(size.to_string())
+                        .chain(wide.medians(runs).into_iter().map(report::number))
+                        .collect()
+                })
                 .collect(),
             figures,
         }

@@ -1,2 +1,160 @@
-//! stub
-pub fn run(_words: &[String]) -> Result<(), String> { Err("soon".into()) }
+//! The figures to reach: this broker against RabbitMQ and the floor, in one run, interleaved.
+//!
+//! Enters: a command line.  Leaves: a table of figures, goals and verdicts; a record in `docs/measurements` on request.
+//! Owns:   which targets exist when, and the order of the measurements.
+//! Never:  compares figures of different runs of the program.
+
+mod goals;
+mod memory;
+mod record;
+mod series;
+
+use std::path::{Path, PathBuf};
+
+use crate::arguments::{Given, Option_, help, option};
+use crate::environment::Environment;
+use crate::limits::RUNS_MAX;
+use crate::placement::{Cpus, Placement};
+use crate::report;
+use crate::table::put;
+use crate::target::Target;
+use record::Record;
+use series::Effort;
+
+const OPTIONS: &[Option_] = &[
+    option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),
+    option("rabbitmq-scripts", None, "FOLDER", "where `start` and `stop` are (default tests/rabbitmq)"),
+    option("broker-command", None, "COMMAND", "start this broker instead of `harrier broker`"),
+    option("broker-options", None, "OPTIONS", "options of the broker in all lines that name none"),
+    option("spin-options", None, "OPTIONS", "options of the broker for the line on spinning (default --spin-us 50)"),
+    option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
+    option("runs", None, "N", "runs of each measurement (default 3)"),
+    option("seconds", None, "N", "length of each run (default 2)"),
+    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory"),
+    option("write", None, "", "write docs/measurements/DATE-perf.md and .json"),
+    option("out", None, "FOLDER", "write perf.json there and add the table to report.html"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const PARTS: &[&str] = &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory"];
+
+/// What the parts of the comparison need.
+struct Perf {
+    effort: Effort,
+    /// RabbitMQ, or why there is none.
+    rabbit: Result<Target, String>,
+    broker_command: Option<String>,
+    broker_options: Vec<String>,
+    spin_options: Vec<String>,
+    latency_placement: Placement,
+    record: Record,
+}
+
+/// Runs the comparison.
+///
+/// # Errors
+/// A wrong command line, or a broker that cannot be started. Missed goals are no error: they are the result.
+pub fn run(words: &[String]) -> Result<(), String> {
+    let given = Given::parse(words, &[OPTIONS])?;
+    if given.has("help") {
+        return put(&help("harrier bench perf [OPTIONS]", &[OPTIONS]));
+    }
+    let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
+        return Err(format!("unknown part '{unknown}' (of {})", PARTS.join(",")));
+    }
+    let mut perf = Perf::read(&given, parts.iter().any(|part| ["throughput", "latency"].contains(part)))?;
+    for part in parts {
+        perf.part(part)?;
+    }
+    let Perf { record, .. } = perf;
+    put(&format!("\n{}", record.text()))?;
+    if given.has("write") {
+        let stem = format!("docs/measurements/{}-perf", record.environment.date);
+        report::write_file(&PathBuf::from(format!("{stem}.md")), &record.markdown())?;
+        report::write_file(&PathBuf::from(format!("{stem}.json")), &record.json()?)?;
+        put(&format!("written: {stem}.md and .json\n"))?;
+    }
+    if let Some(folder) = given.text("out").map(Path::new) {
+        report::write_file(&folder.join("perf.json"), &record.json()?)?;
+        report::add(&folder.join("report.html"), &record.section())?;
+    }
+    Ok(())
+}
+
+impl Perf {
+    fn read(given: &Given, needs_rabbit: bool) -> Result<Self, String> {
+        let words = |name: &str, usual: &str| {
+            given.text(name).unwrap_or(usual).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let effort = Effort {
+            runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
+            seconds: given.number("seconds", 2, 1, 30)? as f64,
+        };
+        let environment = Environment::read();
+        put(&format!(
+            "# harrier bench perf: {} runs of {} s each, interleaved, medians\n# {}\n",
+            effort.runs,
+            effort.seconds,
+            environment.line()
+        ))?;
+        Ok(Self {
+            effort,
+            rabbit: if needs_rabbit { rabbit(given) } else { Err("not asked for".to_owned()) },
+            broker_command: given.text("broker-command").map(str::to_owned),
+            broker_options: words("broker-options", ""),
+            spin_options: words("spin-options", "--spin-us 50"),
+            latency_placement: match given.text("latency-cpus") {
+                Some(places) => Placement::parse(places)?,
+                None => Placement::broker_apart(),
+            },
+            record: Record::new(environment, effort.runs, effort.seconds),
+        })
+    }
+
+    fn part(&mut self, part: &str) -> Result<(), String> {
+        put(&format!("# {part}\n"))?;
+        match part {
+            "throughput" => self.throughput(),
+            "large" => self.large(),
+            "latency" => self.latency(),
+            "fanout" => self.fanout(),
+            "topic" => self.topic(),
+            "pairs" => self.pairs(),
+            "shards" => self.shards(),
+            _ => self.memory(),
+        }
+    }
+
+    /// A fresh broker with the usual options, or others.
+    fn broker(&self, name: &str, options: Option<&[String]>) -> Result<Target, String> {
+        let options = options.unwrap_or(&self.broker_options);
+        let mut target = Target::embedded(self.broker_command.as_deref(), options, &Cpus::default())?;
+        target.name = name.to_owned();
+        Ok(target)
+    }
+}
+
+fn rabbit(given: &Given) -> Result<Target, String> {
+    let target = match given.text("against") {
+        Some(url) => Target::at(url),
+        None => {
+            let scripts = PathBuf::from(given.text("rabbitmq-scripts").unwrap_or("tests/rabbitmq"));
+            if !scripts.join("start").is_file() {
+                return Err(format!("SKIPPED: {} is not there", scripts.join("start").display()));
+            }
+            let directory = std::env::temp_dir().join(format!("harrier-perf-rabbitmq-{}", std::process::id()));
+            Target::scripted("rabbitmq", &scripts, directory)
+        }
+    };
+    match target {
+        Ok(mut target) => {
+            target.name = "rabbitmq".to_owned();
+            Ok(target)
+        }
+        Err(why) => {
+            eprintln!("harrier bench: SKIPPED: no RabbitMQ to compare with: {why}");
+            Err(why)
+        }
+    }
+}

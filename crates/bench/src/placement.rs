@@ -130,7 +130,9 @@ impl Pinned {
         }
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("process {pid}: {error}"))?;
         for task in tasks.flatten() {
-            let Some(task) = task.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid::from_raw) else { continue };
+            let Some(task) = task.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid::from_raw) else {
+                continue;
+            };
             // A thread may end between listing and asking; then there is nothing to pin.
             if let Ok(before) = sched_getaffinity(task) {
                 pin_task(task, cpus)?;

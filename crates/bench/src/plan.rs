@@ -20,7 +20,8 @@ pub fn sizes(range: &str) -> Result<Vec<usize>, String> {
     if low == 0 || high < low || high > MESSAGE_BYTES_MAX {
         return Err(format!("sizes run from 1 to {MESSAGE_BYTES_MAX} bytes, as in 1:1M"));
     }
-    let mut sizes: Vec<usize> = std::iter::successors(Some(low), |size| size.checked_mul(2)).take_while(|&size| size <= high).collect();
+    let mut sizes: Vec<usize> =
+        std::iter::successors(Some(low), |size| size.checked_mul(2)).take_while(|&size| size <= high).collect();
     if sizes.last() != Some(&high) {
         sizes.push(high);
     }
@@ -55,7 +56,9 @@ impl Counts {
         const COUNT_MAX: u64 = 2_000_000;
         const COUNT_MIN: u64 = 100;
         const BYTES_MAX: u64 = 512 << 20;
-        Self::with_tenth(iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)))
+        Self::with_tenth(
+            iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)),
+        )
     }
 
     /// Round trips: ten thousand small ones, and no more than 256 MiB each way.
@@ -63,7 +66,9 @@ impl Counts {
         const COUNT_MAX: u64 = 10_000;
         const COUNT_MIN: u64 = 100;
         const BYTES_MAX: u64 = 256 << 20;
-        Self::with_tenth(iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)))
+        Self::with_tenth(
+            iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)),
+        )
     }
 
     fn with_tenth(measured: u64) -> Self {

@@ -28,7 +28,9 @@ pub fn this_program() -> Result<PathBuf, String> {
 /// A command that pins itself to `cpus`, ends with its parent, and then becomes `program arguments`.
 pub fn launched(cpus: &Cpus, program: &str, arguments: &[String]) -> Result<Command, String> {
     let mut command = Command::new(this_program()?);
-    command.args(["bench", "role", "launch", &cpus.to_string(), &std::process::id().to_string(), program]).args(arguments);
+    command
+        .args(["bench", "role", "launch", &cpus.to_string(), &std::process::id().to_string(), program])
+        .args(arguments);
     Ok(command)
 }
 
@@ -104,7 +106,9 @@ impl Role {
         let (sender, reports) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
-                let report = line.map_err(|error| error.to_string()).and_then(|line| serde_json::from_str(&line).map_err(|error| format!("{error} in '{line}'")));
+                let report = line
+                    .map_err(|error| error.to_string())
+                    .and_then(|line| serde_json::from_str(&line).map_err(|error| format!("{error} in '{line}'")));
                 if sender.send(report).is_err() {
                     return;
                 }

@@ -75,7 +75,8 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
 /// When the file cannot be written.
 pub fn add(path: &Path, section: &Section) -> Result<(), String> {
     let (begin, end) = (format!("<!-- section {} -->\n", section.name), format!("<!-- end of {} -->\n", section.name));
-    let mut page = fs::read_to_string(path).ok().filter(|page| page.starts_with(HEAD)).unwrap_or_else(|| HEAD.to_owned());
+    let mut page =
+        fs::read_to_string(path).ok().filter(|page| page.starts_with(HEAD)).unwrap_or_else(|| HEAD.to_owned());
     if let (Some(from), Some(to)) = (page.find(&begin), page.find(&end)) {
         page.replace_range(from..to + end.len(), "");
     }
@@ -134,26 +135,56 @@ impl Figure {
         let (y_low, y_high) = (y_low.floor(), y_high.ceil().max(y_low.floor() + 1.0));
         let x = |value: f64| LEFT + (value.log2() - x_low) / (x_high - x_low).max(1.0) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - y_low) / (y_high - y_low) * (HEIGHT - BOTTOM - TOP);
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" font-size=\"12\" font-family=\"sans-serif\" role=\"img\">\n");
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" font-size=\"12\" font-family=\"sans-serif\" role=\"img\">\n"
+        );
         _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"18\" font-size=\"14\">{}</text>", escaped(&self.title));
         for decade in y_low as i32..=y_high as i32 {
             let value = 10_f64.powi(decade);
             let at = y(value);
-            _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>", WIDTH - RIGHT);
-            _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, at + 4.0, short(value, 1_000.0));
+            _ = writeln!(
+                svg,
+                "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>",
+                WIDTH - RIGHT
+            );
+            _ = writeln!(
+                svg,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                at + 4.0,
+                short(value, 1_000.0)
+            );
         }
         let mut exponent = x_low.ceil() as i32;
         while f64::from(exponent) <= x_high {
             let value = 2_f64.powi(exponent);
-            _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x(value), HEIGHT - BOTTOM + 18.0, short(value, 1_024.0));
+            _ = writeln!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                x(value),
+                HEIGHT - BOTTOM + 18.0,
+                short(value, 1_024.0)
+            );
             exponent += 4;
         }
-        _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">bytes</text>", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0);
+        _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">bytes</text>",
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            HEIGHT - 8.0
+        );
         for (index, (name, points)) in self.lines.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let path: Vec<String> =
-                points.iter().filter(|(px, py)| *px > 0.0 && *py > 0.0).map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py))).collect();
-            _ = writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", path.join(" "));
+            let path: Vec<String> = points
+                .iter()
+                .filter(|(px, py)| *px > 0.0 && *py > 0.0)
+                .map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py)))
+                .collect();
+            _ = writeln!(
+                svg,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+                path.join(" ")
+            );
             _ = writeln!(
                 svg,
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
@@ -194,7 +225,10 @@ mod tests {
             facts: vec!["a < b".to_owned()],
             columns: vec!["Size".to_owned()],
             rows: vec![vec![cell.to_owned()]],
-            figures: vec![Figure { title: "t".to_owned(), lines: vec![("l".to_owned(), vec![(1.0, 10.0), (1024.0, 2000.0)])] }],
+            figures: vec![Figure {
+                title: "t".to_owned(),
+                lines: vec![("l".to_owned(), vec![(1.0, 10.0), (1024.0, 2000.0)])],
+            }],
         }
     }
 

@@ -68,7 +68,10 @@ pub(crate) fn report(report: &Report) -> Result<(), String> {
     let mut line = serde_json::to_string(report).map_err(|error| error.to_string())?;
     line.push('\n');
     let mut output = std::io::stdout().lock();
-    output.write_all(line.as_bytes()).and_then(|()| output.flush()).map_err(|error| format!("nobody takes the reports: {error}"))
+    output
+        .write_all(line.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(|error| format!("nobody takes the reports: {error}"))
 }
 
 /// Connects to the broker under the role's name.

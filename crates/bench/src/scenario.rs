@@ -60,7 +60,16 @@ impl ExchangeType {
 
 impl Default for Scenario {
     fn default() -> Self {
-        Self { exchange_type: ExchangeType::Direct, pairs: 1, consumers: 1, patterns: 1, keys: 1, confirm_window: 0, ack_every: 0, prefetch: 0 }
+        Self {
+            exchange_type: ExchangeType::Direct,
+            pairs: 1,
+            consumers: 1,
+            patterns: 1,
+            keys: 1,
+            confirm_window: 0,
+            ack_every: 0,
+            prefetch: 0,
+        }
     }
 }
 
@@ -130,8 +139,12 @@ impl Figures {
     /// What is wrong with this segment, if anything.
     pub fn complaint(&self) -> Option<String> {
         let Faults { lost, duplicates, reordered, strays } = self.faults;
-        (self.faults.total() + self.refused > 0)
-            .then(|| format!("{} bytes: {lost} lost, {duplicates} doubled, {reordered} out of order, {strays} stray, {} refused", self.segment.size_bytes, self.refused))
+        (self.faults.total() + self.refused > 0).then(|| {
+            format!(
+                "{} bytes: {lost} lost, {duplicates} doubled, {reordered} out of order, {strays} stray, {} refused",
+                self.segment.size_bytes, self.refused
+            )
+        })
     }
 }
 
@@ -146,7 +159,12 @@ pub struct Running {
 impl Running {
     /// Starts the processes of a workload.
     pub fn start(scenario: &Scenario, target: &Target, placement: &Placement) -> Result<Self, String> {
-        let mut running = Self { publishers: Vec::new(), consumers: Vec::new(), broker: target.pid, _placed: target.place(placement)? };
+        let mut running = Self {
+            publishers: Vec::new(),
+            consumers: Vec::new(),
+            broker: target.pid,
+            _placed: target.place(placement)?,
+        };
         match &target.way {
             Way::Amqp(url) => running.start_amqp(scenario, url, placement)?,
             Way::Raw(port) => running.start_raw(scenario, *port, placement)?,
@@ -161,7 +179,11 @@ impl Running {
             let key = format!("{run}.k{pair}");
             let reply_key = format!("{run}.reply{pair}");
             let exchange = format!("{run}.x");
-            let reply_exchange = if scenario.exchange_type == ExchangeType::Direct { exchange.clone() } else { format!("{run}.replies") };
+            let reply_exchange = if scenario.exchange_type == ExchangeType::Direct {
+                exchange.clone()
+            } else {
+                format!("{run}.replies")
+            };
             let task = ConsumerTask {
                 url: url.to_owned(),
                 exchange: exchange.clone(),
@@ -181,7 +203,11 @@ impl Running {
             let task = PublisherTask {
                 url: url.to_owned(),
                 exchange,
-                keys: if topic { (0..scenario.keys).map(|index| format!("stock.s{index}.quote")).collect() } else { vec![key] },
+                keys: if topic {
+                    (0..scenario.keys).map(|index| format!("stock.s{index}.quote")).collect()
+                } else {
+                    vec![key]
+                },
                 reply_exchange,
                 reply_key,
                 consumers: scenario.consumers,

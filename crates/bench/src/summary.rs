@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Values of one measurement, one a run, in the order of the runs.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Runs {
     values: Vec<f64>,
 }
@@ -27,16 +27,6 @@ pub struct Summary {
 }
 
 impl Runs {
-    /// Adds the value of one more run.
-    pub fn add(&mut self, value: f64) {
-        self.values.push(value);
-    }
-
-    /// The values in the order of the runs.
-    pub fn values(&self) -> &[f64] {
-        &self.values
-    }
-
     /// The median, if there is a run.
     pub fn median(&self) -> Option<f64> {
         self.summary().map(|summary| summary.median)
@@ -52,7 +42,12 @@ impl Runs {
         let mut summary = Summary { median, low, high, confidence: coverage(count, 0) };
         let mut trimmed = 1;
         while trimmed < count / 2 && coverage(count, trimmed) >= 0.95 {
-            summary = Summary { median, low: sorted[trimmed], high: sorted[count - 1 - trimmed], confidence: coverage(count, trimmed) };
+            summary = Summary {
+                median,
+                low: sorted[trimmed],
+                high: sorted[count - 1 - trimmed],
+                confidence: coverage(count, trimmed),
+            };
             trimmed += 1;
         }
         Some(summary)

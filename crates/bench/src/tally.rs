@@ -64,7 +64,15 @@ impl Tally {
         let sequence_bytes = size_bytes.min(SEQUENCE_BYTES_MAX);
         let mask = if sequence_bytes == SEQUENCE_BYTES_MAX { u64::MAX } else { (1 << (8 * sequence_bytes)) - 1 };
         let words = if size_bytes >= EXACT_BYTES_MIN { count.div_ceil(64) } else { 0 };
-        Self { size_bytes, count, received: 0, expected_next: 0, mask, seen: vec![0; words as usize], faults: Faults::default() }
+        Self {
+            size_bytes,
+            count,
+            received: 0,
+            expected_next: 0,
+            mask,
+            seen: vec![0; words as usize],
+            faults: Faults::default(),
+        }
     }
 
     /// One message arrived.
@@ -120,7 +128,11 @@ impl Tally {
     /// The counts at the end of the segment.
     pub fn faults(&self) -> Faults {
         let mut faults = self.faults;
-        let distinct = if self.seen.is_empty() { self.received } else { self.seen.iter().map(|word| u64::from(word.count_ones())).sum() };
+        let distinct = if self.seen.is_empty() {
+            self.received
+        } else {
+            self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
+        };
         faults.lost = self.count.saturating_sub(distinct);
         faults
     }

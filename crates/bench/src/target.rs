@@ -27,8 +27,8 @@ pub struct Target {
     pub way: Way,
     /// The process to watch, if it is on this machine.
     pub pid: Option<u32>,
-    /// Whether a placement can be carried out at start only; others are moved while they run.
-    started: Started,
+    /// What was started for it, ended when the target is dropped.
+    _started: Started,
 }
 
 /// How to reach a target.
@@ -40,7 +40,7 @@ pub enum Way {
     Raw(u16),
 }
 
-#[expect(dead_code, reason = "what a target started is kept until the target goes")]
+#[expect(dead_code, reason = "kept only to be dropped with the target")]
 enum Started {
     Nothing,
     Broker(Process),
@@ -53,7 +53,12 @@ impl Target {
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let port = parsed.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        Ok(Self { name: parsed.address, way: Way::Amqp(url.to_owned()), pid: port.and_then(listener_on), started: Started::Nothing })
+        Ok(Self {
+            name: parsed.address,
+            way: Way::Amqp(url.to_owned()),
+            pid: port.and_then(listener_on),
+            _started: Started::Nothing,
+        })
     }
 
     /// This program's own broker, in a process of its own on a free port. `command` replaces `harrier broker`;
@@ -73,7 +78,12 @@ impl Target {
         let mut process = Process::start("broker", &mut command)?;
         await_port(port, || process.check_alive())?;
         let pid = Some(process.pid());
-        Ok(Self { name: "harrier".to_owned(), way: Way::Amqp(format!("amqp://127.0.0.1:{port}")), pid, started: Started::Broker(process) })
+        Ok(Self {
+            name: "harrier".to_owned(),
+            way: Way::Amqp(format!("amqp://127.0.0.1:{port}")),
+            pid,
+            _started: Started::Broker(process),
+        })
     }
 
     /// The floor: a relay that polls `spin_us` before it sleeps.
@@ -81,7 +91,7 @@ impl Target {
         let mut role = Role::start("relay", &RelayTask { spin_us }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
-        Ok(Self { name, way: Way::Raw(port), pid: Some(role.pid()), started: Started::Relay(role) })
+        Ok(Self { name, way: Way::Raw(port), pid: Some(role.pid()), _started: Started::Relay(role) })
     }
 
     /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
@@ -104,7 +114,7 @@ impl Target {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let url = value("url ").ok_or_else(|| format!("{name} does not say its URL"))?;
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
-        Ok(Self { name: name.to_owned(), way: Way::Amqp(url.to_owned()), pid, started: Started::Scripted(scripted) })
+        Ok(Self { name: name.to_owned(), way: Way::Amqp(url.to_owned()), pid, _started: Started::Scripted(scripted) })
     }
 
     /// Moves a target that this program did not place at its start; the guard moves it back.
@@ -112,14 +122,6 @@ impl Target {
         match (self.pid, placement.broker.is_any()) {
             (Some(pid), false) => Pinned::move_process(pid, &placement.broker).map(Some),
             _ => Ok(None),
-        }
-    }
-
-    /// An error when something this target started has ended.
-    pub fn check_alive(&mut self) -> Result<(), String> {
-        match &mut self.started {
-            Started::Broker(process) => process.check_alive(),
-            _ => Ok(()),
         }
     }
 }
@@ -152,7 +154,9 @@ fn await_port(port: u16, mut alive: impl FnMut() -> Result<(), String>) -> Resul
             return Err(interrupt::MESSAGE.to_owned());
         }
         alive()?;
-        if TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Duration::from_millis(200)).is_ok() {
+        if TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Duration::from_millis(200))
+            .is_ok()
+        {
             return Ok(());
         }
         if deadline.passed() {

@@ -95,7 +95,9 @@ pub fn listener_on(port: u16) -> Option<u32> {
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
             // Field 1 is address:port in hexadecimal, 3 the state (0A: listening), 9 the inode.
-            let (Some(local), Some(&"0A"), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else { continue };
+            let (Some(local), Some(&"0A"), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else {
+                continue;
+            };
             if local.rsplit_once(':').and_then(|(_, hex)| u16::from_str_radix(hex, 16).ok()) == Some(port) {
                 inodes.push(format!("socket:[{inode}]"));
             }

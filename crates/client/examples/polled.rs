@@ -16,7 +16,8 @@ fn main() -> Result<(), Error> {
     for index in 0..CLIENTS {
         let mut client = Client::connect(&url)?;
         let channel = client.open_channel()?;
-        let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
+        let queue =
+            client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
         client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
         client.register(poll.registry(), Token(index))?;
         clients.push((client, channel, queue));

@@ -14,7 +14,8 @@ fn main() -> Result<(), Error> {
 
     let mut consumer = Client::connect(&url)?;
     let channel = consumer.open_channel()?;
-    let queue = consumer.declare_queue(channel, "", &QueueOptions { auto_delete: true, ..QueueOptions::default() })?.name;
+    let queue =
+        consumer.declare_queue(channel, "", &QueueOptions { auto_delete: true, ..QueueOptions::default() })?.name;
     consumer.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
     let publisher = std::thread::spawn(move || {
         let mut publisher = Client::connect(&url)?;

@@ -94,7 +94,13 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel: 404, 406 (it exists and is different), 403.
-    pub fn declare_exchange(&mut self, channel: Channel, name: &str, kind: &str, options: &ExchangeOptions) -> Result<()> {
+    pub fn declare_exchange(
+        &mut self,
+        channel: Channel,
+        name: &str,
+        kind: &str,
+        options: &ExchangeOptions,
+    ) -> Result<()> {
         let arguments = encoded(&options.arguments);
         let method = exchange::Declare {
             exchange: short(name)?,
@@ -122,10 +128,18 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn bind_exchange(&mut self, channel: Channel, destination: &str, source: &str, routing_key: &str, arguments: &Table) -> Result<()> {
+    pub fn bind_exchange(
+        &mut self,
+        channel: Channel,
+        destination: &str,
+        source: &str,
+        routing_key: &str,
+        arguments: &Table,
+    ) -> Result<()> {
         let arguments = encoded(arguments);
         let (destination, source, routing_key) = (short(destination)?, short(source)?, short(routing_key)?);
-        let method = exchange::Bind { destination, source, routing_key, no_wait: false, arguments: TableRef::new(&arguments) };
+        let method =
+            exchange::Bind { destination, source, routing_key, no_wait: false, arguments: TableRef::new(&arguments) };
         self.call(channel, method.into(), "exchange.bind-ok").map(drop)
     }
 
@@ -133,10 +147,18 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn unbind_exchange(&mut self, channel: Channel, destination: &str, source: &str, routing_key: &str, arguments: &Table) -> Result<()> {
+    pub fn unbind_exchange(
+        &mut self,
+        channel: Channel,
+        destination: &str,
+        source: &str,
+        routing_key: &str,
+        arguments: &Table,
+    ) -> Result<()> {
         let arguments = encoded(arguments);
         let (destination, source, routing_key) = (short(destination)?, short(source)?, short(routing_key)?);
-        let method = exchange::Unbind { destination, source, routing_key, no_wait: false, arguments: TableRef::new(&arguments) };
+        let method =
+            exchange::Unbind { destination, source, routing_key, no_wait: false, arguments: TableRef::new(&arguments) };
         self.call(channel, method.into(), "exchange.unbind-ok").map(drop)
     }
 
@@ -156,7 +178,9 @@ impl Client {
             arguments: TableRef::new(&arguments),
         };
         match self.call(channel, method.into(), "queue.declare-ok")? {
-            Answer::QueueDeclared { queue: name, messages, consumers } => Ok(QueueDeclared { name, messages, consumers }),
+            Answer::QueueDeclared { queue: name, messages, consumers } => {
+                Ok(QueueDeclared { name, messages, consumers })
+            }
             _ => Err(unexpected("queue.declare-ok")),
         }
     }
@@ -165,7 +189,14 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn bind_queue(&mut self, channel: Channel, queue: &str, exchange: &str, routing_key: &str, arguments: &Table) -> Result<()> {
+    pub fn bind_queue(
+        &mut self,
+        channel: Channel,
+        queue: &str,
+        exchange: &str,
+        routing_key: &str,
+        arguments: &Table,
+    ) -> Result<()> {
         self.write_bind(channel, queue, exchange, routing_key, arguments, false)?;
         self.answer(channel.number, "queue.bind-ok").map(drop)
     }
@@ -175,12 +206,27 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open, or the connection's end. A refusal shows in a later call.
-    pub fn bind_queue_unanswered(&mut self, channel: Channel, queue: &str, exchange: &str, routing_key: &str, arguments: &Table) -> Result<()> {
+    pub fn bind_queue_unanswered(
+        &mut self,
+        channel: Channel,
+        queue: &str,
+        exchange: &str,
+        routing_key: &str,
+        arguments: &Table,
+    ) -> Result<()> {
         self.write_bind(channel, queue, exchange, routing_key, arguments, true)?;
         self.flush_if_much()
     }
 
-    fn write_bind(&mut self, channel: Channel, queue: &str, exchange: &str, routing_key: &str, arguments: &Table, no_wait: bool) -> Result<()> {
+    fn write_bind(
+        &mut self,
+        channel: Channel,
+        queue: &str,
+        exchange: &str,
+        routing_key: &str,
+        arguments: &Table,
+        no_wait: bool,
+    ) -> Result<()> {
         self.state.channels.open(channel)?;
         let arguments = encoded(arguments);
         let (queue, exchange, routing_key) = (short(queue)?, short(exchange)?, short(routing_key)?);
@@ -193,7 +239,14 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn unbind_queue(&mut self, channel: Channel, queue: &str, exchange: &str, routing_key: &str, arguments: &Table) -> Result<()> {
+    pub fn unbind_queue(
+        &mut self,
+        channel: Channel,
+        queue: &str,
+        exchange: &str,
+        routing_key: &str,
+        arguments: &Table,
+    ) -> Result<()> {
         let arguments = encoded(arguments);
         let (queue, exchange, routing_key) = (short(queue)?, short(exchange)?, short(routing_key)?);
         let method = queue::Unbind { queue, exchange, routing_key, arguments: TableRef::new(&arguments) };

@@ -52,7 +52,8 @@ impl Channels {
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
-        self.records[index] = Some(Record { serial: self.serial, state: State::Open, confirming: false, confirms: Confirms::default() });
+        self.records[index] =
+            Some(Record { serial: self.serial, state: State::Open, confirming: false, confirms: Confirms::default() });
         Channel { number, serial: self.serial }
     }
 
@@ -95,7 +96,9 @@ impl Channels {
         match self.records.get_mut(usize::from(channel.number)) {
             Some(Some(record)) if record.serial == channel.serial => match &record.state {
                 State::Open => Ok(record),
-                State::ClosedByServer { code, text } => Err(Error::ChannelClosed { channel: channel.number, code: *code, text: text.clone() }),
+                State::ClosedByServer { code, text } => {
+                    Err(Error::ChannelClosed { channel: channel.number, code: *code, text: text.clone() })
+                }
                 State::Gone => Err(Error::ChannelNotOpen { channel: channel.number }),
             },
             _ => Err(Error::ChannelNotOpen { channel: channel.number }),

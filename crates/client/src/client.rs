@@ -77,7 +77,8 @@ impl Client {
     /// # Errors
     /// As `connect`.
     pub fn connect_with(url: &Url, options: Options) -> Result<Self> {
-        let address: Address = url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
+        let address: Address =
+            url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
         let dial = DialOptions { timeout: options.answer_wait, socket: options.socket.clone() };
         Self::over(link::dial(&address, &dial)?, url, options)
     }

@@ -7,7 +7,10 @@
 use std::time::Instant;
 
 /// Now.
-#[expect(clippy::disallowed_methods, reason = "a client blocks on its own thread; there is no reactor to hand the time in")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a client blocks on its own thread; there is no reactor to hand the time in"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -56,9 +56,7 @@ impl Confirms {
         if refused {
             self.refuse(tag, multiple);
         }
-        if multiple {
-            self.settle_up_to(tag);
-        } else if tag == self.settled + 1 {
+        if multiple || tag == self.settled + 1 {
             self.settle_up_to(tag);
         } else {
             let index = (tag - self.settled - 1) as usize;

@@ -76,7 +76,9 @@ impl fmt::Display for Error {
             Self::Url { why } => write!(f, "{why}"),
             Self::Link(error) => write!(f, "{error}"),
             Self::ConnectionClosed { code, text } => write!(f, "the server closed the connection: {code} {text}"),
-            Self::ChannelClosed { channel, code, text } => write!(f, "the server closed channel {channel}: {code} {text}"),
+            Self::ChannelClosed { channel, code, text } => {
+                write!(f, "the server closed channel {channel}: {code} {text}")
+            }
             Self::ChannelNotOpen { channel } => write!(f, "channel {channel} is not open"),
             Self::Protocol(fault) => write!(f, "the server broke the protocol: {}", fault.text),
             Self::Unexpected { awaited, came } => write!(f, "the server answered {came} instead of {awaited}"),

@@ -31,7 +31,10 @@ pub(crate) enum Taken {
 impl Client {
     /// Takes events until none is left or a handler stops.
     #[inline]
-    pub(crate) fn take_events(&mut self, mut on_delivery: impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>) -> Result<Taken> {
+    pub(crate) fn take_events(
+        &mut self,
+        mut on_delivery: impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
+    ) -> Result<Taken> {
         loop {
             let mut input = self.buffer.unread();
             let before = input.len();
@@ -40,10 +43,29 @@ impl Client {
             let mut fault = None;
             let mut more = true;
             match event {
-                Ok(Some(Event::Deliver { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body })) => {
+                Ok(Some(Event::Deliver {
+                    channel,
+                    consumer_tag,
+                    delivery_tag,
+                    redelivered,
+                    exchange,
+                    routing_key,
+                    properties,
+                    body,
+                })) => {
                     let channel = self.state.channels.handle(channel);
-                    let delivery = Delivery { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body };
-                    let mut outlet = Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+                    let delivery = Delivery {
+                        channel,
+                        consumer_tag,
+                        delivery_tag,
+                        redelivered,
+                        exchange,
+                        routing_key,
+                        properties,
+                        body,
+                    };
+                    let mut outlet =
+                        Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
                     flow = on_delivery(delivery, &mut outlet);
                 }
                 Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
@@ -292,7 +314,10 @@ impl Client {
             self.check_closed()?;
             let opened = self.state.channels.handle(channel);
             if opened.serial != 0 && awaited[0] != "channel.close-ok" && awaited[0] != "channel.open-ok" {
-                self.state.channels.open(opened).inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
+                self.state
+                    .channels
+                    .open(opened)
+                    .inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
             }
             if !self.fill(until, false)? {
                 return Err(Error::TimedOut { awaited: awaited[0] });
@@ -380,7 +405,11 @@ impl Client {
                     failed = Some(error);
                     return ControlFlow::Break(());
                 }
-                if outlet.outbound.bytes() >= WRITTEN_BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if outlet.outbound.bytes() >= WRITTEN_BYTES_MAX {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             })?;
             if let Some(error) = failed {
                 return Err(error);

@@ -67,7 +67,16 @@ impl State {
     pub(crate) fn note(&mut self, event: Event<'_>, outbound: &mut Outbound, pool: &Pool) {
         match event {
             Event::Method { channel, method } => self.method(channel, &method, outbound, pool),
-            Event::GetOk { channel, delivery_tag, redelivered, exchange, routing_key, message_count, properties, body } => {
+            Event::GetOk {
+                channel,
+                delivery_tag,
+                redelivered,
+                exchange,
+                routing_key,
+                message_count,
+                properties,
+                body,
+            } => {
                 let message = Message {
                     channel: self.channels.handle(channel),
                     consumer_tag: Box::default(),
@@ -101,7 +110,9 @@ impl State {
                 self.channel_closed.push_back(self.channels.handle(channel));
             }
             Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Answer::ChannelCloseOk),
-            Event::Start(start) => self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() }),
+            Event::Start(start) => {
+                self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() })
+            }
             Event::Tune(tune) => self.answer(0, "connection.tune", Answer::Tune(tune)),
             Event::OpenOk => self.answer(0, "connection.open-ok", Answer::Opened),
             Event::Secure { .. } => self.answer(0, "connection.secure", Answer::Plain),
@@ -111,7 +122,11 @@ impl State {
             Event::CloseOk => self.answer(0, "connection.close-ok", Answer::ConnectionCloseOk),
             Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
             // The session gives these to servers only.
-            Event::Publish { .. } | Event::Login { .. } | Event::LoginResponse { .. } | Event::Tuned(_) | Event::Open { .. } => {
+            Event::Publish { .. }
+            | Event::Login { .. }
+            | Event::LoginResponse { .. }
+            | Event::Tuned(_)
+            | Event::Open { .. } => {
                 debug_assert!(false, "a server's event at a client");
             }
         }
@@ -119,20 +134,31 @@ impl State {
 
     fn method(&mut self, channel: u16, method: &Method<'_>, outbound: &mut Outbound, pool: &Pool) {
         let answer = match *method {
-            Method::BasicAck(basic::Ack { delivery_tag, multiple }) => return self.settle(channel, delivery_tag, multiple, false),
-            Method::BasicNack(basic::Nack { delivery_tag, multiple, .. }) => return self.settle(channel, delivery_tag, multiple, true),
+            Method::BasicAck(basic::Ack { delivery_tag, multiple }) => {
+                return self.settle(channel, delivery_tag, multiple, false);
+            }
+            Method::BasicNack(basic::Nack { delivery_tag, multiple, .. }) => {
+                return self.settle(channel, delivery_tag, multiple, true);
+            }
             Method::BasicCancel(basic::Cancel { consumer_tag, no_wait }) => {
-                self.cancelled.push_back(Cancelled { channel: self.channels.handle(channel), consumer_tag: text_of(consumer_tag) });
+                self.cancelled.push_back(Cancelled {
+                    channel: self.channels.handle(channel),
+                    consumer_tag: text_of(consumer_tag),
+                });
                 if !no_wait {
                     outbound.method(pool, channel, &basic::CancelOk { consumer_tag }.into());
                 }
                 return;
             }
             // Content is written only on the program's word, so there is nothing to pause but the acknowledgement.
-            Method::ChannelFlow(channel::Flow { active }) => return outbound.method(pool, channel, &channel::FlowOk { active }.into()),
-            Method::QueueDeclareOk(ok) => {
-                Answer::QueueDeclared { queue: text_of(ok.queue), messages: ok.message_count, consumers: ok.consumer_count }
+            Method::ChannelFlow(channel::Flow { active }) => {
+                return outbound.method(pool, channel, &channel::FlowOk { active }.into());
             }
+            Method::QueueDeclareOk(ok) => Answer::QueueDeclared {
+                queue: text_of(ok.queue),
+                messages: ok.message_count,
+                consumers: ok.consumer_count,
+            },
             Method::QueuePurgeOk(ok) => Answer::Messages(ok.message_count),
             Method::QueueDeleteOk(ok) => Answer::Messages(ok.message_count),
             Method::BasicConsumeOk(ok) => Answer::ConsumerTag(text_of(ok.consumer_tag)),

@@ -53,7 +53,9 @@ impl Url {
         let (user, password, place) = login(authority)?;
         let bracketed = place.starts_with('[');
         let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !bracketed || host.ends_with(']') => (host, port.parse().map_err(|_| format!("'{port}' is no port"))?),
+            Some((host, port)) if !bracketed || host.ends_with(']') => {
+                (host, port.parse().map_err(|_| format!("'{port}' is no port"))?)
+            }
             _ => (place, PORT),
         };
         let host = if host.is_empty() { "127.0.0.1" } else { host };
@@ -103,7 +105,10 @@ fn decoded(text: &str) -> Result<String, String> {
             bytes.push(byte);
             continue;
         }
-        let code = rest.first_chunk::<2>().and_then(|pair| std::str::from_utf8(pair).ok()).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let code = rest
+            .first_chunk::<2>()
+            .and_then(|pair| std::str::from_utf8(pair).ok())
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
         bytes.push(code.ok_or_else(|| "a % is followed by two hexadecimal digits".to_owned())?);
         rest = &rest[2..];
     }

@@ -54,7 +54,11 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
             bind_decoys(&mut client, channel, task)?;
         }
         client.qos(channel, task.prefetch, false)?;
-        client.consume(channel, &queue, &ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() })?;
+        client.consume(
+            channel,
+            &queue,
+            &ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() },
+        )?;
         consumers.push(Consumer { client, channel, unacknowledged: 0 });
     }
     Ok(consumers)
@@ -71,7 +75,12 @@ fn bind_decoys(client: &mut Client, channel: Channel, task: &ConsumerTask) -> cl
     client.declare_queue(channel, &queue, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
 }
 
-fn collect(consumers: &mut [Consumer], poll: &mut Poll, task: &ConsumerTask, segment: &Segment) -> Result<Report, String> {
+fn collect(
+    consumers: &mut [Consumer],
+    poll: &mut Poll,
+    task: &ConsumerTask,
+    segment: &Segment,
+) -> Result<Report, String> {
     let deadline = Deadline::after(SEGMENT_WAIT);
     let mut tallies: Vec<Tally> = consumers.iter().map(|_| Tally::new(segment.size_bytes, segment.count)).collect();
     match (consumers, tallies.as_mut_slice()) {
@@ -111,7 +120,13 @@ fn collect_polled(
 
 impl Consumer {
     /// Takes what has come, answers and acknowledges it; says whether the link is drained.
-    fn take(&mut self, task: &ConsumerTask, segment: &Segment, tally: &mut Tally, wait: Duration) -> Result<bool, String> {
+    fn take(
+        &mut self,
+        task: &ConsumerTask,
+        segment: &Segment,
+        tally: &mut Tally,
+        wait: Duration,
+    ) -> Result<bool, String> {
         let (channel, unacknowledged) = (self.channel, &mut self.unacknowledged);
         let before = tally.complete();
         let dispatched = self.client.dispatch(wait, |delivery, outlet| {
@@ -131,14 +146,22 @@ impl Consumer {
         let drained = dispatched.map_err(|error| error.to_string())?.drained;
         if segment.shape == Shape::Stream && tally.complete() && !before {
             let to = Publish::to(&task.reply_exchange, &task.reply_key);
-            self.client.publish(channel, &to, &[]).and_then(|_| self.client.flush()).map_err(|error| error.to_string())?;
+            self.client
+                .publish(channel, &to, &[])
+                .and_then(|_| self.client.flush())
+                .map_err(|error| error.to_string())?;
         }
         Ok(drained)
     }
 }
 
 /// Sends a message of the same size back: its own body, without a copy where it is large.
-fn answer(channel: Channel, task: &ConsumerTask, delivery: &Delivery<'_>, outlet: &mut Outlet<'_>) -> client::Result<()> {
+fn answer(
+    channel: Channel,
+    task: &ConsumerTask,
+    delivery: &Delivery<'_>,
+    outlet: &mut Outlet<'_>,
+) -> client::Result<()> {
     let to = Publish::to(&task.reply_exchange, &task.reply_key);
     match delivery.shared_body() {
         Some(body) => outlet.publish_shared(channel, &to, body).map(drop),

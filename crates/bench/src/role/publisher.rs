@@ -41,7 +41,12 @@ impl Publisher {
     fn connect(task: PublisherTask) -> client::Result<Self> {
         let mut client = super::connect(&task.url, "publisher")?;
         let channel = client.open_channel()?;
-        client.declare_exchange(channel, &task.reply_exchange, "direct", &ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() })?;
+        client.declare_exchange(
+            channel,
+            &task.reply_exchange,
+            "direct",
+            &ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() },
+        )?;
         client.declare_queue(channel, &task.reply_key, &QueueOptions { exclusive: true, ..QueueOptions::default() })?;
         client.bind_queue(channel, &task.reply_key, &task.reply_exchange, &task.reply_key, &Table::new())?;
         client.consume(channel, &task.reply_key, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
@@ -116,7 +121,9 @@ impl Publisher {
         let began_ns = now_ns();
         for sequence in 0..segment.count {
             let sent_ns = now_ns();
-            self.publish(segment.size_bytes, sequence).and_then(|()| self.client.flush()).map_err(|error| error.to_string())?;
+            self.publish(segment.size_bytes, sequence)
+                .and_then(|()| self.client.flush())
+                .map_err(|error| error.to_string())?;
             self.reply(segment.size_bytes, deadline)?;
             latencies.record(now_ns() - sent_ns);
         }

@@ -93,12 +93,12 @@ fn relay(task: &RelayTask) -> std::io::Result<()> {
                 continue;
             }
             let Some(slot) = pairs.get_mut(event.token().0) else { continue };
-            if slot.as_mut().is_some_and(|pair| !pair.advance()) {
-                if let Some(pair) = slot.take() {
-                    for end in &pair.ends {
-                        // A connection that broke is shut already.
-                        let _shut = end.shutdown(Shutdown::Both);
-                    }
+            if slot.as_mut().is_some_and(|pair| !pair.advance())
+                && let Some(pair) = slot.take()
+            {
+                for end in &pair.ends {
+                    // A connection that broke is shut already.
+                    let _shut = end.shutdown(Shutdown::Both);
                 }
             }
         }
@@ -122,7 +122,12 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
     }
 }
 
-fn accept(listener: &TcpListener, poll: &Poll, waiting: &mut Option<TcpStream>, pairs: &mut Vec<Option<Joined>>) -> std::io::Result<()> {
+fn accept(
+    listener: &TcpListener,
+    poll: &Poll,
+    waiting: &mut Option<TcpStream>,
+    pairs: &mut Vec<Option<Joined>>,
+) -> std::io::Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _peer)) => stream,

@@ -1,0 +1,312 @@
+//! The parts of the comparison and their goals.
+//!
+//! Enters: targets.  Leaves: rows (what was measured, against what, whether that is enough).
+//! Owns:   the numbers asked for (issue "The broker and the main job, end to end", figures to reach).
+//! Never:  rounds a miss into a pass.
+
+use super::Perf;
+use super::record::{Bound, Row};
+use super::series::{Contestant, Series, compare};
+use crate::limits::LATENCY_NS_MAX;
+use crate::placement::Placement;
+use crate::plan::Shape;
+use crate::scenario::{Figures, Scenario};
+use crate::target::Target;
+
+const SMALL: usize = 64;
+const KIB: usize = 1_024;
+const LARGE: usize = 64 * KIB;
+const MIB: usize = 1_024 * KIB;
+
+/// Waits of the confirming publisher and the acknowledging consumer.
+fn confirmed() -> Scenario {
+    Scenario { confirm_window: 1_000, ack_every: 100, ..Scenario::default() }
+}
+
+fn contestant<'a>(name: &'a str, target: &'a Target, scenario: Scenario) -> Contestant<'a> {
+    Contestant { name, target, scenario }
+}
+
+/// Finds a series by its name.
+fn of<'a>(all: &'a [Series], name: &str) -> Option<&'a Series> {
+    all.iter().find(|series| series.name == name)
+}
+
+fn ratio(all: &[Series], one: &str, other: &str, value: impl Fn(&Series) -> f64) -> Option<f64> {
+    Some(value(of(all, one)?) / value(of(all, other)?))
+}
+
+impl Perf {
+    fn compared(
+        &mut self,
+        contestants: &[Contestant<'_>],
+        shape: Shape,
+        size_bytes: usize,
+        placement: &Placement,
+    ) -> Result<Vec<Series>, String> {
+        compare(self.effort, contestants, shape, size_bytes, placement)
+    }
+
+    fn keep(&mut self, part: &str, all: Vec<Series>) {
+        self.record.keep(part, &all);
+    }
+
+    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) {
+        let missing = self.rabbit.as_ref().err().cloned().unwrap_or_else(|| "not measured".to_owned());
+        self.record.rows.push(Row::new(what, bound, value, if value.is_some() { detail } else { missing }));
+    }
+
+    /// Lends RabbitMQ out of `self`, so that `self` can be used beside it.
+    fn with_rabbit<T>(
+        &mut self,
+        use_it: impl FnOnce(&mut Self, Option<&Target>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let rabbit = std::mem::replace(&mut self.rabbit, Err("lent".to_owned()));
+        let outcome = use_it(self, rabbit.as_ref().ok());
+        self.rabbit = rabbit;
+        outcome
+    }
+
+    pub(super) fn throughput(&mut self) -> Result<(), String> {
+        let broker = self.broker("harrier", None)?;
+        let anywhere = Placement::default();
+        let measured = self.with_rabbit(|perf, rabbit| {
+            let mut measure = |scenario: &Scenario, size: usize| {
+                let mut contestants = vec![contestant("harrier", &broker, scenario.clone())];
+                contestants.extend(rabbit.map(|rabbit| contestant("rabbitmq", rabbit, scenario.clone())));
+                perf.compared(&contestants, Shape::Stream, size, &anywhere)
+            };
+            Ok([
+                measure(&Scenario::default(), SMALL)?,
+                measure(&confirmed(), SMALL)?,
+                measure(&Scenario::default(), KIB)?,
+            ])
+        })?;
+        let [direct, confirms, kilobyte] = measured;
+        let rates = |all: &[Series]| {
+            all.iter().map(|series| format!("{} {:.0}/s", series.name, series.rate())).collect::<Vec<_>>().join(", ")
+        };
+        let cpus = |all: &[Series]| {
+            all.iter().map(|series| format!("{} {:.3} s/M", series.name, series.cpu())).collect::<Vec<_>>().join(", ")
+        };
+        let (rate, cpu) = (Series::rate, Series::cpu);
+        self.row(
+            "64 B direct 1 x 1: rate, times RabbitMQ's (aim: 80)",
+            Bound::AtLeast(40.0),
+            ratio(&direct, "harrier", "rabbitmq", rate),
+            rates(&direct),
+        );
+        self.row(
+            "the same: broker CPU s per million messages",
+            Bound::AtMost(0.30),
+            of(&direct, "harrier").map(cpu),
+            cpus(&direct),
+        );
+        self.row(
+            "the same: of RabbitMQ's CPU",
+            Bound::AtMost(1.0 / 60.0),
+            ratio(&direct, "harrier", "rabbitmq", cpu),
+            cpus(&direct),
+        );
+        self.row(
+            "64 B, confirms (1,000), acks each 100: rate, times RabbitMQ's",
+            Bound::AtLeast(40.0),
+            ratio(&confirms, "harrier", "rabbitmq", rate),
+            rates(&confirms),
+        );
+        let times = of(&confirms, "harrier")
+            .zip(of(&direct, "harrier"))
+            .map(|(confirmed, plain)| confirmed.cpu() / plain.cpu());
+        self.row("the same: CPU, times that of the first line", Bound::AtMost(2.0), times, cpus(&confirms));
+        self.row(
+            "1 KiB direct: rate, times RabbitMQ's",
+            Bound::AtLeast(12.0),
+            ratio(&kilobyte, "harrier", "rabbitmq", rate),
+            rates(&kilobyte),
+        );
+        self.keep("64 B direct", direct);
+        self.keep("64 B confirms and acks", confirms);
+        self.keep("1 KiB direct", kilobyte);
+        Ok(())
+    }
+
+    pub(super) fn large(&mut self) -> Result<(), String> {
+        let (broker, relay) = (self.broker("harrier", None)?, Target::relay(0, &crate::placement::Cpus::default())?);
+        for (name, size) in [("64 KiB", LARGE), ("1 MiB", MIB)] {
+            let contestants =
+                [contestant("harrier", &broker, Scenario::default()), contestant("relay", &relay, Scenario::default())];
+            let all = self.compared(&contestants, Shape::Stream, size, &Placement::default())?;
+            let rate = |series: &Series| series.median(Figures::mb_per_s);
+            let detail = all
+                .iter()
+                .map(|series| format!("{} {:.0} MB/s", series.name, rate(series)))
+                .collect::<Vec<_>>()
+                .join(", ");
+            self.row(
+                &format!("{name} direct: MB/s, times the raw relay's"),
+                Bound::AtLeast(0.8),
+                ratio(&all, "harrier", "relay", rate),
+                detail,
+            );
+            self.keep(name, all);
+        }
+        Ok(())
+    }
+
+    pub(super) fn latency(&mut self) -> Result<(), String> {
+        let placement = self.latency_placement.clone();
+        let broker = self.broker("harrier", None)?;
+        let spinning = self.broker("harrier, spinning", Some(&self.spin_options.clone()));
+        if let Err(why) = &spinning {
+            eprintln!("harrier bench: SKIPPED: no spinning broker: {why}");
+        }
+        let relay = Target::relay(0, &placement.broker)?;
+        let all = self.with_rabbit(|perf, rabbit| {
+            let plain = Scenario::default;
+            let mut contestants = vec![contestant("harrier", &broker, plain()), contestant("relay", &relay, plain())];
+            contestants.extend(spinning.as_ref().ok().map(|spinning| contestant("spinning", spinning, plain())));
+            contestants.extend(rabbit.map(|rabbit| contestant("rabbitmq", rabbit, plain())));
+            perf.compared(&contestants, Shape::PingPong, SMALL, &placement)
+        })?;
+        for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let us = |series: &Series| series.quantile_us(share);
+            let detail =
+                all.iter().map(|series| format!("{} {:.1} us", series.name, us(series))).collect::<Vec<_>>().join(", ");
+            let what = |other: &str| format!("64 B round trip {name}, times {other}");
+            self.row(
+                &what("the sleeping relay's"),
+                Bound::AtMost(1.15),
+                ratio(&all, "harrier", "relay", us),
+                detail.clone(),
+            );
+            self.row(
+                &what("the sleeping relay's, broker spinning"),
+                Bound::AtMost(0.75),
+                ratio(&all, "spinning", "relay", us),
+                detail.clone(),
+            );
+            self.row(&what("RabbitMQ's"), Bound::AtMost(1.0 / 3.0), ratio(&all, "harrier", "rabbitmq", us), detail);
+        }
+        debug_assert!(all.iter().all(|series| series.quantile_us(1.0) * 1e3 <= LATENCY_NS_MAX as f64 * 1.01));
+        self.keep("64 B round trip", all);
+        Ok(())
+    }
+
+    pub(super) fn fanout(&mut self) -> Result<(), String> {
+        let broker = self.broker("harrier", None)?;
+        let small = self.compared(
+            &[contestant("harrier", &broker, Scenario::fanout(32))],
+            Shape::Stream,
+            SMALL,
+            &Placement::default(),
+        )?;
+        let detail = |all: &[Series]| {
+            all.iter()
+                .map(|series| format!("{:.0} deliveries/s", series.median(Figures::delivered_per_s)))
+                .collect::<String>()
+        };
+        self.row(
+            "fan-out to 32, 64 B: CPU s per million deliveries",
+            Bound::AtMost(0.08),
+            of(&small, "harrier").map(Series::cpu),
+            detail(&small),
+        );
+        let large = self.compared(
+            &[contestant("harrier", &broker, Scenario::fanout(32))],
+            Shape::Stream,
+            LARGE,
+            &Placement::default(),
+        )?;
+        // Copying 64 KiB takes 5 us and more; handling a reference far less.
+        let user = |series: &Series| {
+            series.median(|figures| {
+                figures.broker.map_or(f64::NAN, |usage| usage.user_ns as f64 / 1e3 / figures.delivered as f64)
+            })
+        };
+        self.row(
+            "fan-out to 32, 64 KiB: user-space CPU us a delivery (a copy is 5 and more)",
+            Bound::AtMost(2.0),
+            of(&large, "harrier").map(user),
+            detail(&large),
+        );
+        self.keep("fan-out to 32, 64 B", small);
+        self.keep("fan-out to 32, 64 KiB", large);
+        Ok(())
+    }
+
+    pub(super) fn topic(&mut self) -> Result<(), String> {
+        let broker = self.broker("harrier", None)?;
+        let contestants = [
+            contestant("1 pattern, 1 key", &broker, Scenario::topic(1, 1)),
+            contestant("1,024 patterns, 1 key", &broker, Scenario::topic(1_024, 1)),
+            contestant("1,024 patterns, 1,000 keys", &broker, Scenario::topic(1_024, 1_000)),
+        ];
+        let all = self.compared(&contestants, Shape::Stream, SMALL, &Placement::default())?;
+        let detail =
+            all.iter().map(|series| format!("{} {:.0}/s", series.name, series.rate())).collect::<Vec<_>>().join("; ");
+        let times = |name: &str| ratio(&all, name, "1 pattern, 1 key", Series::rate);
+        let (repeated, in_turn) = (times("1,024 patterns, 1 key"), times("1,024 patterns, 1,000 keys"));
+        self.row(
+            "topic, 1,024 patterns, one repeated key: rate, times one pattern's",
+            Bound::AtLeast(0.97),
+            repeated,
+            detail.clone(),
+        );
+        self.row(
+            "topic, 1,024 patterns, 1,000 keys in turn: rate, times one pattern's",
+            Bound::AtLeast(0.7),
+            in_turn,
+            detail,
+        );
+        self.keep("64 B topic", all);
+        Ok(())
+    }
+
+    pub(super) fn pairs(&mut self) -> Result<(), String> {
+        let broker = self.broker("harrier", None)?;
+        let eight = Scenario { pairs: 8, ..Scenario::default() };
+        let contestants = [contestant("1 pair", &broker, Scenario::default()), contestant("8 pairs", &broker, eight)];
+        let all = self.compared(&contestants, Shape::Stream, SMALL, &Placement::default())?;
+        let detail =
+            all.iter().map(|series| format!("{} {:.0}/s", series.name, series.rate())).collect::<Vec<_>>().join(", ");
+        self.row(
+            "64 B, 8 pairs: total rate, times one pair's",
+            Bound::AtLeast(0.95),
+            ratio(&all, "8 pairs", "1 pair", Series::rate),
+            detail,
+        );
+        self.keep("64 B, pairs", all);
+        Ok(())
+    }
+
+    pub(super) fn shards(&mut self) -> Result<(), String> {
+        let options = |shards: &str| ["--shards".to_owned(), shards.to_owned()];
+        let (one, two) = (self.broker("1 shard", Some(&options("1")))?, self.broker("2 shards", Some(&options("2")))?);
+        let pairs = Scenario { pairs: 8, ..Scenario::default() };
+        let contestants = [contestant("1 shard", &one, pairs.clone()), contestant("2 shards", &two, pairs)];
+        let all = self.compared(&contestants, Shape::Stream, SMALL, &Placement::default())?;
+        let detail = all
+            .iter()
+            .map(|series| format!("{} {:.0}/s, {:.3} s/M", series.name, series.rate(), series.cpu()))
+            .collect::<Vec<_>>()
+            .join("; ");
+        // A core is free for a second shard only when publishers and consumers have others.
+        if crate::placement::processors() >= 6 {
+            self.row(
+                "64 B, 8 pairs, 2 shards: rate, times one shard's",
+                Bound::AtLeast(1.7),
+                ratio(&all, "2 shards", "1 shard", Series::rate),
+                detail,
+            );
+        } else {
+            self.row(
+                "64 B, 8 pairs, 2 shards (no core to spare): CPU, times one shard's",
+                Bound::AtMost(1.35),
+                ratio(&all, "2 shards", "1 shard", Series::cpu),
+                detail,
+            );
+        }
+        self.keep("64 B, shards", all);
+        Ok(())
+    }
+}

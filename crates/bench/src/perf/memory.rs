@@ -1,0 +1,33 @@
+//! What things cost in the broker's memory: nothing at all, a connection, a queue, a binding, a message.
+//!
+//! Enters: a fresh broker for each.  Leaves: resident bytes for each one, beside what the kernel holds.
+//! Owns:   how many of each are made, fewer than `harrier bench scale` makes.
+//! Never:  counts the memory of this program.
+
+use super::Perf;
+use super::record::{Bound, Row};
+use crate::scale::{Thing, cost, settled_bytes};
+use crate::table::put;
+
+/// Connections are few enough for the usual limit of open files.
+const THINGS: [(Thing, usize); 4] =
+    [(Thing::Connections, 800), (Thing::Queues, 20_000), (Thing::Bindings, 200_000), (Thing::Messages, 1_000_000)];
+
+impl Perf {
+    pub(super) fn memory(&mut self) -> Result<(), String> {
+        let at_rest = settled_bytes(&self.broker("harrier", None)?)? as f64 / f64::from(1 << 20);
+        self.memory_row("memory at rest, MiB", 15.0, at_rest, String::new())?;
+        for (thing, count) in THINGS {
+            let (name, most) = thing.promise();
+            let made = cost(&self.broker("harrier", None)?, thing, count)?;
+            self.memory_row(&format!("memory of one {name}, bytes"), most, made.bytes_each, format!("{count} made"))?;
+        }
+        Ok(())
+    }
+
+    fn memory_row(&mut self, what: &str, most: f64, value: f64, detail: String) -> Result<(), String> {
+        put(&format!("  {what:<52} {value:>10.1}\n"))?;
+        self.record.rows.push(Row::new(what, Bound::AtMost(most), Some(value), detail));
+        Ok(())
+    }
+}

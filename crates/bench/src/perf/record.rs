@@ -1,0 +1,199 @@
+//! The record of a comparison: rows with verdicts, and every run behind them.
+//!
+//! Enters: rows and series.  Leaves: text for a terminal, Markdown, JSON, a section of the report.
+//! Owns:   what counts as a pass.
+//! Never:  leaves a row out: what could not be measured says why.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::series::Series;
+use crate::environment::Environment;
+use crate::paper::figures_json;
+use crate::report::{Section, number};
+use crate::scenario::Figures;
+
+/// What is asked of a figure.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    what: String,
+    bound: Bound,
+    /// The figure; `None` if it was not measured.
+    value: Option<f64>,
+    verdict: &'static str,
+    detail: String,
+}
+
+impl Row {
+    /// A figure with its verdict.
+    pub fn new(what: &str, bound: Bound, value: Option<f64>, detail: String) -> Self {
+        let value = value.filter(|value| value.is_finite());
+        let verdict = match (bound, value) {
+            (_, None) => "not measured",
+            (Bound::AtLeast(least), Some(value)) if value >= least => "pass",
+            (Bound::AtMost(most), Some(value)) if value <= most => "pass",
+            _ => "miss",
+        };
+        Self { what: what.to_owned(), bound, value, verdict, detail }
+    }
+
+    fn asked(&self) -> String {
+        match self.bound {
+            Bound::AtLeast(value) => format!(">= {}", number(Some(value))),
+            Bound::AtMost(value) => format!("<= {}", number(Some(value))),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.what.clone(), self.asked(), number(self.value), self.verdict.to_owned(), self.detail.clone()]
+    }
+}
+
+/// Everything a comparison found.
+pub(super) struct Record {
+    pub environment: Environment,
+    pub rows: Vec<Row>,
+    runs: usize,
+    seconds: f64,
+    series: Vec<Value>,
+    medians: Vec<Vec<String>>,
+    faults: u64,
+}
+
+const COLUMNS: [&str; 5] = ["figure", "asked", "measured", "verdict", "behind it (medians)"];
+const MEDIAN_COLUMNS: [&str; 8] = ["measurement", "who", "msg/s", "low - high", "MB/s", "CPU s/M", "p50 us", "p99 us"];
+
+impl Record {
+    pub fn new(environment: Environment, runs: usize, seconds: f64) -> Self {
+        Self { environment, rows: Vec::new(), runs, seconds, series: Vec::new(), medians: Vec::new(), faults: 0 }
+    }
+
+    /// Keeps all runs of a part.
+    pub fn keep(&mut self, part: &str, all: &[Series]) {
+        for series in all {
+            self.faults += series.faults();
+            let rate = series.summary(Figures::published_per_s);
+            let latency = |share: f64| {
+                if series.runs.iter().any(|run| run.latencies.count() > 0) {
+                    Some(series.quantile_us(share))
+                } else {
+                    None
+                }
+            };
+            self.medians.push(vec![
+                part.to_owned(),
+                series.name.clone(),
+                number(Some(rate.median)),
+                format!("{} - {}", number(Some(rate.low)), number(Some(rate.high))),
+                number(Some(series.median(Figures::mb_per_s))),
+                number(Some(series.cpu()).filter(|cpu| cpu.is_finite())),
+                number(latency(0.5)),
+                number(latency(0.99)),
+            ]);
+            self.series.push(json!({
+                "part": part,
+                "who": series.name,
+                "scenario": series.scenario,
+                "placement": series.placement,
+                "published_per_s": rate,
+                "runs": series.runs.iter().map(figures_json).collect::<Vec<_>>(),
+            }));
+        }
+    }
+
+    fn how(&self) -> String {
+        let faults = if self.faults == 0 {
+            "nothing lost, doubled or out of order".to_owned()
+        } else {
+            format!("INVALID: {} wrong messages", self.faults)
+        };
+        format!(
+            "{} runs of about {} s each, contestants in turns, medians; closed loop; {faults}.",
+            self.runs, self.seconds
+        )
+    }
+
+    fn tally(&self) -> String {
+        let count = |verdict: &str| self.rows.iter().filter(|row| row.verdict == verdict).count();
+        format!("{} pass, {} miss, {} not measured", count("pass"), count("miss"), count("not measured"))
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let width = self.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for row in &self.rows {
+            text.push_str(&format!(
+                "{:<width$}  {:>10}  {:>10}  {:<12}  {}\n",
+                row.what,
+                row.asked(),
+                number(row.value),
+                row.verdict,
+                row.detail
+            ));
+        }
+        format!("{text}{}; {}\n", self.tally(), self.how())
+    }
+
+    /// For `docs/measurements`.
+    pub fn markdown(&self) -> String {
+        let table = |columns: &[&str], rows: &[Vec<String>]| {
+            let mut text = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
+            for row in rows {
+                text.push_str(&format!("| {} |\n", row.join(" | ")));
+            }
+            text
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
+        format!(
+            "# Figures to reach, {}\n\nWritten by `make perf`. {}\n\n{}\n\n{}\n## Figures: {}\n\n{}\n## Medians of every measurement\n\n`low - high` is the interval of the rate over the runs; CPU is the broker's, for a million deliveries.\n\n{}",
+            self.environment.date,
+            self.how(),
+            self.environment.line(),
+            "Publisher, broker and consumer share the processors, so rates are bounded by all three; the broker's CPU is the figure to trust.\n",
+            self.tally(),
+            table(&COLUMNS, &rows),
+            table(&MEDIAN_COLUMNS, &self.medians),
+        )
+    }
+
+    /// Everything, every run included.
+    pub fn json(&self) -> Result<String, String> {
+        let value =
+            json!({ "environment": self.environment, "how": self.how(), "rows": self.rows, "series": self.series });
+        serde_json::to_string(&value).map(|text| text + "\n").map_err(|error| error.to_string())
+    }
+
+    /// For the report.
+    pub fn section(&self) -> Section {
+        Section {
+            name: "perf".to_owned(),
+            facts: vec![self.environment.line(), self.how(), self.tally()],
+            columns: COLUMNS.map(str::to_owned).to_vec(),
+            rows: self.rows.iter().map(Row::cells).collect(),
+            figures: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_strict() {
+        let verdict = |bound, value| Row::new("x", bound, value, String::new()).verdict;
+        assert_eq!(verdict(Bound::AtLeast(0.8), Some(0.8)), "pass");
+        assert_eq!(verdict(Bound::AtLeast(0.8), Some(0.799)), "miss");
+        assert_eq!(verdict(Bound::AtMost(2.0), Some(2.001)), "miss");
+        assert_eq!(verdict(Bound::AtMost(2.0), Some(f64::NAN)), "not measured");
+        assert_eq!(verdict(Bound::AtMost(2.0), None), "not measured");
+    }
+}

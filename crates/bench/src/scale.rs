@@ -1,0 +1,222 @@
+//! Scale: many connections, queues, bindings and messages in one broker, and what each costs in memory.
+//!
+//! Enters: nothing but options.  Leaves: a line for each promise, `ok` or `not ok`, with the figure.
+//! Owns:   the numbers of things and the bytes each may cost.
+//! Never:  counts what the kernel holds, or the memory of this program.
+
+use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
+
+use crate::arguments::{Given, Option_, help, option};
+use crate::clock::{Deadline, pause};
+use crate::placement::{Cpus, Placement};
+use crate::plan::{Segment, Shape};
+use crate::role::connect;
+use crate::scenario::{Running, Scenario};
+use crate::table::put;
+use crate::target::{Target, Way};
+use crate::usage::resident_bytes;
+
+const OPTIONS: &[Option_] = &[
+    option(
+        "broker-command",
+        None,
+        "COMMAND",
+        "start this broker instead of `harrier broker`; --listen ADDRESS is added",
+    ),
+    option("broker-options", None, "OPTIONS", "more options for the broker"),
+    option("part", None, "N", "make only one N-th of everything (default 1: all)"),
+    option("help", Some('h'), "", "this text"),
+];
+
+/// Things that are made in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Connections,
+    Queues,
+    Bindings,
+    Messages,
+}
+
+impl Thing {
+    /// What one is called, and how many bytes of the broker's memory it may cost.
+    pub(crate) fn promise(self) -> (&'static str, f64) {
+        match self {
+            Self::Connections => ("idle connection", 8_192.0),
+            Self::Queues => ("empty queue", 1_024.0),
+            Self::Bindings => ("binding on one topic exchange", 200.0),
+            Self::Messages => ("queued 64-byte message", 200.0),
+        }
+    }
+
+    /// Makes `count` of them; they last as long as the clients.
+    fn make(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
+        if self == Self::Connections {
+            return (0..count).map(|_| connect(url, "idle")).collect();
+        }
+        let mut client = connect(url, "scale")?;
+        let channel = client.open_channel()?;
+        match self {
+            Self::Connections => {}
+            Self::Queues => {
+                for index in 0..count {
+                    client.declare_queue(channel, &format!("queue{index}"), &QueueOptions::default())?;
+                }
+            }
+            Self::Bindings => {
+                client.declare_exchange(channel, "market", "topic", &ExchangeOptions::default())?;
+                client.declare_queue(channel, "q", &QueueOptions::default())?;
+                for index in 0..count {
+                    client.bind_queue_unanswered(
+                        channel,
+                        "q",
+                        "market",
+                        &format!("stock.*.s{index}"),
+                        &Table::new(),
+                    )?;
+                }
+                client.declare_queue(channel, "q", &QueueOptions { passive: true, ..QueueOptions::default() })?;
+            }
+            Self::Messages => {
+                client.declare_queue(channel, "q", &QueueOptions::default())?;
+                client.confirm_select(channel)?;
+                for _ in 0..count {
+                    client.publish(channel, &Publish::to("", "q"), &[b'x'; 64])?;
+                }
+                client.wait_confirms(channel, 0)?;
+            }
+        }
+        Ok(vec![client])
+    }
+}
+
+/// What making things in a broker cost it.
+pub(crate) struct Cost {
+    /// Bytes of resident memory for each.
+    pub bytes_each: f64,
+    /// The clients that keep them alive.
+    pub clients: Vec<Client>,
+}
+
+/// Makes `count` things in a broker that does nothing else, and divides its growth.
+pub(crate) fn cost(broker: &Target, thing: Thing, count: usize) -> Result<Cost, String> {
+    let url = amqp(broker)?;
+    // The first connection brings in what all share.
+    let first = connect(url, "first").map_err(|error| error.to_string())?;
+    let before = settled_bytes(broker)?;
+    let mut clients = thing.make(url, count).map_err(|error| format!("{count} x {}: {error}", thing.promise().0))?;
+    let after = settled_bytes(broker)?;
+    clients.push(first);
+    Ok(Cost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
+}
+
+/// Resident memory once it no longer changes.
+pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
+    let read = || broker.pid.and_then(resident_bytes).ok_or_else(|| "the broker's memory cannot be read".to_owned());
+    let deadline = Deadline::after(std::time::Duration::from_secs(5));
+    let mut last = read()?;
+    loop {
+        pause(std::time::Duration::from_millis(200));
+        let now = read()?;
+        if now == last || deadline.passed() {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
+
+fn amqp(broker: &Target) -> Result<&str, String> {
+    match &broker.way {
+        Way::Amqp(url) => Ok(url),
+        Way::Raw(_) => Err("a relay has no queues".to_owned()),
+    }
+}
+
+/// Runs all parts.
+///
+/// # Errors
+/// A broker that fails, or a promise that is not kept (after all have been looked at).
+pub fn run(words: &[String]) -> Result<(), String> {
+    let given = Given::parse(words, &[OPTIONS])?;
+    if given.has("help") {
+        return put(&help("harrier bench scale [OPTIONS]", &[OPTIONS]));
+    }
+    let part = given.number("part", 1, 1, 1_000)? as usize;
+    let extra: Vec<String> = given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
+    let start = || Target::embedded(given.text("broker-command"), &extra, &Cpus::default());
+    let mut broken = 0;
+    let mut tell = |kept: bool, text: String| {
+        broken += usize::from(!kept);
+        put(&format!("{} {text}\n", if kept { "ok" } else { "not ok" }))
+    };
+    let open_files = raise_open_files()?;
+    for (thing, count) in [
+        (Thing::Connections, 10_000),
+        (Thing::Queues, 100_000),
+        (Thing::Bindings, 1_000_000),
+        (Thing::Messages, 10_000_000),
+    ] {
+        let (name, most) = thing.promise();
+        let count = count / part;
+        if thing == Thing::Connections && open_files < count as u64 + 100 {
+            put(&format!("SKIPPED: {count} connections: only {open_files} files may be open\n"))?;
+            continue;
+        }
+        let broker = start()?;
+        let made = cost(&broker, thing, count)?;
+        let each = made.bytes_each;
+        tell(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
+        match thing {
+            Thing::Connections => {
+                let busy = round_trips(&broker)?;
+                tell(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
+            }
+            Thing::Messages => {
+                let received = drain(amqp(&broker)?, count)?;
+                tell(
+                    received == count as u64,
+                    format!("{received} of {count} queued messages come out again, in order"),
+                )?;
+            }
+            Thing::Queues | Thing::Bindings => {}
+        }
+        drop(made.clients);
+    }
+    if broken == 0 { Ok(()) } else { Err(format!("{broken} promises are not kept")) }
+}
+
+/// Round trips a second of one pair.
+fn round_trips(broker: &Target) -> Result<f64, String> {
+    let mut running = Running::start(&Scenario::default(), broker, &Placement::default())?;
+    running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 200 })?;
+    Ok(running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
+}
+
+/// Consumes what `Thing::Messages` left; says how many came in the order of their tags.
+fn drain(url: &str, count: usize) -> Result<u64, String> {
+    let consume = || -> client::Result<u64> {
+        let mut client = connect(url, "drain")?;
+        let channel = client.open_channel()?;
+        client.consume(channel, "q", &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
+        let mut received = 0;
+        while received < count as u64 {
+            let came = client.dispatch(std::time::Duration::from_secs(10), |delivery, _| {
+                received += u64::from(delivery.delivery_tag == received + 1 && delivery.body().len() == 64);
+                Ok(())
+            })?;
+            if came.deliveries == 0 {
+                break;
+            }
+        }
+        client.close()?;
+        Ok(received)
+    };
+    consume().map_err(|error| error.to_string())
+}
+
+/// Allows this program and its children as many open files as the system lets it; says how many.
+fn raise_open_files() -> Result<u64, String> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| error.to_string())?;
+    Ok(hard)
+}
