@@ -161,12 +161,11 @@ fn confirms_come_once_the_message_is_in_its_queue() {
         world.say(publisher, confirm::Select { no_wait: false });
         world.heard(publisher);
         for body in ["1", "2", "3"] {
-            world.publish_first(publisher, "", "q", body, &[0, 0], false);
+            let _flow = world.publish_first(publisher, "", "q", body, &[0, 0], false);
         }
         world.settle();
         assert_eq!(world.heard(publisher), "ack 3+");
-        world.publish_first(publisher, "", "nowhere", "4", &[0, 0], true);
-        world.settle();
+        world.publish_mandatory(publisher, "nowhere", "4");
         assert_eq!(world.heard(publisher), "returned NO_ROUTE 4 | ack 4");
         world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
         assert_eq!(world.heard(owner), "purge-ok 3");
@@ -230,8 +229,7 @@ fn exclusive_and_auto_delete_queues_go_with_their_users() {
         consume(world, consumer, "brief", "c", true);
         world.cut(consumer);
         for gone in ["mine", "brief"] {
-            world.publish_first(publisher, "", gone, "x", &[0, 0], true);
-            world.settle();
+            world.publish_mandatory(publisher, gone, "x");
             assert_eq!(world.heard(publisher), "returned NO_ROUTE x", "{gone}");
         }
     });
@@ -280,10 +278,10 @@ fn a_full_queue_holds_its_publishers_and_nobody_else() {
         declare(&mut world, owner, "free");
         world.heard(owner);
         let body = "x".repeat(100);
-        let sent = (0..100).take_while(|_| world.publish(publisher, "", "q", &body) == broker::Flow::Go).count();
+        let sent = (0..100).take_while(|_| world.publish(publisher, "", "q", &body)).count();
         assert!((4..12).contains(&sent), "{sent}");
         assert_eq!(world.heard(publisher), "0:blocked: queue is full");
-        assert_eq!(world.publish(other, "", "free", "x"), broker::Flow::Go);
+        assert!(world.publish(other, "", "free", "x"));
         assert!(!world.shards[publisher.0].0.may_read(publisher.1));
         consume(&mut world, owner, "q", "o", true);
         assert_eq!(world.heard(publisher), "0:connection.unblocked");
@@ -305,11 +303,11 @@ fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
         no_wait: false,
         arguments: TableRef::new(&[]),
     };
-    let _ = world.say_first(owner, declare);
+    let _flow = world.say_first(owner, declare);
     world.carry(2, 0);
     world.carry(0, 1);
     // Shard 1 knows the queue, its home on shard 2 does not yet.
-    let _ = world.publish_first(publisher, "", "q", "early", &[0, 0], true);
+    let _flow = world.publish_first(publisher, "", "q", "early", &[0, 0], true);
     world.carry(1, 2);
     world.settle();
     assert_eq!(world.heard(publisher), "");
@@ -321,12 +319,12 @@ fn direct_replies_find_their_requester() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         consume(world, consumer, "amq.rabbitmq.reply-to", "r", true);
         assert_eq!(world.heard(consumer), "consume-ok r");
-        let mut properties = wire::Properties::default();
-        properties.reply_to = Some(short("amq.rabbitmq.reply-to").to_owned());
-        world.publish_first(consumer, "", "q", "request", &properties.to_bytes(), false);
+        let reply_to = Some(short("amq.rabbitmq.reply-to").to_owned());
+        let properties = wire::Properties { reply_to, ..Default::default() };
+        let _flow = world.publish_first(consumer, "", "q", "request", &properties.to_bytes(), false);
         world.settle();
         assert_eq!(world.heard(consumer), "");
-        world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
+        let _flow = world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
         assert_eq!(world.heard(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
         world.publish(publisher, "", "amq.rabbitmq.reply-to.made.up", "guess");
         assert_eq!(world.heard(consumer), "");

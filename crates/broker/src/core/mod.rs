@@ -4,11 +4,12 @@
 //! Owns:   every table of the domain on this shard.
 //! Never:  knows a frame, a socket, a thread, a lock or the time.
 //!
-//! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `define`, `transact`,
+//! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `transact`,
 //! `questions` (to other shards) and `post` (mail from them); `commands` says which method is whose.
 
 mod commands;
 mod consume;
+mod declare;
 mod define;
 mod dispatch;
 mod post;

@@ -155,8 +155,8 @@ impl Broker {
             return Err(no_channel());
         };
         let (user, vhost) = (peer.user, peer.vhost);
-        let id = self.catalog.exchange(vhost, name).ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
         self.catalog.check(user, vhost, Operation::Write, Resource::Exchange, name)?;
+        let id = self.catalog.exchange(vhost, name).ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
         self.catalog.check_publishable(id)?;
         Ok(id)
     }
@@ -182,7 +182,9 @@ impl Broker {
                 let stored = self.offer(only.id, content, &mut kept, true, fx);
                 waits += self.await_store(stored, publication);
             }
-            [only] => waits += self.send_abroad(only.home, std::iter::once(only.id), content, &mut kept, publication, fx),
+            [only] => {
+                waits += self.send_abroad(only.home, std::iter::once(only.id), content, &mut kept, publication, fx)
+            }
             queues => {
                 let count = queues.len();
                 let here = self.options.shard;

@@ -153,10 +153,9 @@ impl World {
     }
 
     /// A command; its refusal is noted like everything else.
-    pub fn say<'a>(&mut self, at: At, method: impl Into<Method<'a>>) -> Flow {
-        let flow = self.say_first(at, method);
+    pub fn say<'a>(&mut self, at: At, method: impl Into<Method<'a>>) {
+        let _flow = self.say_first(at, method);
         self.settle();
-        flow
     }
 
     /// A command, before anybody has heard of it.
@@ -171,11 +170,17 @@ impl World {
         }
     }
 
-    /// A publish.
-    pub fn publish(&mut self, at: At, exchange: &str, routing_key: &str, body: &str) -> Flow {
+    /// A publish. Answers whether the connection may go on.
+    pub fn publish(&mut self, at: At, exchange: &str, routing_key: &str, body: &str) -> bool {
         let flow = self.publish_first(at, exchange, routing_key, body, &[0, 0], false);
         self.settle();
-        flow
+        flow == Flow::Go
+    }
+
+    /// A mandatory publish.
+    pub fn publish_mandatory(&mut self, at: At, routing_key: &str, body: &str) {
+        let _flow = self.publish_first(at, \"\", routing_key, body, &[0, 0], true);
+        self.settle();
     }
 
     /// A publish that nobody has heard of yet.
