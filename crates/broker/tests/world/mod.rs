@@ -179,7 +179,7 @@ impl World {
 
     /// A mandatory publish.
     pub fn publish_mandatory(&mut self, at: At, routing_key: &str, body: &str) {
-        let _flow = self.publish_first(at, \"\", routing_key, body, &[0, 0], true);
+        let _flow = self.publish_first(at, "", routing_key, body, &[0, 0], true);
         self.settle();
     }
 
