@@ -44,6 +44,8 @@ pub enum Ask {
     },
     /// A new consumer.
     Consume(Subscription),
+    /// Is there a consumer of direct replies at this address?
+    Mailbox(crate::direct_reply::Address),
     /// A consumer leaves.
     Cancel(ConsumerKey),
 }

@@ -10,6 +10,7 @@ mod consumer;
 mod core;
 mod direct_reply;
 mod effects;
+mod expiration;
 mod ledger;
 mod letter;
 pub mod limits;

@@ -60,7 +60,11 @@ impl std::error::Error for Fault {}
 
 /// `NAME - explanation`, cut as RabbitMQ cuts it: above 255 bytes the first 252 and three dots.
 pub fn reply_text(code: ReplyCode, explanation: &str) -> String {
-    let mut text = format!("{} - {explanation}", code.name());
+    cut(format!("{} - {explanation}", code.name()))
+}
+
+/// A whole reply text of any length, cut as RabbitMQ cuts it.
+pub fn cut(mut text: String) -> String {
     if text.len() > 255 {
         text.truncate(text.floor_char_boundary(252));
         text.push_str("...");

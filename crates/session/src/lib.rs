@@ -62,7 +62,7 @@ mod tuning;
 
 pub use capabilities::Capabilities;
 pub use event::{Body, Event};
-pub use fault::{Fault, Scope, reply_text};
+pub use fault::{Fault, Scope, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;
 pub use inbound::Inbound;

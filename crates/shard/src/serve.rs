@@ -201,7 +201,7 @@ impl Shard {
             catalog::Scope::Channel if channel > 0 => Scope::Channel,
             _ => Scope::Connection,
         };
-        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: refusal.text };
+        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
         self.fail(slot, &fault, now);
     }
 

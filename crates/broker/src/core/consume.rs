@@ -39,7 +39,7 @@ impl Broker {
         }
         let name = self.queue_name(key, consume.queue.as_bytes())?;
         let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
-        let priority = priority_of(consume.arguments)?;
+        let priority = self.priority_of(id, consume.arguments)?;
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         if channel.consumers.len() >= CONSUMERS_PER_CHANNEL_MAX {
             return Err(Refusal::channel(
@@ -112,6 +112,17 @@ impl Broker {
         }
         channel.direct_reply = Some(Mailbox { consumer_tag: tag, nonce });
         Ok(Flow::Go)
+    }
+
+    /// `x-priority`, RabbitMQ's consumer priority.
+    fn priority_of(&self, queue: QueueId, arguments: TableRef<'_>) -> Result<i32, Refusal> {
+        let Some(value) = arguments.get("x-priority") else { return Ok(0) };
+        // Priorities beyond 32 bits serve the same order as the nearest that fits.
+        value.as_i64().map(|priority| priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or_else(|| {
+            let (name, kind) = (self.name_of(queue), value.type_name());
+            let detail = format!("invalid arg 'x-priority' for {name}: \"expected integer, got {kind}\"");
+            Refusal::detail(ReplyCode::PreconditionFailed, detail)
+        })
     }
 
     fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
@@ -340,19 +351,6 @@ impl Broker {
         self.make_due(id);
         Some((taken, left))
     }
-}
-
-/// `x-priority`, RabbitMQ's consumer priority.
-fn priority_of(arguments: TableRef<'_>) -> Result<i32, Refusal> {
-    let Some(value) = arguments.get("x-priority") else {
-        return Ok(0);
-    };
-    value.as_i64().and_then(|priority| i32::try_from(priority).ok()).ok_or_else(|| {
-        Refusal::channel(
-            ReplyCode::PreconditionFailed,
-            "PRECONDITION_FAILED - invalid arg 'x-priority' for consumer: an integer is expected",
-        )
-    })
 }
 
 /// A tag that came as a short string, or was made as short as one.

@@ -7,7 +7,7 @@
 use super::consume::short;
 use super::{Broker, Flow, no_channel};
 use crate::channel::ChannelKey;
-use crate::direct_reply::PSEUDO_QUEUE;
+use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot};
 use crate::letter::Ask;
 use crate::peer::{PlainReply, Then};
@@ -120,9 +120,15 @@ impl Broker {
             return Ok(Flow::Go);
         }
         if declare.passive {
-            let name = self.queue_name(key, declare.queue.as_bytes())?;
-            let id = self.catalog.queue_for(vhost, &name, session)?;
-            let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
+            let name = declare.queue.as_bytes();
+            if let Some(address) = Address::parse(name).filter(|address| address.shard.0 < self.options.shards) {
+                let then = Then::QueueDeclared { no_wait, name: String::from_utf8_lossy(name).into() };
+                let nobody = catalog::QueueId { index: u32::MAX, serial: 0 };
+                let ask = Ask::Mailbox(address);
+                return self.ask(slot, number, queue::Declare::ID, nobody, address.shard, ask, then, fx);
+            }
+            let id = self.catalog.queue_for(vhost, name, session)?;
+            let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, name))?;
             let (home, name) = (definition.home, definition.name.shared());
             self.note_declared(key, &name);
             return self.ask(

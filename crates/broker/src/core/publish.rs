@@ -63,6 +63,9 @@ impl Broker {
             rewritten = self.with_reply_address(key, properties)?;
             properties = RawProperties::new(&rewritten);
         }
+        if properties.user_id().is_some() || properties.expiration().is_some() {
+            self.check_properties(slot, properties)?;
+        }
         let route = self.route(slot, key, publish.exchange, publish.routing_key, properties)?;
         let content = Content {
             exchange: publish.exchange,
@@ -343,6 +346,23 @@ impl Broker {
         {
             self.storing.pop_front();
             self.publication_answered((key, number), fx);
+        }
+    }
+
+    /// What RabbitMQ checks in properties: the user that a message claims to be from, and the form of its expiration.
+    #[cold]
+    fn check_properties(&self, slot: Slot, properties: RawProperties<'_>) -> Result<(), Refusal> {
+        if let Some(claimed) = properties.user_id() {
+            let (user, ..) = self.whose(slot)?;
+            let actual = self.catalog.user_name(user);
+            if claimed.as_bytes() != actual.as_bytes() {
+                let detail = format!("user_id property set to '{claimed}' but authenticated user was '{actual}'");
+                return Err(Refusal::detail(ReplyCode::PreconditionFailed, detail));
+            }
+        }
+        match properties.expiration() {
+            Some(expiration) => crate::expiration::check(&String::from_utf8_lossy(expiration.as_bytes())),
+            None => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::consume::{count, short};
 use super::{Broker, Flow, find};
+use crate::direct_reply::Address;
 use crate::effects::{Effects, Slot};
 use crate::ledger::Unsettled;
 use crate::letter::{Answer, Ask, Asker, Letter};
@@ -65,11 +66,15 @@ impl Broker {
 
     /// Answers a question about a queue of this shard.
     pub(super) fn answer<E: Effects>(&mut self, asker: Asker, id: QueueId, ask: Ask, fx: &mut E) -> Answer {
+        if let Ask::Mailbox(address) = ask {
+            return self.answer_mailbox(address);
+        }
         let Some(found) = find(&mut self.queues, id) else {
             return Answer::Gone;
         };
         let (messages, consumers) = (count(found.ready.len()), count(found.takers.len()));
         match ask {
+            Ask::Mailbox(_) => Answer::Gone,
             Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
                 found.ready.clear();
@@ -120,6 +125,15 @@ impl Broker {
         }
     }
 
+    /// Whether direct replies to an address would be heard.
+    fn answer_mailbox(&self, address: Address) -> Answer {
+        let channel = self.tables.channels.get(address.channel);
+        match channel.and_then(|channel| channel.direct_reply.as_ref()) {
+            Some(mailbox) if mailbox.nonce == address.nonce => Answer::Counts { messages: 0, consumers: 1 },
+            _ => Answer::Gone,
+        }
+    }
+
     fn in_the_way(&self, id: QueueId, what: &str) -> Answer {
         Answer::Refused(Refusal::channel(
             ReplyCode::PreconditionFailed,
@@ -134,7 +148,7 @@ impl Broker {
         ))
     }
 
-    fn name_of(&self, id: QueueId) -> String {
+    pub(super) fn name_of(&self, id: QueueId) -> String {
         let Some(definition) = self.catalog.queue_definition(id) else {
             return "queue".into();
         };
@@ -230,6 +244,10 @@ impl Broker {
                     Then::QueueDeclared { no_wait, name },
                     fx,
                 );
+            }
+            Then::QueueDeclared { name, .. } if matches!(answer, Answer::Gone) => {
+                let (_, vhost, _) = self.whose(slot)?;
+                return Err(self.catalog.no_queue(vhost, name.as_bytes()));
             }
             Then::QueueDeclared { no_wait, name } => say(
                 no_wait,

@@ -1,0 +1,57 @@
+//! The form of a message's `expiration`: milliseconds, as a text (RabbitMQ extension).
+//!
+//! Enters: the property.  Leaves: whether it says a time.
+//! Owns:   the bounds, and RabbitMQ's words for what is wrong.
+//! Never:  expires anything: that comes with the queue features.
+
+use catalog::Refusal;
+use wire::ReplyCode;
+
+/// Ten years, RabbitMQ's longest time (`?MAX_EXPIRY_TIMER`).
+const EXPIRATION_MS_MAX: u64 = 315_360_000_000;
+
+/// Whether the text is a number of milliseconds within the bounds.
+pub(crate) fn check(text: &str) -> Result<(), Refusal> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, rest) = (&digits[..end], &digits[end..]);
+    let why = if number.is_empty() {
+        "no_integer".to_owned()
+    } else if !rest.is_empty() {
+        format!("{{leftover_string,{rest:?}}}")
+    } else if text.starts_with('-') && number.bytes().any(|digit| digit != b'0') {
+        format!("{{value_negative,{text}}}")
+    } else if number.parse::<u64>().is_ok_and(|number| number <= EXPIRATION_MS_MAX) {
+        return Ok(());
+    } else {
+        format!("{{value_too_large,{number}}}")
+    };
+    Err(Refusal::detail(ReplyCode::PreconditionFailed, format!("invalid expiration '{text}': {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn what_says_a_time() {
+        for (text, expect) in [
+            ("0", ""),
+            ("60000", ""),
+            ("315360000000", ""),
+            ("soon", "no_integer"),
+            ("", "no_integer"),
+            ("12abc", "{leftover_string,\"abc\"}"),
+            ("-1", "{value_negative,-1}"),
+            ("315360000001", "{value_too_large,315360000001}"),
+        ] {
+            let got = check(text).err().map(|refusal| refusal.text).unwrap_or_default();
+            let expect = if expect.is_empty() {
+                String::new()
+            } else {
+                format!("PRECONDITION_FAILED - invalid expiration '{text}': {expect}")
+            };
+            assert_eq!(got, expect);
+        }
+    }
+}
