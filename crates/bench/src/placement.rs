@@ -96,10 +96,15 @@ impl Placement {
         Ok(placement)
     }
 
+    /// Everything on one processor: no wake-up crosses processors.
+    pub fn together() -> Self {
+        Self { broker: Cpus(vec![0]), publisher: Cpus(vec![0]), consumer: Cpus(vec![0]) }
+    }
+
     /// The usual placement for latencies on a small machine: the broker alone on processor 0, the clients on 1.
     pub fn broker_apart() -> Self {
         if processors() < 2 {
-            return Self::default();
+            return Self::together();
         }
         Self { broker: Cpus(vec![0]), publisher: Cpus(vec![1]), consumer: Cpus(vec![1]) }
     }

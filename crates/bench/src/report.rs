@@ -236,12 +236,12 @@ mod tests {
     fn a_section_replaces_its_former_self_and_no_other() {
         let folder = std::env::temp_dir().join(format!("harrier-report-{}", std::process::id()));
         let path = folder.join("report.html");
-        for (name, cell) in [("one", "old"), ("two", "kept"), ("one", "new")] {
+        for (name, cell) in [("one", "former"), ("two", "kept"), ("one", "latter")] {
             add(&path, &section(name, cell)).expect("a written report");
         }
         let page = fs::read_to_string(&path).expect("the report");
         fs::remove_dir_all(&folder).expect("the folder is removed");
-        assert!(page.starts_with(HEAD) && page.contains("kept") && page.contains("new") && !page.contains("old"));
+        assert!(page.starts_with(HEAD) && page.contains("kept") && page.contains("latter") && !page.contains("former"));
         assert!(page.contains("a &lt; b") && page.contains("<polyline points=\"80.0,"));
     }
 

@@ -19,7 +19,10 @@ impl Perf {
         self.memory_row("memory at rest, MiB", 15.0, at_rest, String::new())?;
         for (thing, count) in THINGS {
             let (name, most) = thing.promise();
-            let made = cost(&self.broker("harrier", None)?, thing, count)?;
+            let broker = self.broker("harrier", None)?;
+            let made = cost(&broker, thing, count)?;
+            // A broker that is asked to end waits for its clients.
+            drop(made.clients);
             self.memory_row(&format!("memory of one {name}, bytes"), most, made.bytes_each, format!("{count} made"))?;
         }
         Ok(())

@@ -1,0 +1,189 @@
+//! Promises of the client, against a server on the other end of a real socket.
+
+mod peer;
+
+use std::time::Duration;
+
+use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueDeclared, QueueOptions};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+fn connected() -> (Client, Channel, std::thread::JoinHandle<()>) {
+    let (url, thread) = peer::start();
+    let mut client = Client::connect(&url).expect("a connection");
+    let channel = client.open_channel().expect("a channel");
+    client.consume(channel, "q", &ConsumeOptions::default()).expect("a consumer");
+    (client, channel, thread)
+}
+
+fn body(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (number * 31 + at * 7) as u8).collect()
+}
+
+#[test]
+fn messages_of_every_size_come_back_whole_and_in_order() {
+    let (mut client, channel, thread) = connected();
+    let sizes = [0, 1, 64, 8_183, 8_184, 8_185, 16_383, 16_384, 16_385, 70_000, 300_000, 1 << 20, 5];
+    for (number, &bytes) in sizes.iter().enumerate() {
+        client.publish(channel, &Publish::to("x", "key"), &body(number, bytes)).expect("published");
+    }
+    for (number, &bytes) in sizes.iter().enumerate() {
+        let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
+        assert_eq!(
+            (delivery.delivery_tag, delivery.exchange, delivery.routing_key),
+            (number as u64 + 1, &b"x"[..], &b"key"[..])
+        );
+        assert!(delivery.body() == body(number, bytes), "{bytes} bytes came back changed");
+        assert!(delivery.shared_body().is_some() || bytes < 16_384);
+    }
+    assert!(client.next_delivery(Duration::ZERO).expect("no error").is_none());
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_handler_gets_the_same_and_may_answer() {
+    let (mut client, channel, thread) = connected();
+    for number in 0..1_000 {
+        client.publish(channel, &Publish::to("x", "key"), &body(number, number)).expect("published");
+    }
+    let (mut count, mut again) = (0_usize, 0_usize);
+    while again < 10 {
+        client
+            .dispatch(WAIT, |delivery, outlet| {
+                if delivery.routing_key == b"again" {
+                    again += 1;
+                } else {
+                    assert!(delivery.body() == body(count, count));
+                    if count % 100 == 0 {
+                        outlet.publish(channel, &Publish::to("x", "again"), delivery.body())?;
+                    }
+                    count += 1;
+                }
+                Ok(())
+            })
+            .expect("no error");
+    }
+    assert_eq!(count, 1_000);
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_sender_that_is_blocked_reads() {
+    // The server does not read while it writes. 48 MiB fit no socket buffer: both would wait for ever.
+    let (mut client, channel, thread) = connected();
+    let text = body(1, 4_000);
+    for _ in 0..12_000 {
+        client.publish(channel, &Publish::to("x", "key"), &text).expect("published");
+    }
+    client.flush().expect("sent");
+    for number in 0..12_000 {
+        let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
+        assert!(delivery.body() == text, "message {number}");
+    }
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn deliveries_that_come_during_a_call_are_kept_in_order() {
+    let (mut client, channel, thread) = connected();
+    for number in 0..10 {
+        client
+            .publish(channel, &Publish::to("x", "key"), &body(number, 20_000 * (number % 2) + 10))
+            .expect("published");
+    }
+    let declared = client.declare_queue(channel, "", &QueueOptions::default()).expect("declared");
+    assert_eq!(declared, QueueDeclared { name: "amq.gen-1".to_owned(), messages: 3, consumers: 1 });
+    assert!(client.get(channel, "q", true).expect("an answer").is_none());
+    for number in 0..10 {
+        let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
+        assert!(delivery.body() == body(number, 20_000 * (number % 2) + 10));
+    }
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn confirms_are_counted_and_refusals_named() {
+    let (mut client, channel, thread) = connected();
+    client.confirm_select(channel).expect("confirms");
+    for number in 1..=5_000_u64 {
+        let key = if number % 1_000 == 0 { "nack" } else { "return" };
+        assert_eq!(client.publish(channel, &Publish::to("x", key), b"text").expect("published"), number);
+        if client.outstanding(channel) >= 100 {
+            client.wait_confirms(channel, 50).expect("confirms");
+            assert!(client.outstanding(channel) <= 50);
+        }
+    }
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirms"), 5);
+    assert_eq!(client.take_refused(channel).expect("an open channel"), [1_000, 2_000, 3_000, 4_000, 5_000]);
+    assert_eq!(client.returned_count(), 4_995);
+    let returned = client.take_returned().expect("a returned message");
+    assert_eq!((returned.code, returned.text.as_str(), returned.body()), (312, "NO_ROUTE", &b"text"[..]));
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_channel_that_the_server_closes_says_why_and_the_connection_goes_on() {
+    let (mut client, channel, thread) = connected();
+    client.publish(channel, &Publish::to("x", "close-channel"), b"").expect("published");
+    let why = client.next_delivery(WAIT).expect_err("the close is told").to_string();
+    assert_eq!(why, "the server closed channel 1: 404 NOT_FOUND - no exchange");
+    assert!(matches!(client.ack(channel, 1, false), Err(Error::ChannelClosed { code: 404, .. })));
+    let channel = client.open_channel().expect("another channel");
+    let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+    let why = client.declare_queue(channel, "q", &passive).expect_err("refused").to_string();
+    assert_eq!(why, "the server closed channel 1: 404 NOT_FOUND - no queue");
+    let channel = client.open_channel().expect("a third channel");
+    client.qos(channel, 10, false).expect("it works");
+    client.close_channel(channel).expect("closed");
+    assert!(matches!(client.qos(channel, 10, false), Err(Error::ChannelNotOpen { channel: 1 })));
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn ends_of_the_connection_say_why() {
+    let (mut client, channel, _thread) = connected();
+    client.publish(channel, &Publish::to("x", "close-connection"), b"").expect("published");
+    let why = client.next_delivery(WAIT).expect_err("the close is told").to_string();
+    assert_eq!(why, "the server closed the connection: 541 INTERNAL_ERROR - it broke");
+
+    let (mut client, channel, thread) = connected();
+    client.publish(channel, &Publish::to("x", "hang-up"), b"").expect("published");
+    assert!(matches!(client.next_delivery(WAIT), Err(Error::Closed | Error::Link(_))));
+    thread.join().expect("the server ends");
+
+    let (url, _thread) = peer::start();
+    let wrong = Client::connect(&url.replace("guest:guest", "guest:wrong")).expect_err("refused");
+    assert!(matches!(wrong, Error::ConnectionClosed { code: 403, .. }), "{wrong}");
+}
+
+#[test]
+fn a_cancelled_consumer_is_told() {
+    let (mut client, channel, thread) = connected();
+    client.publish(channel, &Publish::to("x", "cancel"), b"").expect("published");
+    client.publish(channel, &Publish::to("x", "key"), b"later").expect("published");
+    assert_eq!(client.next_delivery(WAIT).expect("no error").expect("a delivery").body(), b"later");
+    let cancelled = client.take_cancelled().expect("the cancel");
+    assert_eq!((cancelled.channel, cancelled.consumer_tag.as_str()), (channel, "consumer-1"));
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn names_that_are_too_long_are_refused_before_anything_is_sent() {
+    let (mut client, channel, thread) = connected();
+    let name = "n".repeat(256);
+    assert!(matches!(client.publish(channel, &Publish::to(&name, ""), b""), Err(Error::TooLong { bytes: 256 })));
+    assert!(matches!(
+        client.declare_queue(channel, &name, &QueueOptions::default()),
+        Err(Error::TooLong { bytes: 256 })
+    ));
+    client.qos(channel, 1, false).expect("the channel is as before");
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}

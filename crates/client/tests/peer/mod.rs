@@ -1,0 +1,214 @@
+//! A server for the client's tests: the project's own session in the server's role, on one blocking thread.
+//!
+//! Enters: a client's connection.  Leaves: every published message back to the connection's consumer, confirms, and
+//!         what a routing key asks for: `close-channel`, `close-connection`, `return`, `cancel`, `nack`, `hang-up`.
+//! Owns:   its listener, one connection at a time.
+//! Never:  reads while it writes: a client that does the same would wait for ever.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use session::{
+    Body, BodyOut, Capabilities, DeliverHead, Event, Fault, Greeting, Inbound, Outbound, ReturnHead, SessionLimits,
+};
+use slab::{Pool, PoolOptions};
+use wire::method::{basic, confirm, queue};
+use wire::{Method, ReplyCode, ShortStr, Table, Value};
+
+const TAG: ShortStr<'static> = ShortStr::literal("consumer-1");
+
+/// Starts a server for one connection; the answer is its URL and its thread.
+pub fn start() -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("amqp://guest:guest@{}/%2F", listener.local_addr().expect("an address"));
+    let thread = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        Peer::new(stream).serve();
+    });
+    (url, thread)
+}
+
+struct Peer {
+    stream: TcpStream,
+    inbound: Inbound,
+    answers: Answers,
+}
+
+/// The sending side, apart from the receiving one that events borrow from.
+struct Answers {
+    outbound: Outbound,
+    pool: Pool,
+    published: u64,
+    confirming: bool,
+    delivered: u64,
+    hang_up: bool,
+}
+
+/// What only the receiving half can do, after the event that asks for it.
+enum Then {
+    Nothing,
+    Accept,
+    Open,
+    Fail(Fault),
+}
+
+impl Peer {
+    fn new(stream: TcpStream) -> Self {
+        let capabilities = Capabilities::PUBLISHER_CONFIRMS.with(Capabilities::BASIC_NACK).to_table();
+        let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name");
+        let limits = SessionLimits { frame_bytes_max: 8_192, ..SessionLimits::default() };
+        Self {
+            stream,
+            inbound: Inbound::server(&limits, Arc::new(Greeting::new(&properties, "PLAIN"))),
+            answers: Answers {
+                outbound: Outbound::new(),
+                pool: Pool::new(PoolOptions::default()),
+                published: 0,
+                confirming: false,
+                delivered: 0,
+                hang_up: false,
+            },
+        }
+    }
+
+    fn serve(mut self) {
+        let mut unread = Vec::new();
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let direct = self.inbound.direct();
+            let n = if direct.is_empty() {
+                let n = self.stream.read(&mut chunk).unwrap_or(0);
+                unread.extend_from_slice(&chunk[..n]);
+                n
+            } else {
+                let n = self.stream.read(direct).unwrap_or(0);
+                self.inbound.direct_filled(n);
+                n
+            };
+            if n == 0 {
+                return;
+            }
+            self.take(&mut unread);
+            while !self.answers.outbound.is_empty() {
+                let bytes = self.answers.outbound.bytes();
+                for part in self.answers.outbound.gather().parts() {
+                    if self.stream.write_all(part).is_err() {
+                        return;
+                    }
+                }
+                self.answers.outbound.gather_mut().consume(bytes);
+            }
+            if self.answers.hang_up || self.inbound.is_done() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, unread: &mut Vec<u8>) {
+        let mut at = 0;
+        loop {
+            let mut input = &unread[at..];
+            let before = input.len();
+            let pool = self.answers.pool.clone();
+            let then = match self.inbound.next(&mut input, &mut self.answers.outbound, &pool) {
+                Ok(Some(event)) => self.answers.answer(event),
+                Ok(None) => {
+                    at += before - input.len();
+                    break;
+                }
+                Err(fault) => Then::Fail(fault),
+            };
+            at += before - input.len();
+            let out = &mut self.answers.outbound;
+            match then {
+                Then::Nothing => {}
+                Then::Accept => self.inbound.login_accepted(out, &pool),
+                Then::Open => self.inbound.open_accepted(out, &pool),
+                Then::Fail(fault) => _ = self.inbound.fail(&fault, out, &pool),
+            }
+        }
+        unread.drain(..at);
+    }
+}
+
+impl Answers {
+    fn answer(&mut self, event: Event<'_>) -> Then {
+        match event {
+            Event::Login { response, .. } if response.ends_with(b"guest") => Then::Accept,
+            Event::Login { .. } => Then::Fail(Fault::new(ReplyCode::AccessRefused, 0, (10, 11), "no")),
+            Event::Open { .. } => Then::Open,
+            Event::Publish { channel, exchange, routing_key, mandatory: _, immediate: _, properties, body } => {
+                self.published += 1;
+                let key = String::from_utf8_lossy(routing_key).into_owned();
+                let share = match &body {
+                    Body::Small(bytes) => BodyOut::Copy(bytes),
+                    Body::Large(slice) => BodyOut::Share(slice),
+                };
+                let (out, pool) = (&mut self.outbound, &self.pool);
+                match key.as_str() {
+                    "close-channel" => {
+                        return Then::Fail(Fault::new(ReplyCode::NotFound, channel, (60, 40), "no exchange"));
+                    }
+                    "close-connection" => {
+                        return Then::Fail(Fault::new(ReplyCode::InternalError, 0, (60, 40), "it broke"));
+                    }
+                    "hang-up" => self.hang_up = true,
+                    "return" => {
+                        let head = ReturnHead { code: ReplyCode::NoRoute, text: b"NO_ROUTE", exchange, routing_key };
+                        out.return_(pool, channel, &head, properties.as_bytes(), share);
+                    }
+                    "cancel" => out.method(pool, channel, &basic::Cancel { consumer_tag: TAG, no_wait: true }.into()),
+                    "nack" => {
+                        out.method(
+                            pool,
+                            channel,
+                            &basic::Nack { delivery_tag: self.published, multiple: false, requeue: false }.into(),
+                        );
+                        return Then::Nothing;
+                    }
+                    _ => {
+                        self.delivered += 1;
+                        let head = DeliverHead {
+                            consumer_tag: &TAG,
+                            delivery_tag: self.delivered,
+                            redelivered: false,
+                            exchange,
+                            routing_key,
+                        };
+                        out.deliver(pool, channel, &head, properties.as_bytes(), share);
+                    }
+                }
+                if self.confirming {
+                    self.outbound.ack(&self.pool, channel, self.published, false);
+                }
+                Then::Nothing
+            }
+            Event::Method { channel, method } => {
+                let answer: Option<Method<'_>> = match method {
+                    Method::QueueDeclare(declare) if declare.passive => {
+                        return Then::Fail(Fault::new(ReplyCode::NotFound, channel, (50, 10), "no queue"));
+                    }
+                    Method::QueueDeclare(_) => {
+                        let queue = ShortStr::literal("amq.gen-1");
+                        Some(queue::DeclareOk { queue, message_count: 3, consumer_count: 1 }.into())
+                    }
+                    Method::BasicConsume(_) => Some(basic::ConsumeOk { consumer_tag: TAG }.into()),
+                    Method::BasicGet(_) => Some(basic::GetEmpty {}.into()),
+                    Method::BasicQos(_) => Some(basic::QosOk {}.into()),
+                    Method::ConfirmSelect(_) => {
+                        self.confirming = true;
+                        Some(confirm::SelectOk {}.into())
+                    }
+                    _ => None,
+                };
+                if let Some(answer) = answer {
+                    self.outbound.method(&self.pool, channel, &answer);
+                }
+                Then::Nothing
+            }
+            _ => Then::Nothing,
+        }
+    }
+}
