@@ -86,7 +86,9 @@ impl Inbound {
     ) -> Result<Step<'a>, Fault> {
         let Some(head) = split_head(input) else { return Ok(Step::More) };
         if let (Phase::Starting, super::Role::Client, Some(b"AMQP")) = (self.phase, &self.role, input.first_chunk()) {
-            let text = format!("the server speaks another protocol: {}", snippet(&input[..input.len().min(8)]));
+            // A protocol header is one byte longer than a frame's head.
+            let Some(header) = input.first_chunk::<8>() else { return Ok(Step::More) };
+            let text = format!("the server speaks another protocol: {}", snippet(header));
             return Err(Fault::link(ReplyCode::NotImplemented, &text));
         }
         self.check_size(head)?;

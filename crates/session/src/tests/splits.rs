@@ -162,3 +162,16 @@ proptest! {
         fuzz::credentials(&bytes);
     }
 }
+
+/// Found by fuzzing: a protocol header is one byte longer than a frame's head, and was told from seven bytes.
+#[test]
+fn another_protocol_says_the_same_however_it_is_cut() {
+    let mut whole_header = Driven::client(&SessionLimits::default(), false);
+    whole_header.receive(b"AMQP\0\0\x08\0", &mut whole());
+    assert_eq!(whole_header.log.len(), 1, "{:#?}", whole_header.log);
+    for piece in 1..8 {
+        let mut client = Driven::client(&SessionLimits::default(), false);
+        client.receive(b"AMQP\0\0\x08\0", &mut || piece);
+        assert_eq!(client.log, whole_header.log, "pieces of {piece}");
+    }
+}
