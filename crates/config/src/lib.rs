@@ -1,1 +1,31 @@
-//! config
+//! Configuration: every setting of the broker, declared once.
+//!
+//! Enters: a TOML file, the environment, the words of the command line.  Leaves: a [`BrokerConfig`], or all that is
+//!         wrong with it and where; its printed form, the help, the reference page.
+//! Owns:   names, types, ranges, defaults and the order in which the sources override each other.
+//! Never:  opens a socket, starts a thread, knows what a setting does.
+//!
+//! Read `broker` first: it holds the declaration. `setting` says what kinds of values there are.
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod broker;
+mod command_line;
+mod environment;
+mod file;
+pub mod limits;
+mod load;
+mod machine;
+mod origin;
+mod page;
+mod print;
+mod setting;
+mod size;
+
+pub use accounts::{Permission, User, Vhost};
+pub use broker::{BrokerConfig, LogFormat, LogLevel, MemoryLimit, SETTINGS};
+pub use load::{DEFAULT_FILE, Request};
+pub use machine::Machine;
+pub use origin::{ConfigError, Fault, Origin};
+pub use page::{help, reference};
+pub use setting::{Kind, Setting, Value};

@@ -1,0 +1,5 @@
+//! Prints the reference page of the configuration, `docs/configuration.md`.
+
+fn main() {
+    print!("{}", config::reference());
+}

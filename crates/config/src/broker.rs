@@ -1,0 +1,285 @@
+//! The broker's settings: the one declaration, and the configuration made from it.
+//!
+//! Enters: checked values.  Leaves: a [`BrokerConfig`] with a typed field for each.
+//! Owns:   every name, range, default and sentence of help.
+//! Never:  reads a source itself.
+
+use crate::accounts::{Permission, User, Vhost};
+use crate::limits::{FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX, TIME_S_MAX};
+use crate::machine::Machine;
+use crate::origin::{ConfigError, Fault, Origin};
+use crate::setting::{Kind, Setting, Value};
+use std::path::Path;
+use std::sync::Arc;
+
+macro_rules! settings {
+    ($($section:literal { $(
+        $(#[doc = $help:literal])+
+        $name:ident: $type:ty = $default:literal, $kind:expr;
+    )+ })+) => {
+        /// All settings of a broker. Each field is a setting of that name; what it means is in `docs/configuration.md`.
+        #[derive(Clone, Debug)]
+        pub struct BrokerConfig {
+            $($( $(#[doc = $help])+ pub $name: $type, )+)+
+            /// `[[vhost]]`: virtual hosts; `/` if the file names none.
+            pub vhosts: Vec<Vhost>,
+            /// `[[user]]`: users; `guest` with password `guest` if the file names none.
+            pub users: Vec<User>,
+            /// `[[permission]]`: who may do what where; everything for the default user, if the file names neither.
+            pub permissions: Vec<Permission>,
+            /// The file that was read, if one was.
+            pub file: Option<Arc<Path>>,
+            /// What is odd but no fault, in sentences for the log.
+            pub warnings: Vec<String>,
+            pub(crate) values: Vec<(Value, Origin)>,
+        }
+
+        /// Every setting, in the order of the help and of the printed configuration.
+        pub static SETTINGS: &[Setting] = &[ $($(
+            Setting {
+                section: $section,
+                name: stringify!($name),
+                kind: $kind,
+                default: $default,
+                help: concat!($($help),+),
+            },
+        )+)+ ];
+
+        // A value in its range fits the type of its field.
+        $($( const _: () = assert!($kind.most() <= <$type as Field>::MOST); )+)+
+
+        impl BrokerConfig {
+            /// From one value a setting, in the order of [`SETTINGS`].
+            pub(crate) fn new(values: Vec<(Value, Origin)>) -> Self {
+                let mut next = values.iter();
+                $($( let $name = <$type as Field>::from_value(next.next().map(|(value, _)| value)); )+)+
+                BrokerConfig {
+                    $($( $name, )+)+
+                    vhosts: vec![],
+                    users: vec![],
+                    permissions: vec![],
+                    file: None,
+                    warnings: vec![],
+                    values,
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    "Listening" {
+        /// Where clients connect: an address with its port (127.0.0.1:5672, [::1]:5672, localhost:5672), or
+        /// the path of a Unix socket (unix:/run/harrier.sock). Port 0 lets the system choose one.
+        listen: Vec<String> = "127.0.0.1:5672", Kind::List { item: "ADDRESS", least: 1 };
+        /// Connections the system holds ready until the broker accepts them.
+        backlog: u32 = "1024", Kind::number(1, 65535);
+        /// TCP congestion control of client connections, such as cubic or bbr; the system's choice if empty.
+        tcp_congestion: Option<String> = "", Kind::Text;
+        /// Client connections at one time; one more is closed at once.
+        connections_max: u32 = "65536", Kind::number(1, 16_000_000);
+        /// The time a client has to log in.
+        login_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        /// Users that can log in from loopback and Unix sockets only, whether they exist or not.
+        loopback_users: Vec<String> = "guest", Kind::List { item: "USER", least: 0 };
+    }
+    "Threads" {
+        /// Threads, each with its own connections and queues. 0: as many as there are cores.
+        shards: u16 = "0", Kind::number(0, SHARDS_MAX);
+        /// How long a thread that has nothing to do looks for work before it sleeps. It lowers latency and costs
+        /// CPU. 0: not at all.
+        spin_us: u32 = "0", Kind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };
+        /// The time connections have to end when the broker stops.
+        drain_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 0, most: TIME_S_MAX };
+    }
+    "What a connection may use" {
+        /// The largest frame proposed to clients, its 8 bytes of overhead included.
+        frame_bytes_max: u32 = "131072", Kind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
+        /// Channels of a connection, as proposed to clients. 0: as many as the protocol has numbers for.
+        channel_max: u16 = "2047", Kind::number(0, 65535);
+        /// The time between heartbeats proposed to clients. 0: none.
+        heartbeat_s: u16 = "60", Kind::Number { unit: "seconds", least: 0, most: 65535 };
+        /// The largest body of a message; publishing a larger one closes the channel.
+        message_bytes_max: u64 = "134217728", Kind::Bytes { least: 1, most: MESSAGE_BYTES_MOST };
+        /// Bytes that may wait to be sent to one connection. Over it, the connection's consumers take nothing more
+        /// until it has read.
+        session_output_bytes_max: u32 = "524288", Kind::Bytes { least: 4096, most: 1 << 30 };
+    }
+    "Memory" {
+        /// What the broker may hold before it stops reading from publishers: a share of the machine's memory, or
+        /// of the control group's if that is less; or bytes.
+        memory_limit: MemoryLimit = "40%", Kind::Memory;
+        /// The share of the memory limit that one queue may hold before its publishers are held back.
+        queue_memory_share: u8 = "50%", Kind::Percent;
+    }
+    "Definitions" {
+        /// Virtual hosts.
+        vhosts_max: u32 = "4096", Kind::number(1, 1_000_000);
+        /// Users.
+        users_max: u32 = "100000", Kind::number(1, 10_000_000);
+        /// Exchanges of all virtual hosts, those that every virtual host begins with included.
+        exchanges_max: u32 = "1000000", Kind::number(7, 100_000_000);
+        /// Queues of all virtual hosts.
+        queues_max: u32 = "2000000", Kind::number(0, 100_000_000);
+        /// Bindings of all virtual hosts, those of the default exchange not counted.
+        bindings_max: u32 = "16000000", Kind::number(0, 1_000_000_000);
+        /// Routing keys whose queues each thread remembers.
+        cached_routes_max: u32 = "65536", Kind::number(0, 100_000_000);
+        /// Bytes of these keys and routes, for each thread.
+        cached_route_bytes_max: u64 = "16777216", Kind::Bytes { least: 0, most: 1 << 40 };
+        /// Names whose permission each thread remembers.
+        cached_permissions_max: u32 = "16384", Kind::number(0, 100_000_000);
+    }
+    "Log" {
+        /// The least important events that are logged.
+        log_level: LogLevel = "info", Kind::Choice(&["error", "warn", "info", "debug", "trace"]);
+        /// How each event is written to standard error: a line for people, or an object of JSON.
+        log_format: LogFormat = "text", Kind::Choice(&["text", "json"]);
+    }
+}
+
+/// How much the broker may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// A share of the machine, or of its control group if that has less.
+    Percent(u8),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// The least important events that are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// What the broker cannot mend.
+    Error,
+    /// What an operator should look into.
+    Warn,
+    /// What clients were refused, starts and stops.
+    Info,
+    /// Connections.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A line of JSON.
+    Json,
+}
+
+impl BrokerConfig {
+    /// Where a setting's value came from. Panics if there is no such setting.
+    pub fn origin(&self, name: &str) -> &Origin {
+        let at = SETTINGS.iter().position(|setting| setting.name == name).expect("a declared setting");
+        &self.values[at].1
+    }
+
+    /// An error about a setting that its user finds, told where it was set.
+    pub fn fault(&self, name: &str, why: impl Into<String>) -> ConfigError {
+        Fault::new(self.origin(name).clone(), name, why).into()
+    }
+
+    /// The threads to run.
+    pub fn shard_count(&self, machine: &Machine) -> u16 {
+        match self.shards {
+            0 => u16::try_from(machine.cores.clamp(1, SHARDS_MAX as usize)).unwrap_or(1),
+            shards => shards,
+        }
+    }
+
+    /// The memory limit in bytes.
+    ///
+    /// # Errors
+    /// A share of a machine whose memory is not known.
+    pub fn memory_limit_bytes(&self, machine: &Machine) -> Result<u64, ConfigError> {
+        match (self.memory_limit, machine.memory_bytes) {
+            (MemoryLimit::Bytes(bytes), _) => Ok(bytes),
+            (MemoryLimit::Percent(percent), Some(all)) => Ok(all / 100 * u64::from(percent)),
+            (MemoryLimit::Percent(_), None) => {
+                Err(self.fault("memory_limit", "the machine does not tell its memory; give the limit in bytes"))
+            }
+        }
+    }
+
+    /// What one queue may hold in bytes, of a memory limit in bytes.
+    pub fn queue_limit_bytes(&self, memory_limit_bytes: u64) -> u64 {
+        memory_limit_bytes / 100 * u64::from(self.queue_memory_share)
+    }
+}
+
+/// The type of a field: made of a value that its kind has checked.
+trait Field {
+    /// The largest number that fits.
+    const MOST: u64 = u64::MAX;
+    fn from_value(value: Option<&Value>) -> Self;
+}
+
+macro_rules! number_fields {
+    ($($type:ty),+) => { $(
+        impl Field for $type {
+            const MOST: u64 = <$type>::MAX as u64;
+            fn from_value(value: Option<&Value>) -> Self {
+                match value {
+                    Some(Value::Number(number)) => <$type>::try_from(*number).expect("the declaration bounds it"),
+                    _ => unreachable!("a number has a number"),
+                }
+            }
+        }
+    )+ };
+}
+
+number_fields!(u8, u16, u32, u64);
+
+impl Field for Vec<String> {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value {
+            Some(Value::List(items)) => items.clone(),
+            _ => unreachable!("a list has items"),
+        }
+    }
+}
+
+fn text(value: Option<&Value>) -> &str {
+    match value {
+        Some(Value::Text(text)) => text,
+        _ => unreachable!("a text has text"),
+    }
+}
+
+impl Field for Option<String> {
+    fn from_value(value: Option<&Value>) -> Self {
+        Some(text(value)).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+}
+
+impl Field for MemoryLimit {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value {
+            Some(Value::Percent(percent)) => MemoryLimit::Percent(*percent),
+            Some(Value::Number(bytes)) => MemoryLimit::Bytes(*bytes),
+            _ => unreachable!("a memory limit has a size"),
+        }
+    }
+}
+
+impl Field for LogLevel {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "error" => LogLevel::Error,
+            "warn" => LogLevel::Warn,
+            "info" => LogLevel::Info,
+            "debug" => LogLevel::Debug,
+            _ => LogLevel::Trace,
+        }
+    }
+}
+
+impl Field for LogFormat {
+    fn from_value(value: Option<&Value>) -> Self {
+        if text(value) == "json" { LogFormat::Json } else { LogFormat::Text }
+    }
+}

@@ -1,0 +1,43 @@
+//! The bounds of settings, and of the file they come from.
+//!
+//! Enters: nothing.  Leaves: constants.
+//! Owns:   what an operator may ask for at least and at most.
+//! Never:  a limit without a unit in its name.
+
+/// Bytes of a configuration file.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a name of a vhost, user or tag: names travel as short strings (AMQP 0-9-1 §4.2.5.3).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a password; the broker compares no longer ones.
+pub const PASSWORD_BYTES_MAX: usize = 4096;
+
+/// Bytes of a setting that is text.
+pub const TEXT_BYTES_MAX: usize = 1024;
+
+/// Items of a setting that is a list.
+pub const LIST_ITEMS_MAX: usize = 256;
+
+/// Threads. Each pair of them has rings of mail, so that their number counts twice.
+pub const SHARDS_MAX: u64 = 256;
+
+/// The least that a frame bound may be (AMQP 0-9-1 §4.2.3).
+pub const FRAME_BYTES_LEAST: u64 = 4096;
+
+/// The most that a frame bound may be: methods and headers are buffered whole.
+pub const FRAME_BYTES_MOST: u64 = 16 << 20;
+
+/// The most that the bound of a message may be, RabbitMQ's too.
+pub const MESSAGE_BYTES_MOST: u64 = 512 << 20;
+
+/// The least memory limit. A broker with less would hold everybody back at once.
+pub const MEMORY_LIMIT_BYTES_LEAST: u64 = 1 << 20;
+
+/// The longest spin before sleeping. Beyond it a sleeping thread would be cheaper in every respect.
+pub const SPIN_US_MAX: u64 = 1000;
+
+/// The longest that a time in seconds may be.
+pub const TIME_S_MAX: u64 = 3600;
+
+const _: () = assert!(FRAME_BYTES_LEAST <= FRAME_BYTES_MOST && MEMORY_LIMIT_BYTES_LEAST <= MESSAGE_BYTES_MOST);
