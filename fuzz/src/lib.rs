@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod session_target;
 pub mod wire_target;
 
 /// One target: what is checked, and what its corpus begins with.
@@ -23,7 +24,10 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[Target { name: "wire", check: wire_target::check, samples: wire_target::samples }];
+pub const TARGETS: &[Target] = &[
+    Target { name: "wire", check: wire_target::check, samples: wire_target::samples },
+    Target { name: "session", check: session_target::check, samples: session_target::samples },
+];
 
 #[cfg(test)]
 mod tests {
