@@ -110,11 +110,6 @@ impl Ledger {
         true
     }
 
-    /// Bytes of this list itself.
-    pub fn room_bytes(&self) -> usize {
-        self.ring.capacity() * size_of::<Option<Unsettled>>()
-    }
-
     fn trim(&mut self) {
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();

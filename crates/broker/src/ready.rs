@@ -56,11 +56,6 @@ impl Ready {
         self.bytes
     }
 
-    /// Bytes of this list itself.
-    pub fn room_bytes(&self) -> usize {
-        self.ring.capacity() * size_of::<Message>()
-    }
-
     /// The place that the next new message will get.
     #[inline]
     pub fn next_place(&self) -> Place {

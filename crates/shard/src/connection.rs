@@ -79,12 +79,7 @@ pub struct Connection {
     pub timer_at: Option<Instant>,
 }
 
-impl Connection {
-    /// Whether commands of the client are carried out.
-    pub fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Open { .. })
-    }
-}
+impl Connection {}
 
 impl Connection {
     /// How many bytes to read into a buffer with so much room.

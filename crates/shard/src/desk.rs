@@ -117,6 +117,15 @@ impl Desk {
         Some(slot)
     }
 
+    /// Whether so much waits to be sent to a connection that nothing more should be asked for by it.
+    #[inline]
+    pub fn is_full(&self, slot: Slot) -> bool {
+        match self.outlets.get(slot as usize) {
+            Some(Some(outlet)) => outlet.out.bytes() >= 2 * self.output_bytes_max,
+            _ => false,
+        }
+    }
+
     /// Notes that a connection has something to send.
     pub fn make_dirty(&mut self, slot: Slot) {
         self.writer(slot);

@@ -34,6 +34,10 @@ impl Shard {
                 connection.link.close_sending();
                 connection.farewell = Farewell::Sent;
             }
+            let unparsed = connection.unparsed;
+            if unparsed && self.may_serve(slot) {
+                self.enqueue(slot);
+            }
             // Idle consumers fill the output again, which makes it dirty again.
             self.broker.output_ready(slot, &mut self.desk);
         }

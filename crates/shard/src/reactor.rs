@@ -25,8 +25,11 @@ const EVENTS: usize = 1024;
 /// How links reach their shards: shard 0 accepts, and hands each to the shard with the fewest.
 pub(crate) struct Front {
     pub listeners: Vec<Listener>,
-    pub shards: Vec<(Sender<Box<dyn Link>>, Arc<Doorbell>)>,
+    pub shards: Vec<Door>,
 }
+
+/// The way of a link to a shard, and its doorbell.
+type Door = (Sender<Box<dyn Link>>, Arc<Doorbell>);
 
 pub(crate) struct Reactor {
     pub shard: Shard,

@@ -48,9 +48,9 @@ impl Shard {
             fresh = std::mem::take(&mut connection.unparsed);
         }
         loop {
-            let may_read = self.broker.may_read(slot);
+            let may_read = self.may_serve(slot);
             let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
-            if !may_read && connection.is_open() {
+            if !may_read {
                 connection.unparsed = fresh;
                 break;
             }
@@ -75,7 +75,7 @@ impl Shard {
             let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
             if stopped {
                 connection.unparsed = true;
-                if self.broker.may_read(slot) && connection.is_open() {
+                if self.may_serve(slot) {
                     self.enqueue(slot);
                 }
                 break;
@@ -86,6 +86,11 @@ impl Shard {
         {
             connection.kept = self.scratch[..have].to_vec();
         }
+    }
+
+    /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
+    pub(crate) fn may_serve(&self, slot: Slot) -> bool {
+        self.broker.may_read(slot) && !self.desk.is_full(slot)
     }
 
     /// One read. `None` if the connection is over.
@@ -126,8 +131,7 @@ impl Shard {
     fn parse(&mut self, slot: Slot, have: &mut usize, now: Instant) -> bool {
         let mut at = 0;
         let mut stopped = false;
-        loop {
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { break };
+        while let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             if connection.phase == Phase::Leaving {
                 at = *have;
                 break;
@@ -152,8 +156,8 @@ impl Shard {
                 }
             };
             match next {
-                Next::Go => {}
-                Next::Wait => {
+                Next::Go if !self.desk.is_full(slot) => {}
+                Next::Go | Next::Wait => {
                     stopped = true;
                     break;
                 }

@@ -226,6 +226,10 @@ impl Shard {
             let again = match connection.phase {
                 Phase::Open { .. } => {
                     let Some(heartbeat) = connection.heartbeat else { continue };
+                    if !self.broker.may_read(slot) {
+                        // It is the broker that does not read: that is no sign of a dead peer.
+                        connection.received_at = now;
+                    }
                     match heartbeat.due(now, connection.received_at, connection.sent_at) {
                         Due::Dead => {
                             let peer = &*connection.link.peer().address;

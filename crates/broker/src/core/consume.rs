@@ -324,6 +324,7 @@ impl Broker {
             return;
         }
         let Some(queue) = place.take() else { return };
+        self.waiting -= queue.ready.len();
         for taker in queue.takers {
             match taker {
                 Taker::Local(key) => self.consumer_cancelled(key, fx),
@@ -344,6 +345,7 @@ impl Broker {
     pub(super) fn take_one(&mut self, id: QueueId, no_ack: bool) -> Option<(Taken, u32)> {
         let queue = find(&mut self.queues, id)?;
         let taken = queue.ready.pop()?;
+        self.waiting -= 1;
         if !no_ack {
             queue.unsettled += 1;
         }

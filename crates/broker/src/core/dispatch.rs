@@ -101,6 +101,7 @@ impl Tables {
             consumer.unsettled += 1;
             channel.unsettled += 1;
             let message = goods.keep(fx.pool());
+            self.unsettled += 1;
             channel.ledger.owe(Unsettled {
                 queue: consumer.queue,
                 home: consumer.home,
@@ -180,6 +181,7 @@ impl Broker {
         };
         let stored = if durable { fx.append(id, queue.ready.next_place(), &message) } else { Stored::Now };
         queue.ready.push(message);
+        self.waiting += 1;
         if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
             queue.full = true;
             self.tell_full(id, true, fx);
@@ -218,6 +220,7 @@ impl Broker {
             let Some(taken) = queue.ready.pop() else {
                 break;
             };
+            self.waiting -= 1;
             self.counters.delivered += 1;
             hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
         }

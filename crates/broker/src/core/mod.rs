@@ -33,6 +33,11 @@ use slotmap::SlotMap;
 use std::collections::VecDeque;
 use wire::method::{Method, connection};
 
+/// What a waiting message costs in its queue's list, the list's spare room included.
+const WAITING_BYTES: usize = 2 * size_of::<Message>();
+/// What an unsettled delivery costs in its channel's ledger, the ledger's spare room included.
+const UNSETTLED_BYTES: usize = 2 * size_of::<crate::ledger::Unsettled>();
+
 /// Whether the connection's next command may be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -61,6 +66,8 @@ pub(crate) struct Tables {
     pub consumers: SlotMap<ConsumerKey, Consumer>,
     pub remotes: SlotMap<RemoteKey, Remote>,
     pub peers: Vec<Option<Box<Peer>>>,
+    /// Deliveries that wait for settlement, on all channels.
+    pub unsettled: usize,
 }
 
 /// A change of definitions that waits until every replica has made it (shard 0 only).
@@ -117,6 +124,8 @@ pub struct Broker {
     defining: VecDeque<Defining>,
     /// Mail for queues whose declaration has not arrived yet.
     early: VecDeque<Early>,
+    /// Messages that wait in the queues of this shard.
+    waiting: usize,
     full: HashSet<QueueId>,
     memory_alarm: bool,
     questions: u32,
@@ -144,6 +153,7 @@ impl Broker {
             defining: VecDeque::new(),
             early: VecDeque::new(),
             full: HashSet::new(),
+            waiting: 0,
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
@@ -172,9 +182,7 @@ impl Broker {
 
     /// Bytes of the lists of messages, waiting and unsettled, beside the messages themselves.
     pub fn room_bytes(&self) -> usize {
-        let waiting: usize = self.queues().map(|queue| queue.ready.room_bytes()).sum();
-        let unsettled: usize = self.tables.channels.values().map(|channel| channel.ledger.room_bytes()).sum();
-        waiting + unsettled
+        self.waiting * WAITING_BYTES + self.tables.unsettled * UNSETTLED_BYTES
     }
 
     /// A connection has logged in and opened its virtual host.

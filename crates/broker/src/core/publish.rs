@@ -92,14 +92,20 @@ impl Broker {
                     ));
                 }
                 steps.push(Step::Publish { message: content.keep(fx.pool()), mandatory: publish.mandatory });
-                return Ok(Flow::Go);
+                return Ok(self.after_publish(slot, first, &route, fx));
             }
         };
         self.spread(slot, number, &route, &content, publish.mandatory, publication, fx);
+        Ok(self.after_publish(slot, first, &route, fx))
+    }
+
+    /// Whether the publisher may go on.
+    #[inline]
+    fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &Route, fx: &mut E) -> Flow {
         if (self.memory_alarm && first) || !self.full.is_empty() {
-            return Ok(self.hold_back(slot, &route, fx));
+            return self.hold_back(slot, route, fx);
         }
-        Ok(if self.memory_alarm { Flow::Wait } else { Flow::Go })
+        if self.memory_alarm { Flow::Wait } else { Flow::Go }
     }
 
     /// The queues for a publish, by the channel's last route if it repeats itself.

@@ -77,7 +77,7 @@ impl Broker {
             Ask::Mailbox(_) => Answer::Gone,
             Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
-                found.ready.clear();
+                self.waiting -= found.ready.clear();
                 self.make_due(id);
                 Answer::Counts { messages, consumers }
             }
@@ -307,6 +307,7 @@ impl Broker {
                     self.counters.delivered += 1;
                     if !no_ack {
                         open.ledger.owe(Unsettled { queue, home, place, message, consumer: None });
+                        self.tables.unsettled += 1;
                     }
                 }
                 _ => say(false, Method::BasicGetEmpty(basic::GetEmpty {})),

@@ -77,6 +77,7 @@ impl Broker {
     #[inline]
     pub(super) fn release<E: Effects>(&mut self, key: ChannelKey, delivery: Unsettled, fate: Fate, fx: &mut E) {
         let home = delivery.home;
+        self.tables.unsettled -= 1;
         if let Some(consumer_key) = delivery.consumer {
             if let Some(channel) = self.tables.channels.get_mut(key) {
                 channel.unsettled -= 1;
@@ -132,6 +133,7 @@ impl Broker {
             queue.unsettled -= 1;
         }
         queue.ready.restore(taken);
+        self.waiting += 1;
         self.make_due(id);
     }
 
