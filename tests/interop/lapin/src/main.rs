@@ -158,7 +158,8 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             let other = Connection::connect(&url(), ConnectionProperties::default()).await?;
             let text = format!("RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.");
             let cut = if text.len() > 255 { format!("{}...", &text[..252]) } else { text };
-            refused(ready(&other.create_channel().await?, &queue).await, 405, &cut)?;
+            let side = other.create_channel().await?;
+            refused(ready(&side, &queue).await, 405, &cut)?;
             other.close(200, "".into()).await?;
         }
         "auto-delete" => {
@@ -457,7 +458,8 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
                 while !matches!(events.next().await, Some(lapin::Event::Error(_)) | None) {}
             });
             equal(idle.await.is_err(), true, "still connected")?;
-            temporary(&connection.create_channel().await?).await?;
+            let side = connection.create_channel().await?;
+            temporary(&side).await?;
             connection.close(200, "".into()).await?;
         }
         "update-secret" => {
