@@ -20,6 +20,9 @@ pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Letters for queues whose declaration has not arrived here yet, kept until it has.
 pub const EARLY_LETTERS_MAX: usize = 1 << 16;
+/// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
+/// moment, so that what passes through stays in the cache. A queue that nobody empties takes more all the same.
+pub const PACE_BYTES: u64 = 4 << 20;
 /// A queue's list of waiting messages gives its memory back when it runs empty with more room than this.
 pub const QUEUE_ROOM_KEPT: usize = 1_024;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.

@@ -85,6 +85,8 @@ pub(crate) struct Peer {
     pub publishes: bool,
     /// A queue it published to is full.
     pub held_by: Option<QueueId>,
+    /// It gives the consumers of this queue a moment.
+    pub paced_by: Option<QueueId>,
     /// It was sent `connection.blocked`.
     pub told_blocked: bool,
     /// It may have declared exclusive queues.
@@ -104,6 +106,7 @@ impl Peer {
             awaiting: None,
             publishes: false,
             held_by: None,
+            paced_by: None,
             told_blocked: false,
             owns_queues: false,
             idle_consumers: 0,

@@ -72,6 +72,8 @@ pub struct Queue {
     pub due: bool,
     /// It has reached its share of the memory.
     pub full: bool,
+    /// Connections that give its consumers a moment.
+    pub paced: Vec<crate::effects::Slot>,
 }
 
 impl Queue {
@@ -90,6 +92,7 @@ impl Queue {
             groups: Vec::new(),
             due: false,
             full: false,
+            paced: Vec::new(),
         }
     }
 

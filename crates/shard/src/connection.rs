@@ -79,8 +79,6 @@ pub struct Connection {
     pub timer_at: Option<Instant>,
 }
 
-impl Connection {}
-
 impl Connection {
     /// How many bytes to read into a buffer with so much room.
     pub fn inbound_wanted(&self, room: usize) -> usize {

@@ -46,6 +46,8 @@ pub struct Desk {
     pub mail: Mail,
     /// Connections that may be read again.
     pub resumed: Vec<Slot>,
+    /// Publishers that must give consumers a moment.
+    pub paced: Vec<Slot>,
     /// Refusals to carry out.
     pub refusals: Vec<LateRefusal>,
     /// Body bytes copied in user space on their way out.
@@ -63,6 +65,7 @@ impl Desk {
             dirty: Vec::new(),
             mail,
             resumed: Vec::new(),
+            paced: Vec::new(),
             refusals: Vec::new(),
             body_bytes_copied: 0,
         }
@@ -231,6 +234,10 @@ impl Effects for Desk {
 
     fn resume(&mut self, slot: Slot) {
         self.resumed.push(slot);
+    }
+
+    fn pace(&mut self, slot: Slot) {
+        self.paced.push(slot);
     }
 
     #[inline]

@@ -63,6 +63,11 @@ impl Household {
         self.lines[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// A shard is gone, and all its connections with it.
+    pub fn shard_gone(&self, shard: u16) {
+        self.lines[shard as usize].connections.store(0, Ordering::Relaxed);
+    }
+
     /// Connections of all shards.
     pub fn connections(&self) -> u32 {
         self.lines.iter().map(|line| line.connections.load(Ordering::Relaxed)).sum()

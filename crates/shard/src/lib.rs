@@ -21,5 +21,5 @@ mod timers;
 pub use desk::Desk;
 pub use household::Household;
 pub use mail::{Bell, Doorbell, Mail};
-pub use server::{Server, ServerOptions, StartError};
+pub use server::{Server, ServerOptions, StartError, Stopper};
 pub use shard::{Shard, ShardOptions, Work};

@@ -18,6 +18,8 @@ pub const MAIL_BATCHES_PER_TICK: usize = 16;
 pub const MAIL_WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How long a closed connection's peer has to take the farewell.
 pub const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a publisher that outruns its consumers gives them, at most.
+pub const PACE: Duration = Duration::from_millis(1);
 /// How often the memory in use is added up, while there is traffic.
 pub const MEMORY_CHECK: Duration = Duration::from_millis(2);
 /// How often a shard looks up while it waits for memory or for mail to move.

@@ -90,10 +90,42 @@ impl From<io::Error> for StartError {
 
 /// A running broker.
 pub struct Server {
-    household: Arc<Household>,
-    bells: Vec<Arc<Doorbell>>,
+    stopper: Stopper,
     threads: Vec<JoinHandle<io::Result<()>>>,
     addresses: Vec<String>,
+}
+
+/// Stops a broker, from any thread.
+#[derive(Clone)]
+pub struct Stopper {
+    household: Arc<Household>,
+    bells: Vec<Arc<Doorbell>>,
+}
+
+impl Stopper {
+    /// Begins the end: clients are told, and have their time to leave. Once is enough.
+    pub fn stop(&self) {
+        self.household.stop();
+        for bell in &self.bells {
+            bell.wake();
+        }
+    }
+}
+
+/// Held by a shard's thread: a broker with a shard missing would wait for it forever, so its end is everybody's.
+struct Watch {
+    shard: u16,
+    stopper: Stopper,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.stopper.household.is_stopping() {
+            tracing::error!(shard = self.shard, "a shard ended by itself; the broker stops");
+            self.stopper.household.shard_gone(self.shard);
+            self.stopper.stop();
+        }
+    }
 }
 
 struct WakerBell(Waker);
@@ -138,12 +170,15 @@ impl Server {
                 greeting: Arc::clone(&greeting),
                 login_timeout: options.login_timeout,
             };
+            let watch =
+                Watch { shard: id, stopper: Stopper { household: Arc::clone(&household), bells: bells.clone() } };
             let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
+                let _watch = watch;
                 // Message memory belongs to the thread that it serves.
                 let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
                 let shard =
@@ -152,7 +187,7 @@ impl Server {
             })?;
             threads.push(thread);
         }
-        Ok(Server { household, bells, threads, addresses })
+        Ok(Server { stopper: Stopper { household, bells }, threads, addresses })
     }
 
     /// Where clients connect; a port that was left to the system is known here.
@@ -162,10 +197,12 @@ impl Server {
 
     /// Begins the end: clients are told, and have their time to leave.
     pub fn stop(&self) {
-        self.household.stop();
-        for bell in &self.bells {
-            bell.wake();
-        }
+        self.stopper.stop();
+    }
+
+    /// A handle that can stop the broker while another thread waits for its end.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
     }
 
     /// Whether every shard still runs.
@@ -173,7 +210,7 @@ impl Server {
         !self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Waits for the end.
+    /// Waits for the end. A shard that fails stops the others, and its error is returned once they have ended.
     pub fn join(self) -> io::Result<()> {
         for thread in self.threads {
             match thread.join() {
@@ -186,4 +223,24 @@ impl Server {
 
     /// The longest that a shard takes to notice that it should stop.
     pub const NOTICE: Duration = LOOK_UP;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stopper, Watch};
+    use crate::household::Household;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_shard_that_ends_by_itself_ends_the_broker() {
+        let household = Arc::new(Household::new(2, 1, 10));
+        assert_eq!([household.place_connection(), household.place_connection()], [Some(0), Some(1)]);
+        let watch = Watch { shard: 1, stopper: Stopper { household: Arc::clone(&household), bells: vec![] } };
+        let other = Watch { shard: 0, stopper: watch.stopper.clone() };
+        drop(watch);
+        assert!(household.is_stopping());
+        assert_eq!(household.connections(), 1, "nobody waits for the connections of the shard that is gone");
+        drop(other);
+        assert_eq!(household.connections(), 1, "one that ends because it should takes nothing back");
+    }
 }

@@ -9,13 +9,14 @@
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
 use crate::household::Household;
-use crate::limits::{FAREWELL, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, SCRATCH_BYTES};
+use crate::limits::{FAREWELL, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES};
 use crate::timers::Timers;
 use broker::{Broker, Effects, Slot};
 use catalog::ShardId;
 use link::{Abort, Link};
 use session::heartbeat::Due;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ pub struct Shard {
     pub(crate) timers: Timers,
     household: Arc<Household>,
     memory_checked: Option<Instant>,
+    /// Publishers that give consumers a moment, in the order in which theirs is over.
+    paced: VecDeque<(Instant, Slot)>,
     draining: bool,
 }
 
@@ -78,6 +81,7 @@ impl Shard {
             timers: Timers::default(),
             household,
             memory_checked: None,
+            paced: VecDeque::new(),
             draining: false,
         }
     }
@@ -149,6 +153,7 @@ impl Shard {
     /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> Work {
         self.take_mail(now);
+        self.unpace(now);
         self.serve_ready(now);
         self.desk_work(now);
         self.fire_timers(now);
@@ -174,6 +179,17 @@ impl Shard {
                 self.desk.mail.send(false);
             }
         }
+    }
+
+    fn unpace(&mut self, now: Instant) {
+        self.paced.extend(self.desk.paced.drain(..).map(|slot| (now + PACE, slot)));
+        while let Some(&(until, slot)) = self.paced.front()
+            && until <= now
+        {
+            self.paced.pop_front();
+            self.broker.unpace(slot, &mut self.desk);
+        }
+        self.desk_work(now);
     }
 
     fn serve_ready(&mut self, now: Instant) {
@@ -289,7 +305,9 @@ impl Shard {
         }
         let look_up = (congested || mail.waits() || self.broker.memory_alarm() || self.memory_moved())
             .then(|| now + crate::limits::LOOK_UP);
-        let until = [look_up, self.timers.next()].into_iter().flatten().min();
+        let paced =
+            if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
+        let until = [look_up, paced, self.timers.next()].into_iter().flatten().min();
         Work::Idle { until }
     }
 

@@ -336,6 +336,9 @@ impl Broker {
                 }
             }
         }
+        for slot in queue.paced {
+            self.unpace(slot, fx);
+        }
         if queue.full {
             self.tell_full(id, false, fx);
         }

@@ -9,7 +9,7 @@ use crate::consumer::{ConsumerKey, Parked};
 use crate::effects::{Delivery, Effects, Slot, Stored};
 use crate::ledger::Unsettled;
 use crate::letter::{Letter, Parcel};
-use crate::limits::{QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
+use crate::limits::{PACE_BYTES, QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
 use crate::message::{Content, Message};
 use crate::queue::{Queue, Taker};
 use crate::ready::Place;
@@ -17,6 +17,8 @@ use catalog::{QueueId, ShardId};
 
 /// Bytes that limits add to each waiting message for its block and its place in the list.
 const MESSAGE_OVERHEAD_BYTES: u64 = 72;
+/// Consumers of a queue that are looked at to see whether it waits for room.
+const PACED_TAKERS: usize = 4;
 
 impl Tables {
     #[inline]
@@ -55,6 +57,20 @@ impl Tables {
         if let Some(Some(peer)) = self.peers.get_mut(consumer.slot as usize) {
             change(&mut peer.idle_consumers);
         }
+    }
+
+    /// Whether a queue waits for consumers that would take more if only their connections did.
+    fn waits_for_room<E: Effects>(&self, queue: &Queue, fx: &E) -> bool {
+        queue.takers.iter().take(PACED_TAKERS).any(|taker| match *taker {
+            Taker::Local(key) => {
+                let consumer = self.consumers.get(key);
+                let channel = consumer.and_then(|consumer| self.channels.get(consumer.channel));
+                consumer.zip(channel).is_some_and(|(consumer, channel)| {
+                    consumer.has_credit() && channel.allows(consumer.no_ack) && !fx.has_room(consumer.slot)
+                })
+            }
+            Taker::Remote(_) => false,
+        })
     }
 
     /// The consumer whose turn it is in a queue.
@@ -182,6 +198,9 @@ impl Broker {
         let stored = if durable { fx.append(id, queue.ready.next_place(), &message) } else { Stored::Now };
         queue.ready.push(message);
         self.waiting += 1;
+        if self.outrun.is_none() && memory_of(queue) > PACE_BYTES && self.tables.waits_for_room(queue, fx) {
+            self.outrun = Some(id);
+        }
         if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
             queue.full = true;
             self.tell_full(id, true, fx);
@@ -224,6 +243,12 @@ impl Broker {
             self.counters.delivered += 1;
             hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
         }
+        if !queue.paced.is_empty() && memory_of(queue) < PACE_BYTES / 2 {
+            for slot in std::mem::take(&mut queue.paced) {
+                self.unpace(slot, fx);
+            }
+        }
+        let Some(queue) = find(&mut self.queues, id) else { return };
         if queue.full && memory_of(queue) < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
             queue.full = false;
             self.tell_full(id, false, fx);
@@ -246,6 +271,15 @@ impl Broker {
             }
         }
         self.dispatch_due(fx);
+    }
+
+    /// A paced publisher may go on.
+    pub fn unpace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+        if let Some(peer) = self.peer_mut(slot)
+            && peer.paced_by.take().is_some()
+        {
+            fx.resume(slot);
+        }
     }
 
     pub(super) fn wake_channel<E: Effects>(&mut self, key: crate::channel::ChannelKey, fx: &mut E) {

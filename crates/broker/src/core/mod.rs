@@ -127,6 +127,8 @@ pub struct Broker {
     /// Messages that wait in the queues of this shard.
     waiting: usize,
     full: HashSet<QueueId>,
+    /// The queue whose consumers the publisher at hand outruns.
+    outrun: Option<QueueId>,
     memory_alarm: bool,
     questions: u32,
     counters: Counters,
@@ -154,6 +156,7 @@ impl Broker {
             early: VecDeque::new(),
             full: HashSet::new(),
             waiting: 0,
+            outrun: None,
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
@@ -244,7 +247,10 @@ impl Broker {
     pub fn may_read(&self, slot: Slot) -> bool {
         match self.tables.peers.get(slot as usize) {
             Some(Some(peer)) => {
-                peer.awaiting.is_none() && peer.held_by.is_none() && !(self.memory_alarm && peer.publishes)
+                peer.awaiting.is_none()
+                    && peer.held_by.is_none()
+                    && peer.paced_by.is_none()
+                    && !(self.memory_alarm && peer.publishes)
             }
             _ => true,
         }

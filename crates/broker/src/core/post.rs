@@ -125,6 +125,8 @@ impl Broker {
             // Durable appends of another shard's publish join when there is a store: the sender then hears of it through `Accepted`.
             let _stored = self.offer(queue, content, &mut kept, at + 1 == count, fx);
         }
+        // Its publisher is on another shard, where the mail paces it.
+        self.outrun = None;
     }
 
     /// The sender knows a queue that this replica has not declared yet.

@@ -5,7 +5,7 @@
 //! Never:  looks into a body.
 
 use super::dispatch::parcel;
-use super::{Broker, Flow, no_channel};
+use super::{Broker, Flow, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot, Stored};
@@ -102,6 +102,11 @@ impl Broker {
     /// Whether the publisher may go on.
     #[inline]
     fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &Route, fx: &mut E) -> Flow {
+        if let Some(queue) = self.outrun.take() {
+            self.pace(slot, queue, fx);
+            let _held = self.hold_back(slot, route, fx);
+            return Flow::Wait;
+        }
         if (self.memory_alarm && first) || !self.full.is_empty() {
             return self.hold_back(slot, route, fx);
         }
@@ -283,6 +288,17 @@ impl Broker {
         if mandatory {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
             fx.returned(slot, number, &refusal, *content);
+        }
+    }
+
+    #[cold]
+    fn pace<E: Effects>(&mut self, slot: Slot, id: QueueId, fx: &mut E) {
+        if let Some(queue) = find(&mut self.queues, id) {
+            queue.paced.push(slot);
+        }
+        if let Some(peer) = self.peer_mut(slot) {
+            peer.paced_by = Some(id);
+            fx.pace(slot);
         }
     }
 

@@ -81,6 +81,7 @@ impl Effects for Recorder {
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
         self.say(slot, channel, format!("refused {}", refusal.text));
     }
+    fn pace(&mut self, _slot: Slot) {}
     fn resume(&mut self, slot: Slot) {
         self.resumed.push(slot);
     }
