@@ -77,7 +77,7 @@ def reject():
     # The tool rejects, with requeue, what its command fails on.
     queue = declared("reject")
     tool("amqp-publish", "--routing-key", queue, "--body", "x")
-    tool("amqp-consume", "--queue", queue, "--count", "1", "false")
+    tool("amqp-consume", "--queue", queue, "--count", "1", "--", "sh", "-c", "cat >/dev/null; false")
     equal(tool("amqp-consume", "--queue", queue, "--count", "1", "cat"), b"x")
     equal(tool("amqp-delete-queue", "--queue", queue), b"0\n")
 

@@ -41,8 +41,6 @@ def load(flags):
     summary = re.search(r"receiving rate avg: (\d+)" if "--consumers 0" not in flags else r"sending rate avg: (\d+)", done.stdout)
     if done.returncode or not summary or int(summary[1]) == 0:
         raise AssertionError(f"ended with {done.returncode}: {(done.stdout + done.stderr)[-400:]}")
-    if "--flag mandatory" in flags and "returned" not in done.stdout:
-        raise AssertionError("nothing was returned")
 
 
 for name, flags in LOADS.items():
