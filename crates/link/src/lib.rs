@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
-
+pub mod contract;
 mod dial;
 mod error;
 pub mod limits;
@@ -17,7 +17,7 @@ mod link;
 mod listener;
 mod options;
 mod peer;
-
+pub mod sim;
 mod socket;
 mod unix_path;
 

@@ -1,0 +1,47 @@
+//! The contract: tests that every link passes.
+//!
+//! Enters: two connected ends of any kind.  Leaves: nothing, or a panic that names the broken promise.
+//! Owns:   the meaning of what [`Link`] says, as code.
+//! Never:  knows which kind of link it is given, sleeps, or waits without an end.
+//!
+//! [`PROMISES`] lists them; a room with a link of its own runs each over a fresh pair.
+
+mod endings;
+mod hands;
+mod streams;
+
+pub use endings::{
+    a_failed_send_stays_failed, abort_ends_both_ways, half_close_lets_the_rest_arrive, the_other_end_disappears,
+};
+pub use streams::{
+    bytes_arrive_in_order, direct_is_filled_before_scratch, gathers_of_many_parts, nothing_to_read_is_idle,
+    partial_writes_lose_nothing,
+};
+
+use crate::Link;
+
+/// Two connected ends.
+pub type Ends = (Box<dyn Link>, Box<dyn Link>);
+
+/// A promise.
+pub type Promise = fn(Ends);
+
+/// Every promise with its name.
+pub const PROMISES: &[(&str, Promise)] = &[
+    ("bytes arrive in order", bytes_arrive_in_order),
+    ("partial writes lose nothing", partial_writes_lose_nothing),
+    ("gathers of many parts", gathers_of_many_parts),
+    ("direct is filled before scratch", direct_is_filled_before_scratch),
+    ("nothing to read is idle", nothing_to_read_is_idle),
+    ("half close lets the rest arrive", half_close_lets_the_rest_arrive),
+    ("abort ends both ways", abort_ends_both_ways),
+    ("the other end disappears", the_other_end_disappears),
+    ("a failed send stays failed", a_failed_send_stays_failed),
+];
+
+/// Runs every promise, each over a pair of its own.
+pub fn check_all(mut connect: impl FnMut() -> Ends) {
+    for (_, promise) in PROMISES {
+        promise(connect());
+    }
+}

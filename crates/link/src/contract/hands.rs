@@ -1,0 +1,114 @@
+//! What the contract's tests do with links, again and again.
+//!
+//! Enters: links, bytes.  Leaves: bytes, or a panic when a link makes no progress.
+//! Owns:   how long a test waits.
+//! Never:  tests anything by itself.
+
+use crate::{Link, LinkError, Received, Sent, Wait};
+use slab::{Gather, Pool, PoolOptions};
+use std::time::Duration;
+
+/// Longest wait for something that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes that tell their own place.
+pub fn pattern(from: usize, bytes: usize) -> Vec<u8> {
+    (from..from + bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 8)) as u8).collect()
+}
+
+/// A gather of copied bytes.
+pub fn gather(pool: &Pool, bytes: &[u8]) -> Gather {
+    let mut gather = Gather::new();
+    gather.extend(pool, bytes);
+    gather
+}
+
+/// A pool.
+pub fn pool() -> Pool {
+    Pool::new(PoolOptions::default())
+}
+
+/// What one round of reading came to.
+pub enum Read {
+    /// Bytes, perhaps none.
+    Bytes(Vec<u8>),
+    /// The stream or the connection is over; `lost`: it broke.
+    Over {
+        /// It broke, rather than ended.
+        lost: bool,
+    },
+}
+
+/// One `receive` into `scratch` of so many bytes.
+pub fn read(link: &mut dyn Link, room: usize) -> Read {
+    let mut scratch = vec![0; room];
+    match link.receive(&mut [], &mut scratch) {
+        Ok(Received::Bytes { bytes, .. }) => {
+            assert!(bytes > 0 && bytes <= room, "{bytes} bytes received into {room}");
+            scratch.truncate(bytes);
+            Read::Bytes(scratch)
+        }
+        Ok(Received::Idle) => Read::Bytes(Vec::new()),
+        Ok(Received::Closed) => Read::Over { lost: false },
+        Err(LinkError::Lost(_)) => Read::Over { lost: true },
+        Err(LinkError::Closed) => panic!("`receive` answers Closed in words, not as an error"),
+    }
+}
+
+/// Reads until the end. Answers the bytes, and whether the connection broke.
+pub fn read_to_end(link: &mut dyn Link) -> (Vec<u8>, bool) {
+    let mut all = Vec::new();
+    loop {
+        match read(link, 64 * 1024) {
+            Read::Bytes(some) if some.is_empty() => await_ready(link, Wait::Readable),
+            Read::Bytes(some) => all.extend(some),
+            Read::Over { lost } => return (all, lost),
+        }
+    }
+}
+
+/// Sends all of it while the other end reads; answers what that read.
+pub fn pump(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather) -> Vec<u8> {
+    let total = gather.bytes();
+    pump_until(from, to, gather, total)
+}
+
+/// Sends all of it while the other end reads `total` bytes, some of which may have been sent before.
+pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < total {
+        let sent = if gather.is_empty() { Sent::Drained } else { from.send(gather).expect("both ends are open") };
+        assert_eq!(sent == Sent::Drained, gather.is_empty(), "drained means that the gather is empty");
+        match read(to, 100_000) {
+            Read::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
+            Read::Bytes(some) => all.extend(some),
+            Read::Over { .. } => panic!("over after {} of {total} bytes", all.len()),
+        }
+    }
+    all
+}
+
+/// Waits for what must come.
+pub fn await_ready(link: &mut dyn Link, what: Wait) {
+    assert!(link.wait(what, Some(PATIENCE)).expect("the link can be waited for"), "no progress in {PATIENCE:?}");
+}
+
+/// Waits until the sender can send what is left or the reader can read.
+pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
+    if left.is_empty() || !from.wait(Wait::Writable, Some(Duration::ZERO)).expect("the link can be waited for") {
+        await_ready(to, Wait::Readable);
+    }
+}
+
+/// Sends until the link fails; panics if it never does. Answers the error.
+pub fn send_until_it_fails(link: &mut dyn Link, pool: &Pool) -> LinkError {
+    for _ in 0..10_000 {
+        let mut some = gather(pool, &pattern(0, 16 * 1024));
+        match link.send(&mut some) {
+            Ok(Sent::Drained) => {}
+            Ok(Sent::Blocked) => await_ready(link, Wait::Writable),
+            Err(error) => return error,
+        }
+    }
+    panic!("160 MB went to somebody who is not there")
+}

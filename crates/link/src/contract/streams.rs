@@ -1,0 +1,116 @@
+//! What a link promises while both ends are open.
+//!
+//! Enters: two connected ends.  Leaves: nothing, or a panic.
+//! Owns:   the promises on order, partial writes, gathers and the two buffers of a read.
+//! Never:  ends a link.
+
+use super::Ends;
+use super::hands::{await_ready, gather, pattern, pool, pump, pump_until};
+use crate::{Received, Sent, Wait};
+use slab::Gather;
+
+/// Bytes arrive once each and in order, both ways at once, in pieces of any size.
+pub fn bytes_arrive_in_order((mut a, mut b): Ends) {
+    let pool = pool();
+    let sizes = [1, 2, 7, 8, 63, 64, 1_000, 4_095, 4_096, 70_000];
+    let (mut there, mut back) = (0, 0);
+    for size in sizes {
+        let sent = pattern(there, size);
+        assert_eq!(pump(&mut *a, &mut *b, &mut gather(&pool, &sent)), sent, "{size} bytes there");
+        there += size;
+        let sent = pattern(back + 5, size);
+        assert_eq!(pump(&mut *b, &mut *a, &mut gather(&pool, &sent)), sent, "{size} bytes back");
+        back += size;
+    }
+    // Many small sends before the first read; a link with a small window takes the rest later.
+    let all = pattern(0, 600);
+    let mut out = Gather::new();
+    for piece in all.chunks(3) {
+        out.extend(&pool, piece);
+        a.send(&mut out).expect("both ends are open");
+    }
+    assert_eq!(pump_until(&mut *a, &mut *b, &mut out, all.len()), all);
+}
+
+/// A reader that lags makes `send` block, with the rest left in the gather; nothing is lost or doubled.
+pub fn partial_writes_lose_nothing((mut a, mut b): Ends) {
+    let pool = pool();
+    let mut sent = Vec::new();
+    let mut out = Gather::new();
+    while out.is_empty() {
+        assert!(sent.len() < 256 << 20, "a window without an end");
+        let more = pattern(sent.len(), 64 * 1024);
+        out.extend(&pool, &more);
+        sent.extend(more);
+        let answer = a.send(&mut out).expect("both ends are open");
+        assert_eq!(answer == Sent::Drained, out.is_empty(), "drained means that the gather is empty");
+    }
+    let received = pump_until(&mut *a, &mut *b, &mut out, sent.len());
+    assert!(received == sent, "the bytes differ");
+}
+
+/// A gather of more parts than one call takes, copied and borrowed in turn, arrives as one stream.
+pub fn gathers_of_many_parts((mut a, mut b): Ends) {
+    let pool = pool();
+    let mut expected = Vec::new();
+    let mut out = Gather::new();
+    let parts = 3 * a.shape().gather_parts_max.min(512) + 5;
+    for part in 0..parts {
+        let bytes = pattern(part * 17, 1 + part * 37 % 9_000);
+        expected.extend_from_slice(&bytes);
+        if part % 2 == 0 {
+            out.extend(&pool, &bytes);
+        } else {
+            out.push(pool.copy(&bytes));
+        }
+    }
+    assert!(pump(&mut *a, &mut *b, &mut out) == expected, "the bytes differ");
+    drop(out);
+    assert_eq!(pool.used_bytes(), 0, "what was sent is given back");
+}
+
+/// A read fills `direct` to its end before a byte goes to `scratch`.
+pub fn direct_is_filled_before_scratch((mut a, mut b): Ends) {
+    let pool = pool();
+    let mut at = 0;
+    for (direct_bytes, scratch_bytes) in [(10, 10), (1, 40), (40, 1), (16, 16), (50, 0), (0, 50), (7, 300)] {
+        let sent = pattern(at, 50);
+        at += 50;
+        let mut out = gather(&pool, &sent);
+        let mut received = Vec::new();
+        while received.len() < sent.len() {
+            if !out.is_empty() {
+                a.send(&mut out).expect("both ends are open");
+            }
+            let (mut direct, mut scratch) = (vec![0; direct_bytes], vec![0; scratch_bytes]);
+            match b.receive(&mut direct, &mut scratch).expect("both ends are open") {
+                Received::Bytes { bytes, drained } => {
+                    assert!(bytes > 0 && bytes <= direct_bytes + scratch_bytes);
+                    assert!(!drained || bytes < direct_bytes + scratch_bytes, "a full read says nothing of the rest");
+                    let first = bytes.min(direct_bytes);
+                    received.extend_from_slice(&direct[..first]);
+                    received.extend_from_slice(&scratch[..bytes - first]);
+                }
+                Received::Idle => await_ready(&mut *b, Wait::Readable),
+                Received::Closed => panic!("nobody closed"),
+            }
+        }
+        assert_eq!(received, sent, "direct {direct_bytes}, scratch {scratch_bytes}");
+    }
+    let nothing = b.receive(&mut [], &mut []).expect("both ends are open");
+    assert_eq!(nothing, Received::Bytes { bytes: 0, drained: false }, "no room says nothing of the link");
+}
+
+/// With nothing to read a link is idle, not closed, and a wait says so.
+pub fn nothing_to_read_is_idle((mut a, mut b): Ends) {
+    let mut scratch = [0; 16];
+    for link in [&mut a, &mut b] {
+        assert_eq!(link.receive(&mut [], &mut scratch).expect("both ends are open"), Received::Idle);
+        let zero = std::time::Duration::ZERO;
+        assert!(!link.wait(Wait::Readable, Some(zero)).expect("waited for"));
+        assert!(link.wait(Wait::Writable, Some(zero)).expect("waited for"), "a fresh link takes bytes");
+        assert!(link.wait(Wait::Either, Some(zero)).expect("waited for"));
+        let mut nothing = Gather::new();
+        assert_eq!(link.send(&mut nothing).expect("both ends are open"), Sent::Drained);
+    }
+}

@@ -1,0 +1,64 @@
+//! The simulated link: a stream each way in memory, with faults from a seed.
+//!
+//! Enters: options.  Leaves: two ends that keep the contract of every link, and the cable between them.
+//! Owns:   the bytes under way, the order of faults: the same seed and calls give the same run.
+//! Never:  reads a clock, starts a thread; time is the number of [`Cable::step`] calls.
+//!
+//! Whoever simulates holds the [`Cable`]: it moves time on, tells which edges a poll would report, slows a reader down,
+//! and cuts the connection at any byte.
+
+mod cable;
+mod chance;
+mod end;
+mod way;
+
+pub use cable::{Cable, Cut, Edges, Side};
+pub use chance::Chance;
+pub use end::SimLink;
+
+use crate::limits::SIM_WINDOW_BYTES_MAX;
+
+/// How a simulated connection behaves.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Where chance begins.
+    pub seed: u64,
+    /// Bytes that one direction holds, from `send` to `receive`.
+    pub window_bytes: usize,
+    /// Most steps that bytes are under way; zero with no `scatter`: they are there at once.
+    pub delay_steps_max: u32,
+    /// In how many of a thousand calls a `receive` or `send` moves only a part, ending at any byte.
+    pub partial_permille: u32,
+    /// Whether what arrives in a step ends at any byte, instead of where a `send` ended.
+    pub scatter: bool,
+}
+
+impl SimOptions {
+    /// A connection without faults.
+    pub fn faultless() -> Self {
+        SimOptions { seed: 0, window_bytes: 256 * 1024, delay_steps_max: 0, partial_permille: 0, scatter: false }
+    }
+
+    /// A connection with every kind of delay and division, drawn from `seed`.
+    pub fn faulty(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let window_bytes = 1 << chance.between(6, 18);
+        SimOptions {
+            seed,
+            window_bytes,
+            delay_steps_max: chance.below(6) as u32,
+            partial_permille: chance.below(600) as u32,
+            scatter: chance.below(2) == 0,
+        }
+    }
+
+    fn window(&self) -> usize {
+        self.window_bytes.clamp(1, SIM_WINDOW_BYTES_MAX)
+    }
+}
+
+/// Two connected ends, and the cable between them.
+pub fn pair(options: &SimOptions) -> (SimLink, SimLink, Cable) {
+    let cable = Cable::new(options);
+    (SimLink::new(cable.clone(), Side::Left), SimLink::new(cable.clone(), Side::Right), cable)
+}
