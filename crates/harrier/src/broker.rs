@@ -1,75 +1,98 @@
 //! `harrier broker`: a broker from its configuration to its end.
+//!
+//! Enters: words, the environment.  Leaves: an exit status.
+//! Owns:   the order in which a broker is put together, and the words in which it fails.
+//! Never:  serves a client itself.
 
-use catalog::{Definition, Limits, Name, Password, Permission};
-use link::ListenOptions;
-use session::{Greeting, SessionLimits};
-use shard::{Server, ServerOptions};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use crate::options::options;
+use crate::process::{Endings, raise_open_files, seed};
+use crate::{USAGE_STATUS, greeting, log, print};
+use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
+use shard::{Server, StartError};
+use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
-use wire::{Table, Value};
+use std::time::Instant;
 
-pub fn main(args: &[String]) -> ExitCode {
-    let get = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
-    let vhost = Name::from("/");
-    let user = Name::from("guest");
-    let yes = |table: Table, name: &str| table.with(name, Value::Bool(true)).expect("short");
-    let capabilities = [
-        "publisher_confirms",
-        "exchange_exchange_bindings",
-        "basic.nack",
-        "consumer_cancel_notify",
-        "connection.blocked",
-        "consumer_priorities",
-        "authentication_failure_close",
-        "per_consumer_qos",
-        "direct_reply_to",
-    ]
-    .iter()
-    .fold(Table::default(), |t, n| yes(t, n));
-    let properties = Table::default()
-        .with("product", Value::LongStr(b"Harrier".to_vec().into()))
-        .expect("short")
-        .with("capabilities", Value::Table(capabilities))
-        .expect("short");
-    let server = Server::start(ServerOptions {
-        listen: vec![get("--listen").unwrap_or("127.0.0.1:5672".into()).parse().expect("an address")],
-        listen_options: ListenOptions::default(),
-        shards: get("--shards").map_or(1, |n| n.parse().expect("a number")),
-        session: SessionLimits::default(),
-        greeting: Greeting::new(&properties, "PLAIN AMQPLAIN"),
-        catalog: Limits::default(),
-        definitions: vec![
-            Definition::CreateVhost { name: vhost.clone() },
-            Definition::PutUser {
-                name: user.clone(),
-                password: Password::plain("guest"),
-                tags: vec![],
-                loopback_only: true,
-            },
-            Definition::SetPermission { user, vhost, permission: Permission::all() },
-        ],
-        output_bytes_max: 512 * 1024,
-        memory_bytes_max: 9 << 30,
-        queue_bytes_max: 4 << 30,
-        connections_max: 100_000,
-        login_timeout: Duration::from_secs(10),
-        spin: Duration::from_micros(get("--spin-us").map_or(0, |n| n.parse().expect("a number"))),
-        drain_timeout: Duration::from_secs(10),
-    });
-    let server = match server {
-        Ok(server) => server,
-        Err(error) => {
-            eprintln!("harrier broker: {error}");
-            return ExitCode::FAILURE;
-        }
+/// Files that a broker has open beside its connections: polls, listeners, standard streams. An estimate on the safe side.
+const OTHER_FILES: u64 = 256;
+
+/// Runs the command with the words behind `broker`.
+#[expect(clippy::disallowed_methods, reason = "a program may tell how long its start took")]
+pub fn main(words: &[OsString]) -> ExitCode {
+    let began = Instant::now();
+    let outcome = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()) {
+        Ok(Request::Help) => return print(&config::help()),
+        Ok(Request::Print(config)) => return print(&config.to_toml()),
+        Ok(Request::Run(config)) => run(&config, began),
+        Err(error) => Err(error.into()),
     };
-    let mut signals = Signals::new([SIGINT, SIGTERM]).expect("signals");
-    for _ in signals.forever() {
-        break;
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            for line in failure.text.lines() {
+                eprintln!("harrier broker: {line}");
+            }
+            failure.status
+        }
     }
-    server.stop();
-    server.join().expect("shards");
-    ExitCode::SUCCESS
+}
+
+/// Why a broker did not run, or not to a good end.
+struct Failure {
+    text: String,
+    status: ExitCode,
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let status = if error.is_usage() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE };
+        Failure { text: error.to_string(), status }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+    }
+}
+
+fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
+    let machine = Machine::here();
+    let options = options(config, &machine, seed()?)?;
+    log::begin(config.log_level, config.log_format);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let open_files_max = raise_open_files();
+    let connections_max = u64::from(options.connections_max);
+    // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
+    let asked = *config.origin("connections_max") != Origin::Default;
+    if asked && open_files_max.is_some_and(|files| files < connections_max + OTHER_FILES) {
+        tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
+    }
+    let (shards, memory_limit_bytes) = (options.shards, options.memory_bytes_max);
+    // From here on a signal is no sudden end, but heard once the broker runs.
+    let endings = Endings::catch()?;
+    let server = Server::start(options)?;
+    endings.watch(server.stopper())?;
+    tracing::info!(
+        version = greeting::VERSION,
+        addresses = server.addresses().join(" "),
+        shards,
+        memory_limit_bytes,
+        open_files_max,
+        configuration = config.file.as_deref().map(|path| tracing::field::display(path.display())),
+        pid = std::process::id(),
+        start_us = began.elapsed().as_micros() as u64,
+        "harrier broker is ready"
+    );
+    server.join()?;
+    tracing::info!("harrier broker has ended");
+    Ok(())
 }

@@ -1,21 +1,68 @@
 //! The `harrier` program: parse, build, run.
+//!
+//! Enters: the words of the command line.  Leaves: an exit status: 0, 1 for a failure, 2 for wrong usage.
+//! Owns:   the subcommands and the allocator.
+//! Never:  does a subcommand's work.
 #![forbid(unsafe_code)]
 
 mod broker;
+mod definitions;
+mod greeting;
+mod log;
+mod options;
+mod process;
 
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The status of a command that was not understood.
+const USAGE_STATUS: u8 = 2;
+
+const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
+
+  broker      run a broker
+  bench       measure a broker
+  help        print this and end
+  version     print the version and end
+
+harrier COMMAND --help tells more.
+";
+
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.split_first() {
-        Some((command, rest)) if command == "broker" => broker::main(rest),
-        Some((command, rest)) if command == "bench" => bench::main(rest),
-        _ => {
-            eprintln!("usage: harrier broker");
-            ExitCode::from(2)
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let Some((command, rest)) = words.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(USAGE_STATUS);
+    };
+    match command.to_str() {
+        Some("broker") => broker::main(rest),
+        Some("bench") => match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+            Some(words) => bench::main(&words),
+            None => usage_error("bench takes words of UTF-8 only"),
+        },
+        Some("help" | "--help" | "-h") => print(USAGE),
+        Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),
+        _ => usage_error(&format!("unknown command '{}'\n{USAGE}", command.to_string_lossy())),
+    }
+}
+
+fn usage_error(why: &str) -> ExitCode {
+    eprintln!("harrier: {}", why.trim_end());
+    ExitCode::from(USAGE_STATUS)
+}
+
+/// Writes to standard output; a reader that has gone has read enough.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("harrier: cannot write: {error}");
+            ExitCode::FAILURE
         }
     }
 }

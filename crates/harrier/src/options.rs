@@ -1,0 +1,118 @@
+//! From a configuration to the options of a server.
+//!
+//! Enters: a configuration, the machine.  Leaves: `ServerOptions`.
+//! Owns:   which setting becomes which option; units.
+//! Never:  has a value of its own, but for what only a process can know.
+
+use crate::definitions::definitions;
+use crate::greeting::greeting;
+use catalog::Limits;
+use config::{BrokerConfig, ConfigError, Machine};
+use link::{Address, ListenOptions, SocketOptions};
+use session::SessionLimits;
+use shard::ServerOptions;
+use std::time::Duration;
+
+/// The options of the broker that a configuration describes.
+///
+/// # Errors
+/// What only its users can check: addresses, patterns, a share of unknown memory.
+pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Result<ServerOptions, ConfigError> {
+    let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
+    let memory_bytes_max = config.memory_limit_bytes(machine)?;
+    let catalog = limits(config, hash_seed);
+    Ok(ServerOptions {
+        listen: config.listen.iter().map(address).collect::<Result<_, _>>()?,
+        listen_options: ListenOptions {
+            backlog: config.backlog,
+            socket: SocketOptions { tcp_congestion: config.tcp_congestion.clone(), ..SocketOptions::default() },
+            ..ListenOptions::default()
+        },
+        shards: config.shard_count(machine),
+        session: SessionLimits {
+            channel_max: config.channel_max,
+            frame_bytes_max: config.frame_bytes_max,
+            heartbeat_s: config.heartbeat_s,
+            message_bytes_max: config.message_bytes_max,
+            ..SessionLimits::default()
+        },
+        greeting: greeting(),
+        definitions: definitions(config, &catalog)?,
+        catalog,
+        output_bytes_max: config.session_output_bytes_max as usize,
+        memory_bytes_max,
+        queue_bytes_max: config.queue_limit_bytes(memory_bytes_max),
+        connections_max: config.connections_max,
+        login_timeout: seconds(config.login_timeout_s),
+        spin: Duration::from_micros(config.spin_us.into()),
+        drain_timeout: seconds(config.drain_timeout_s),
+    })
+}
+
+fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
+    Limits {
+        vhosts_max: config.vhosts_max as usize,
+        exchanges_max: config.exchanges_max as usize,
+        queues_max: config.queues_max as usize,
+        bindings_max: config.bindings_max as usize,
+        users_max: config.users_max as usize,
+        cached_routes_max: config.cached_routes_max as usize,
+        cached_route_bytes_max: usize::try_from(config.cached_route_bytes_max).unwrap_or(usize::MAX),
+        cached_permissions_max: config.cached_permissions_max as usize,
+        hash_seed,
+    }
+}
+
+fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{limits, options};
+    use catalog::Limits;
+    use config::{BrokerConfig, ConfigError, Machine, Request, limits as settings};
+    use session::SessionLimits;
+
+    const MACHINE: Machine = Machine { cores: 3, memory_bytes: Some(1000) };
+
+    fn config(words: &[&str]) -> Result<BrokerConfig, ConfigError> {
+        match BrokerConfig::load_with(words.iter().map(Into::into), [], "/nowhere".as_ref())? {
+            Request::Run(config) => Ok(*config),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_declared_defaults_are_those_of_the_rooms() {
+        let config = config(&[]).expect("the default");
+        let defaults = Limits::default();
+        assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
+        let options = options(&config, &MACHINE, 1).expect("sound");
+        assert_eq!(options.session, SessionLimits::default());
+        assert_eq!(options.listen_options, link::ListenOptions::default());
+        assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (3, 400, 200));
+        assert_eq!(options.definitions.len(), 3);
+    }
+
+    #[test]
+    fn the_declared_ranges_are_those_of_the_rooms() {
+        assert_eq!(settings::FRAME_BYTES_LEAST, u64::from(wire::frame::FRAME_BYTES_MIN));
+        assert_eq!(settings::FRAME_BYTES_MOST, u64::from(session::limits::FRAME_BYTES_CEILING));
+        assert_eq!(settings::MESSAGE_BYTES_MOST, session::limits::BODY_BYTES_MAX);
+        assert_eq!(settings::NAME_BYTES_MAX, catalog::limits::NAME_BYTES_MAX);
+        assert_eq!(settings::PASSWORD_BYTES_MAX, catalog::limits::PASSWORD_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_only_the_rooms_can_check_is_told_with_its_place() {
+        let error = |words: &[&str]| {
+            let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1).map(drop));
+            outcome.expect_err("refused").to_string()
+        };
+        assert_eq!(
+            error(&["--listen", "5672"]),
+            "--listen: '5672' is no address: the port is missing (host:port, or unix:/path)"
+        );
+    }
+}

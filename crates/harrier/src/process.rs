@@ -1,0 +1,77 @@
+//! The process: its open files, its random seed, its signals.
+//!
+//! Enters: what the system grants.  Leaves: a raised limit, a seed, a broker told to stop.
+//! Owns:   the thread that waits for signals.
+//! Never:  handles a signal in the handler itself.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+use shard::Stopper;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+
+/// The status of a process that a second signal ended.
+const INTERRUPTED_STATUS: i32 = 1;
+
+/// Raises the limit of open files to what the system allows this process. Answers the limit; `None`: unlimited.
+pub fn raise_open_files() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return current;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files cannot be raised");
+            current
+        }
+    }
+}
+
+/// A seed that no peer can know.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    // Up to 256 bytes come whole (getrandom(2)).
+    assert_eq!(filled, bytes.len());
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The signals that end a broker, caught from now on.
+pub struct Endings(Signals);
+
+impl Endings {
+    /// Catches SIGTERM and SIGINT.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub fn catch() -> io::Result<Self> {
+        Signals::new([SIGINT, SIGTERM]).map(Endings)
+    }
+
+    /// Starts the thread that stops the broker at the first signal, and ends the process at the second.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn watch(mut self, stopper: Stopper) -> io::Result<()> {
+        let watch = move || {
+            let mut stopping = false;
+            for signal in self.0.forever() {
+                let signal = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+                if stopping {
+                    tracing::warn!(signal, "ending at once");
+                    std::process::exit(INTERRUPTED_STATUS);
+                }
+                tracing::info!(signal, "stopping: clients are told, and have their time to leave");
+                stopping = true;
+                stopper.stop();
+            }
+        };
+        // The thread waits for as long as the process lives.
+        std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
+    }
+}
