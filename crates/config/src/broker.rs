@@ -84,7 +84,8 @@ settings! {
         loopback_users: Vec<String> = "guest", Kind::List { item: "USER", least: 0 };
     }
     "Threads" {
-        /// Threads, each with its own connections and queues. 0: as many as there are cores.
+        /// Threads, each with its own connections and queues. 0: one less than there
+        /// are cores, and at least one: the system and what else runs here want theirs.
         shards: u16 = "0", Kind::number(0, SHARDS_MAX);
         /// How long a thread that has nothing to do looks for work before it sleeps. It lowers latency and costs
         /// CPU. 0: not at all.
@@ -186,7 +187,7 @@ impl BrokerConfig {
     /// The threads to run.
     pub fn shard_count(&self, machine: &Machine) -> u16 {
         match self.shards {
-            0 => u16::try_from(machine.cores.clamp(1, SHARDS_MAX as usize)).unwrap_or(1),
+            0 => u16::try_from(machine.cores.saturating_sub(1).clamp(1, SHARDS_MAX as usize)).unwrap_or(1),
             shards => shards,
         }
     }

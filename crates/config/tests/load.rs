@@ -315,7 +315,7 @@ fn the_example_of_the_reference_page_is_sound() {
 fn the_machine_gives_what_is_left_to_it() {
     let machine = config::Machine { cores: 6, memory_bytes: Some(10_000_000_000) };
     let cases = [
-        ("", 6, 4_000_000_000, 2_000_000_000),
+        ("", 5, 4_000_000_000, 2_000_000_000),
         ("--shards 2 --memory-limit 2GB --queue-memory-share 10", 2, 2_000_000_000, 200_000_000),
     ];
     for (words, shards, memory, queue) in cases {

@@ -91,7 +91,7 @@ mod tests {
         let options = options(&config, &MACHINE, 1).expect("sound");
         assert_eq!(options.session, SessionLimits::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
-        assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (3, 400, 200));
+        assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
     }
 
