@@ -18,6 +18,7 @@ macro_rules! settings {
         $name:ident: $type:ty = $default:literal, $kind:expr;
     )+ })+) => {
         /// All settings of a broker. Each field is a setting of that name; what it means is in `docs/configuration.md`.
+        #[allow(rustdoc::broken_intra_doc_links, reason = "the help is plain text: [::1] is an address")]
         #[derive(Clone, Debug)]
         pub struct BrokerConfig {
             $($( $(#[doc = $help])+ pub $name: $type, )+)+
