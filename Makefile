@@ -13,14 +13,11 @@ build: ## Build the program: target/release/harrier.
 	$(CARGO) build --release --locked -p harrier
 
 bench: build ## Two benchmarks through a real broker: tables here, figures in out/report.html. Three minutes after the build.
-	@rm -f $(OUT)/report.html
-	$(HARRIER) bench de-spsc --report $(OUT)/report.html
-	$(HARRIER) bench de-pp --report $(OUT)/report.html
-	@echo "figures: $(OUT)/report.html"
+	$(HARRIER) bench suite --out $(OUT)
 
-perf: build ## The figures of docs/measurements, measured side by side with RabbitMQ and a raw relay. Long.
+perf: build ## Harrier, RabbitMQ and a raw relay side by side. PERF="--only latency", PERF=--write: see `harrier bench perf --help`.
 	tests/rabbitmq/install
-	$(HARRIER) bench perf
+	$(HARRIER) bench perf --out $(OUT) $(PERF)
 
 test: ## Everything: formatting, lints, licences, unit tests, fuzzing, simulation, real clients. Up to 45 minutes.
 	tests/suite
@@ -35,7 +32,9 @@ lint: ## The lints that `make test` starts with.
 unit: ## The tests of the crates alone.
 	tests/suite unit
 
-docs: ## Build the documentation of the crates: target/doc.
+docs: ## The reference page of the configuration, and the documentation of the crates in target/doc.
+	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 clean: ## Remove what was built and measured.

@@ -164,9 +164,12 @@ fn names_of_the_code_in_documents_exist() {
     check(broken, "names that the code does not have");
 }
 
-/// Environment variables and reply codes live elsewhere than in Rust.
+/// Environment variables live in scripts.
 fn is_of_a_script(name: &str) -> bool {
-    ["tests/suite", "fuzz/run", "tests/rabbitmq/start"].iter().any(|path| house::read(path).contains(name))
+    let scripts = ["tests", "fuzz"].into_iter().flat_map(|folder| house::files(folder, ""));
+    scripts
+        .filter(|path| path.extension().is_none_or(|ending| ending == "py"))
+        .any(|path| house::read(path).contains(name))
 }
 
 /// The rows of a document's tables: their cells, with the line.
