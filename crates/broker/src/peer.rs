@@ -46,8 +46,8 @@ pub(crate) enum Then {
     QueuePurged { no_wait: bool },
     /// The consumer is in its place.
     Consuming { no_wait: bool, consumer: ConsumerKey },
-    /// The consumer is gone.
-    Cancelled { no_wait: bool, consumer: ConsumerKey },
+    /// The consumer is gone; its queue may have taken it along in the meantime, so its tag is here.
+    Cancelled { no_wait: bool, consumer: ConsumerKey, tag: Box<[u8]> },
     /// A message, or none.
     Get { no_ack: bool },
     /// The transaction's messages are in their queues.

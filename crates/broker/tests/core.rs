@@ -330,3 +330,38 @@ fn direct_replies_find_their_requester() {
         assert_eq!(world.heard(consumer), "");
     });
 }
+
+#[test]
+fn answers_come_before_the_deliveries_they_cause() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        prefetch(world, consumer, 1, true);
+        consume(world, consumer, "q", "c", false);
+        for body in ["a", "b", "c"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a");
+        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
+        assert_eq!(world.heard(consumer), "basic.qos-ok | c#2=b");
+        world.say(consumer, basic::Recover { requeue: true });
+        let heard = world.heard(consumer);
+        assert!(heard.starts_with("basic.recover-ok | c#3="), "{heard}");
+    });
+}
+
+#[test]
+fn a_consumer_whose_queue_goes_while_it_is_cancelled_still_hears_cancel_ok() {
+    let mut world = World::new(3, LIMIT);
+    let (owner, consumer) = (world.connect(1, 1), world.connect(2, 2));
+    declare(&mut world, owner, "q");
+    consume(&mut world, consumer, "q", "c", false);
+    world.heard(consumer);
+    let cancel = basic::Cancel { consumer_tag: short("c"), no_wait: false };
+    let _waits = world.say_first(consumer, cancel);
+    let delete = queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false };
+    let _waits = world.say_first(owner, delete);
+    // The question about the cancellation is on its way while the queue goes everywhere else.
+    while world.carry(1, 0) | world.carry(0, 1) | world.carry(0, 2) | world.carry(1, 2) {}
+    world.settle();
+    let heard = world.heard(consumer);
+    assert!(heard.ends_with("cancel-ok c"), "{heard}");
+}

@@ -213,7 +213,12 @@ impl Shard {
     pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         let peer = &*connection.link.peer().address;
-        tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused");
+        match fault.code {
+            wire::ReplyCode::ConnectionForced => {
+                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "told to leave")
+            }
+            _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
+        }
         let Some((out, pool)) = self.desk.writer(slot) else { return };
         let done = connection.inbound.fail(fault, out, pool);
         match fault.scope {

@@ -33,20 +33,20 @@ impl Broker {
             Method::BasicConsume(consume) => return self.consume(slot, number, key, consume, fx),
             Method::BasicCancel(cancel) => return self.cancel(slot, number, key, cancel, fx),
             Method::BasicGet(get) => return self.get(slot, number, key, get, fx),
+            // The answers to these three come before the deliveries they cause, as in RabbitMQ.
             Method::BasicQos(qos) => {
-                self.qos(key, qos, fx)?;
+                self.qos(key, qos)?;
                 fx.reply(slot, number, Method::BasicQosOk(basic::QosOk {}));
+                self.wake(key, fx);
             }
-            Method::BasicRecover(recover) => {
-                self.recover(key, recover.requeue, fx)?;
-                fx.reply(slot, number, Method::BasicRecoverOk(basic::RecoverOk {}));
-            }
-            Method::BasicRecoverAsync(recover) => self.recover(key, recover.requeue, fx)?,
+            Method::BasicRecover(recover) => self.recover(key, recover.requeue, true, fx)?,
+            Method::BasicRecoverAsync(recover) => self.recover(key, recover.requeue, false, fx)?,
             // A client's answer to the broker's own `basic.cancel`; RabbitMQ's clients send it only when asked to.
             Method::BasicCancelOk(_) => {}
             Method::ChannelFlow(flow) => {
-                self.flow(key, flow.active, fx)?;
+                self.flow(key, flow.active)?;
                 fx.reply(slot, number, Method::ChannelFlowOk(channel::FlowOk { active: flow.active }));
+                self.wake(key, fx);
             }
             Method::ConfirmSelect(select) => {
                 self.confirm_select(key)?;

@@ -158,7 +158,7 @@ impl Broker {
                 return Ok(Flow::Go);
             };
             let (queue, home) = (found.queue, found.home);
-            let then = Then::Cancelled { no_wait: cancel.no_wait, consumer };
+            let then = Then::Cancelled { no_wait: cancel.no_wait, consumer, tag: tag.into() };
             return self.ask(slot, number, basic::Cancel::ID, queue, home, Ask::Cancel(consumer), then, fx);
         }
         if let Some(channel) = self.tables.channels.get_mut(key)

@@ -286,10 +286,8 @@ impl Broker {
                 }
                 say(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
             }
-            Then::Cancelled { no_wait, consumer } => {
-                if let Some(found) = self.tables.consumers.get(consumer) {
-                    say(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&found.tag) }));
-                }
+            Then::Cancelled { no_wait, consumer, tag } => {
+                say(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&tag) }));
                 self.forget_consumer(consumer, fx);
             }
             Then::Get { no_ack } => match answer {

@@ -68,9 +68,14 @@ impl Broker {
         if !known {
             return Err(unknown_tag(tag));
         }
+        self.wake(key, fx);
+        Ok(())
+    }
+
+    /// The channel's consumers may take more: they do.
+    pub(super) fn wake<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
         self.wake_channel(key, fx);
         self.dispatch_due(fx);
-        Ok(())
     }
 
     /// One delivery is settled.
@@ -138,15 +143,12 @@ impl Broker {
     }
 
     /// `basic.recover`: everything unsettled goes back to its place.
-    pub(super) fn recover<E: Effects>(&mut self, key: ChannelKey, requeue: bool, fx: &mut E) -> Result<(), Refusal> {
-        if !requeue {
-            return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - requeue=false"));
-        }
+    pub(super) fn recover<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) -> Result<(), Refusal> {
         self.settle_now(key, 0, true, Fate::Requeued, fx)
     }
 
-    /// `basic.qos`.
-    pub(super) fn qos<E: Effects>(&mut self, key: ChannelKey, qos: basic::Qos, fx: &mut E) -> Result<(), Refusal> {
+    /// `basic.qos`; wake the channel once it is answered.
+    pub(super) fn qos(&mut self, key: ChannelKey, qos: basic::Qos) -> Result<(), Refusal> {
         if qos.prefetch_size != 0 {
             let text = format!("NOT_IMPLEMENTED - prefetch_size!=0 ({})", qos.prefetch_size);
             return Err(Refusal::connection(ReplyCode::NotImplemented, text));
@@ -157,17 +159,12 @@ impl Broker {
         } else {
             channel.prefetch = qos.prefetch_count.into();
         }
-        self.wake_channel(key, fx);
-        self.dispatch_due(fx);
         Ok(())
     }
 
-    /// `channel.flow` from the client.
-    pub(super) fn flow<E: Effects>(&mut self, key: ChannelKey, active: bool, fx: &mut E) -> Result<(), Refusal> {
-        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
-        channel.flow = active;
-        self.wake_channel(key, fx);
-        self.dispatch_due(fx);
+    /// `channel.flow` from the client; wake the channel once it is answered.
+    pub(super) fn flow(&mut self, key: ChannelKey, active: bool) -> Result<(), Refusal> {
+        self.tables.channels.get_mut(key).ok_or_else(no_channel)?.flow = active;
         Ok(())
     }
 }
