@@ -88,7 +88,17 @@ async def filled(channel, count):
 
 async def connect(made, _channel):
     properties = made.transport.connection.server_properties
-    for name in ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to"):
+    for name in (
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "connection.blocked",
+        "consumer_priorities",
+        "authentication_failure_close",
+        "per_consumer_qos",
+        "direct_reply_to",
+    ):
         equal(properties["capabilities"].get(name), True, name)
 
 
@@ -99,7 +109,10 @@ async def exchanges(made, channel):
             exchange = await channel.declare_exchange(name, kind, durable=True)
         await channel.declare_exchange(name, kind, passive=True)
         await exchange.delete()
-        await refused((await made.channel()).declare_exchange(name, kind, passive=True), f"NOT_FOUND - no exchange '{name}' in vhost '/'")
+        await refused(
+            (await made.channel()).declare_exchange(name, kind, passive=True),
+            f"NOT_FOUND - no exchange '{name}' in vhost '/'",
+        )
 
 
 async def queues(_made, channel):
@@ -117,7 +130,10 @@ async def exclusive_queue(_made, channel):
     queue = await temporary(channel)
     other = await aio_pika.connect(URL)
     async with other:
-        await refused((await other.channel()).declare_queue(queue.name, passive=True), f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue.name}' in vhost '/'.")
+        await refused(
+            (await other.channel()).declare_queue(queue.name, passive=True),
+            f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue.name}' in vhost '/'.",
+        )
 
 
 async def auto_delete(_made, channel):
@@ -129,9 +145,17 @@ async def auto_delete(_made, channel):
 
 async def refusals(made, channel):
     queue = await channel.declare_queue(unique("refused"), auto_delete=True)
-    await refused((await made.channel()).declare_queue(queue.name, auto_delete=True, durable=True), f"PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{queue.name}' in vhost '/': received 'true' but current is 'false'")
-    await refused((await made.channel()).declare_exchange(f"amq.{queue.name}"), f"ACCESS_REFUSED - exchange name 'amq.{queue.name}' contains reserved prefix 'amq.*'")
-    await refused(send(await made.channel(), "k", b"x", queue.name), f"NOT_FOUND - no exchange '{queue.name}' in vhost '/'")
+    await refused(
+        (await made.channel()).declare_queue(queue.name, auto_delete=True, durable=True),
+        f"PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{queue.name}' in vhost '/': received 'true' but current is 'false'",
+    )
+    await refused(
+        (await made.channel()).declare_exchange(f"amq.{queue.name}"),
+        f"ACCESS_REFUSED - exchange name 'amq.{queue.name}' contains reserved prefix 'amq.*'",
+    )
+    await refused(
+        send(await made.channel(), "k", b"x", queue.name), f"NOT_FOUND - no exchange '{queue.name}' in vhost '/'"
+    )
     await queue.delete()
 
 
@@ -192,7 +216,17 @@ async def publish_consume(made, _channel):
     inbox = Inbox()
     await queue.consume(inbox, no_ack=True)
     sent = {
-        "headers": {"s": "ü", "i": 5, "l": 1 << 40, "t": True, "n": None, "f": 1.5, "list": [1, "two"], "table": {"x": {"y": 1}}, "time": datetime(2023, 11, 14, tzinfo=timezone.utc)},
+        "headers": {
+            "s": "ü",
+            "i": 5,
+            "l": 1 << 40,
+            "t": True,
+            "n": None,
+            "f": 1.5,
+            "list": [1, "two"],
+            "table": {"x": {"y": 1}},
+            "time": datetime(2023, 11, 14, tzinfo=timezone.utc),
+        },
         "content_type": "text/plain",
         "content_encoding": "utf-8",
         "delivery_mode": DeliveryMode.PERSISTENT,
@@ -225,7 +259,9 @@ async def returned(made, _channel):
     channel.return_callbacks.add(lambda _channel, message: back.set_result(message))
     await send(channel, "aio-nowhere", b"", "amq.direct", mandatory=True, message=Message(b"back", type="t"))
     message = await back
-    equal((message.exchange, message.routing_key, message.type, message.body), ("amq.direct", "aio-nowhere", "t", b"back"))
+    equal(
+        (message.exchange, message.routing_key, message.type, message.body), ("amq.direct", "aio-nowhere", "t", b"back")
+    )
 
 
 async def immediate(_made, channel):
@@ -467,7 +503,9 @@ async def stage(body):
 
 def main():
     for name, body in EXPECTATIONS.items():
-        report.check(name, functools.partial(asyncio.run, stage(body)) if not report.only or name in report.only else body)
+        report.check(
+            name, functools.partial(asyncio.run, stage(body)) if not report.only or name in report.only else body
+        )
     report.exit()
 
 

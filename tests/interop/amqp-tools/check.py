@@ -22,9 +22,17 @@ report = Report()
 def tool(name, *arguments, given=b"", fails=False):
     """Standard output of a tool; it must end well (or, with `fails`, badly: then its complaint)."""
     library = next(TOOLS.glob("lib/*-linux-*"), TOOLS / "lib")
-    done = subprocess.run([TOOLS / "bin" / name, "--url", os.environ["AMQP_URL"], *arguments], input=given, capture_output=True, timeout=DEADLINE_S, env=os.environ | {"LD_LIBRARY_PATH": str(library)})
+    done = subprocess.run(
+        [TOOLS / "bin" / name, "--url", os.environ["AMQP_URL"], *arguments],
+        input=given,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        env=os.environ | {"LD_LIBRARY_PATH": str(library)},
+    )
     if (done.returncode != 0) != fails:
-        raise AssertionError(f"{name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+        raise AssertionError(
+            f"{name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')}"
+        )
     return done.stderr.decode(errors="replace") if fails else done.stdout
 
 
@@ -55,7 +63,11 @@ def queues():
 def refusals():
     queue = declared("refused")
     said = tool("amqp-declare-queue", "--queue", queue, "--durable", fails=True)
-    equal(f"PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{queue}' in vhost '/'" in said and "406" in said, True, said)
+    equal(
+        f"PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{queue}' in vhost '/'" in said and "406" in said,
+        True,
+        said,
+    )
     tool("amqp-publish", "--routing-key", queue, "--body", "x")
     said = tool("amqp-delete-queue", "--queue", queue, "--if-empty", fails=True)
     equal(f"PRECONDITION_FAILED - queue '{queue}' in vhost '/' not empty" in said, True, said)
@@ -67,7 +79,18 @@ def refusals():
 def publish_consume():
     queue = declared("consume")
     lines = b"".join(b"%d\n" % number for number in range(1000))
-    tool("amqp-publish", "--routing-key", queue, "--line-buffered", "--persistent", "--content-type", "text/plain", "--header", "key: value", given=lines)
+    tool(
+        "amqp-publish",
+        "--routing-key",
+        queue,
+        "--line-buffered",
+        "--persistent",
+        "--content-type",
+        "text/plain",
+        "--header",
+        "key: value",
+        given=lines,
+    )
     got = tool("amqp-consume", "--queue", queue, "--count", "1000", "--prefetch-count", "100", "cat")
     equal(got == lines, True, "a thousand lines, in order")
     equal(tool("amqp-delete-queue", "--queue", queue), b"0\n", "all were acknowledged")
@@ -85,7 +108,19 @@ def reject():
 def bind_unbind():
     # A queue of the consumer's own, bound to an exchange; what is published before it is there finds no queue.
     process = subprocess.Popen(
-        [TOOLS / "bin" / "amqp-consume", "--url", os.environ["AMQP_URL"], "--exchange", "amq.direct", "--routing-key", unique("bound"), "--no-ack", "--count", "1", "cat"],
+        [
+            TOOLS / "bin" / "amqp-consume",
+            "--url",
+            os.environ["AMQP_URL"],
+            "--exchange",
+            "amq.direct",
+            "--routing-key",
+            unique("bound"),
+            "--no-ack",
+            "--count",
+            "1",
+            "cat",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"LD_LIBRARY_PATH": str(next(TOOLS.glob("lib/*-linux-*"), TOOLS / "lib"))},
@@ -118,7 +153,16 @@ def bodies():
     tool("amqp-delete-queue", "--queue", queue)
 
 
-EXPECTATIONS = {"connect": connect, "queues": queues, "refusals": refusals, "bind-unbind": bind_unbind, "publish-consume": publish_consume, "reject": reject, "get": get, "bodies": bodies}
+EXPECTATIONS = {
+    "connect": connect,
+    "queues": queues,
+    "refusals": refusals,
+    "bind-unbind": bind_unbind,
+    "publish-consume": publish_consume,
+    "reject": reject,
+    "get": get,
+    "bodies": bodies,
+}
 for name, body in EXPECTATIONS.items():
     report.check(name, body)
 report.exit()

@@ -32,13 +32,27 @@ LOADS = {
 
 
 def load(flags):
-    command = ["java", "-XX:+UseSerialGC", "-Xmx1g", "-cp", f"{os.environ['CACHE']}/lib/*", "com.rabbitmq.perf.PerfTest", "--uri", os.environ["AMQP_URL"], "--id", "interop", *flags.split()]
+    command = [
+        "java",
+        "-XX:+UseSerialGC",
+        "-Xmx1g",
+        "-cp",
+        f"{os.environ['CACHE']}/lib/*",
+        "com.rabbitmq.perf.PerfTest",
+        "--uri",
+        os.environ["AMQP_URL"],
+        "--id",
+        "interop",
+        *flags.split(),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as late:
         raise AssertionError(f"not all arrived within {DEADLINE_S} s: {(late.stdout or b'')[-400:]!r}") from late
     print(done.stdout, done.stderr, file=sys.stderr)
-    summary = re.search(r"receiving rate avg: (\d+)" if "--consumers 0" not in flags else r"sending rate avg: (\d+)", done.stdout)
+    summary = re.search(
+        r"receiving rate avg: (\d+)" if "--consumers 0" not in flags else r"sending rate avg: (\d+)", done.stdout
+    )
     if done.returncode or not summary or int(summary[1]) == 0:
         raise AssertionError(f"ended with {done.returncode}: {(done.stdout + done.stderr)[-400:]}")
 

@@ -16,7 +16,11 @@ FRAME_END = 0xCE
 
 # name: (class id, method id, fields). A field is "name:type"; adjacent bits share octets.
 METHODS = {
-    "connection.start": (10, 10, "version_major:octet version_minor:octet server_properties:table mechanisms:longstr locales:longstr"),
+    "connection.start": (
+        10,
+        10,
+        "version_major:octet version_minor:octet server_properties:table mechanisms:longstr locales:longstr",
+    ),
     "connection.start-ok": (10, 11, "client_properties:table mechanism:shortstr response:longstr locale:shortstr"),
     "connection.tune": (10, 30, "channel_max:short frame_max:long heartbeat:short"),
     "connection.tune-ok": (10, 31, "channel_max:short frame_max:long heartbeat:short"),
@@ -34,17 +38,37 @@ METHODS = {
     "channel.flow-ok": (20, 21, "active:bit"),
     "channel.close": (20, 40, "reply_code:short reply_text:shortstr class_id:short method_id:short"),
     "channel.close-ok": (20, 41, ""),
-    "exchange.declare": (40, 10, "reserved_1:short exchange:shortstr type:shortstr passive:bit durable:bit auto_delete:bit internal:bit nowait:bit arguments:table"),
+    "exchange.declare": (
+        40,
+        10,
+        "reserved_1:short exchange:shortstr type:shortstr passive:bit durable:bit auto_delete:bit internal:bit nowait:bit arguments:table",
+    ),
     "exchange.declare-ok": (40, 11, ""),
     "exchange.delete": (40, 20, "reserved_1:short exchange:shortstr if_unused:bit nowait:bit"),
     "exchange.delete-ok": (40, 21, ""),
-    "exchange.bind": (40, 30, "reserved_1:short destination:shortstr source:shortstr routing_key:shortstr nowait:bit arguments:table"),
+    "exchange.bind": (
+        40,
+        30,
+        "reserved_1:short destination:shortstr source:shortstr routing_key:shortstr nowait:bit arguments:table",
+    ),
     "exchange.bind-ok": (40, 31, ""),
-    "exchange.unbind": (40, 40, "reserved_1:short destination:shortstr source:shortstr routing_key:shortstr nowait:bit arguments:table"),
+    "exchange.unbind": (
+        40,
+        40,
+        "reserved_1:short destination:shortstr source:shortstr routing_key:shortstr nowait:bit arguments:table",
+    ),
     "exchange.unbind-ok": (40, 51, ""),
-    "queue.declare": (50, 10, "reserved_1:short queue:shortstr passive:bit durable:bit exclusive:bit auto_delete:bit nowait:bit arguments:table"),
+    "queue.declare": (
+        50,
+        10,
+        "reserved_1:short queue:shortstr passive:bit durable:bit exclusive:bit auto_delete:bit nowait:bit arguments:table",
+    ),
     "queue.declare-ok": (50, 11, "queue:shortstr message_count:long consumer_count:long"),
-    "queue.bind": (50, 20, "reserved_1:short queue:shortstr exchange:shortstr routing_key:shortstr nowait:bit arguments:table"),
+    "queue.bind": (
+        50,
+        20,
+        "reserved_1:short queue:shortstr exchange:shortstr routing_key:shortstr nowait:bit arguments:table",
+    ),
     "queue.bind-ok": (50, 21, ""),
     "queue.purge": (50, 30, "reserved_1:short queue:shortstr nowait:bit"),
     "queue.purge-ok": (50, 31, "message_count:long"),
@@ -54,15 +78,27 @@ METHODS = {
     "queue.unbind-ok": (50, 51, ""),
     "basic.qos": (60, 10, "prefetch_size:long prefetch_count:short global:bit"),
     "basic.qos-ok": (60, 11, ""),
-    "basic.consume": (60, 20, "reserved_1:short queue:shortstr consumer_tag:shortstr no_local:bit no_ack:bit exclusive:bit nowait:bit arguments:table"),
+    "basic.consume": (
+        60,
+        20,
+        "reserved_1:short queue:shortstr consumer_tag:shortstr no_local:bit no_ack:bit exclusive:bit nowait:bit arguments:table",
+    ),
     "basic.consume-ok": (60, 21, "consumer_tag:shortstr"),
     "basic.cancel": (60, 30, "consumer_tag:shortstr nowait:bit"),
     "basic.cancel-ok": (60, 31, "consumer_tag:shortstr"),
     "basic.publish": (60, 40, "reserved_1:short exchange:shortstr routing_key:shortstr mandatory:bit immediate:bit"),
     "basic.return": (60, 50, "reply_code:short reply_text:shortstr exchange:shortstr routing_key:shortstr"),
-    "basic.deliver": (60, 60, "consumer_tag:shortstr delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr"),
+    "basic.deliver": (
+        60,
+        60,
+        "consumer_tag:shortstr delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr",
+    ),
     "basic.get": (60, 70, "reserved_1:short queue:shortstr no_ack:bit"),
-    "basic.get-ok": (60, 71, "delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr message_count:long"),
+    "basic.get-ok": (
+        60,
+        71,
+        "delivery_tag:longlong redelivered:bit exchange:shortstr routing_key:shortstr message_count:long",
+    ),
     "basic.get-empty": (60, 72, "reserved_1:shortstr"),
     "basic.ack": (60, 80, "delivery_tag:longlong multiple:bit"),
     "basic.reject": (60, 90, "delivery_tag:longlong requeue:bit"),
@@ -194,7 +230,19 @@ class Reader:
 
     def value(self):
         kind = self.take(1).decode()
-        simple = {"t": "?", "b": "b", "B": "B", "s": "h", "u": "H", "I": "i", "i": "I", "l": "q", "f": "f", "d": "d", "T": "Q"}
+        simple = {
+            "t": "?",
+            "b": "b",
+            "B": "B",
+            "s": "h",
+            "u": "H",
+            "I": "i",
+            "i": "I",
+            "l": "q",
+            "f": "f",
+            "d": "d",
+            "T": "Q",
+        }
         if kind in simple:
             return self.number(simple[kind])
         if kind == "S":
@@ -378,11 +426,20 @@ class Peer:
     def login(self, capabilities=None, frame_max=None, channel_max=None, heartbeat=0, open_vhost=True):
         start = self.greet()
         properties = {"product": "interop", "capabilities": capabilities or {}}
-        self.method(0, "connection.start-ok", client_properties=properties, mechanism="PLAIN", response=f"\0{self.user}\0{self.password}", locale="en_US")
+        self.method(
+            0,
+            "connection.start-ok",
+            client_properties=properties,
+            mechanism="PLAIN",
+            response=f"\0{self.user}\0{self.password}",
+            locale="en_US",
+        )
         tune = self.expect("connection.tune", 0)
         self.frame_max = frame_max or tune["frame_max"]
         self.channel_max = channel_max or tune["channel_max"]
-        self.method(0, "connection.tune-ok", channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=heartbeat)
+        self.method(
+            0, "connection.tune-ok", channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=heartbeat
+        )
         if open_vhost:
             self.call(0, "connection.open", virtual_host=self.vhost)
         self.server_properties = start["server_properties"]

@@ -63,10 +63,14 @@ def outcome_of(peer, awaited, channel):
             name, fields = amqp.decode(payload)
             if name == "connection.close":
                 peer.method(0, "connection.close-ok")
-                return Outcome("connection", fields["reply_code"], fields["reply_text"], (fields["class_id"], fields["method_id"]))
+                return Outcome(
+                    "connection", fields["reply_code"], fields["reply_text"], (fields["class_id"], fields["method_id"])
+                )
             if name == "channel.close":
                 peer.method(on, "channel.close-ok")
-                return Outcome("channel", fields["reply_code"], fields["reply_text"], (fields["class_id"], fields["method_id"]))
+                return Outcome(
+                    "channel", fields["reply_code"], fields["reply_text"], (fields["class_id"], fields["method_id"])
+                )
             if name in awaited and on == channel:
                 return None
     except amqp.Gone:
@@ -90,7 +94,9 @@ def run(url, case, unique):
 
 
 def steps(case, unique, first, second):
-    first.login({"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}).open()
+    first.login(
+        {"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}
+    ).open()
     second.login().open()
     for step in case["do"]:
         step = dict(step)
@@ -106,7 +112,13 @@ def steps(case, unique, first, second):
             awaited = {"basic.ack"} if confirmed else set()
         else:
             peer.method(channel, name, **fields)
-            awaited = {f"{name}-ok"} if name in amqp.SYNCHRONOUS else {"basic.get-ok", "basic.get-empty"} if name == "basic.get" else set()
+            awaited = (
+                {f"{name}-ok"}
+                if name in amqp.SYNCHRONOUS
+                else {"basic.get-ok", "basic.get-empty"}
+                if name == "basic.get"
+                else set()
+            )
         if not awaited:
             # Without an answer of its own, a step is known to be done when the next one is answered.
             channel, awaited = 1, {"basic.qos-ok"}

@@ -4,120 +4,16 @@
 //! Owns:   its connections; queues and exchanges of its own names, deleted in the end.
 //! Never:  sleeps: every wait is for a message or an event, with a deadline.
 
-use std::error::Error as StdError;
-use std::fmt::Debug;
-use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering};
+mod scene;
+
 use std::time::Duration;
 
 use futures_lite::StreamExt;
-use lapin::message::Delivery;
 use lapin::options::*;
 use lapin::types::{AMQPValue, FieldArray, FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ErrorKind, ExchangeKind};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
 
-const DEADLINE: Duration = Duration::from_secs(15);
-
-type Held = Result<(), Box<dyn StdError>>;
-
-fn unique(word: &str) -> String {
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
-    format!("lapin-{word}-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed))
-}
-
-fn equal<T: PartialEq + Debug>(got: T, want: T, what: &str) -> Held {
-    if got == want { Ok(()) } else { Err(format!("{what}: got {got:?}, expected {want:?}").into()) }
-}
-
-fn url() -> String {
-    std::env::var("AMQP_URL").expect("AMQP_URL names the broker")
-}
-
-async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, Box<dyn StdError>> {
-    tokio::time::timeout(DEADLINE, wait).await.map_err(|_| format!("not in time: {what}").into())
-}
-
-fn refused<T>(result: lapin::Result<T>, code: u16, text: &str) -> Held {
-    match result {
-        Ok(_) => Err(format!("not refused: {text}").into()),
-        Err(error) => match error.kind() {
-            ErrorKind::ProtocolError(said) => equal((said.get_id(), said.get_message().as_str()), (code, text), "refusal"),
-            other => Err(format!("got {other:?}, expected {code} {text}").into()),
-        },
-    }
-}
-
-fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
-    let mut out = FieldTable::default();
-    for (name, value) in entries {
-        out.insert((*name).into(), value.clone());
-    }
-    out
-}
-
-fn long(text: &str) -> AMQPValue {
-    AMQPValue::LongString(text.into())
-}
-
-async fn temporary(channel: &Channel) -> lapin::Result<ShortString> {
-    let options = QueueDeclareOptions { exclusive: true, ..Default::default() };
-    Ok(channel.queue_declare("".into(), options, FieldTable::default()).await?.name().clone())
-}
-
-async fn ready(channel: &Channel, queue: &ShortString) -> lapin::Result<u32> {
-    let options = QueueDeclareOptions { passive: true, ..Default::default() };
-    Ok(channel.queue_declare(queue.clone(), options, FieldTable::default()).await?.message_count())
-}
-
-async fn exchange(channel: &Channel, name: &str, kind: ExchangeKind, arguments: FieldTable) -> lapin::Result<()> {
-    channel.exchange_declare(name.into(), kind, ExchangeDeclareOptions::default(), arguments).await
-}
-
-async fn bind(channel: &Channel, queue: &ShortString, exchange: &str, key: &str, arguments: FieldTable) -> lapin::Result<()> {
-    channel.queue_bind(queue.clone(), exchange.into(), key.into(), QueueBindOptions::default(), arguments).await
-}
-
-async fn publish(channel: &Channel, exchange: &str, key: &str, body: &[u8]) -> lapin::Result<lapin::Confirmation> {
-    channel.basic_publish(exchange.into(), key.into(), BasicPublishOptions::default(), body, BasicProperties::default()).await?.await
-}
-
-async fn filled(connection: &Connection, channel: &Channel, count: usize) -> Result<ShortString, Box<dyn StdError>> {
-    let queue = temporary(channel).await?;
-    let side = connection.create_channel().await?;
-    side.confirm_select(ConfirmSelectOptions::default()).await?;
-    for number in 0..count {
-        equal(publish(&side, "", queue.as_str(), number.to_string().as_bytes()).await?.is_ack(), true, "confirm")?;
-    }
-    side.close(200, "".into()).await?;
-    Ok(queue)
-}
-
-async fn consume(channel: &Channel, queue: &ShortString, no_ack: bool) -> lapin::Result<Consumer> {
-    let options = BasicConsumeOptions { no_ack, ..Default::default() };
-    channel.basic_consume(queue.clone(), "".into(), options, FieldTable::default()).await
-}
-
-async fn take(consumer: &mut Consumer, count: usize) -> Result<Vec<Delivery>, Box<dyn StdError>> {
-    let mut got = Vec::new();
-    while got.len() < count {
-        let next = in_time(&format!("delivery {} of {count}", got.len() + 1), consumer.next()).await?;
-        got.push(next.ok_or("the consumer was cancelled")??);
-    }
-    Ok(got)
-}
-
-fn texts(deliveries: &[Delivery]) -> String {
-    let word = |delivery: &Delivery| format!("{}{}", String::from_utf8_lossy(&delivery.data), if delivery.redelivered { "r" } else { "" });
-    deliveries.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// Whether a mandatory publish reached a queue; the channel is in confirm mode.
-async fn routed(channel: &Channel, exchange: &str, key: &str, headers: FieldTable) -> lapin::Result<bool> {
-    let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-    let properties = BasicProperties::default().with_headers(headers);
-    let confirm = channel.basic_publish(exchange.into(), key.into(), options, b"x", properties).await?.await?;
-    Ok(confirm.take_message().is_none())
-}
+use crate::scene::*;
 
 async fn expectation(name: &str, connection: &Connection, channel: Channel) -> Held {
     let none = FieldTable::default;
@@ -143,7 +39,9 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
         "queues" => {
             equal(temporary(&channel).await?.as_str().starts_with("amq.gen-"), true, "server-named")?;
             let name: ShortString = unique("queue").as_str().into();
-            channel.queue_declare(name.clone(), QueueDeclareOptions { durable: true, ..Default::default() }, none()).await?;
+            channel
+                .queue_declare(name.clone(), QueueDeclareOptions { durable: true, ..Default::default() }, none())
+                .await?;
             channel.confirm_select(confirming).await?;
             for _ in 0..3 {
                 publish(&channel, "", name.as_str(), b"x").await?;
@@ -156,7 +54,9 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
         "exclusive-queue" => {
             let queue = temporary(&channel).await?;
             let other = Connection::connect(&url(), ConnectionProperties::default()).await?;
-            let text = format!("RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.");
+            let text = format!(
+                "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
+            );
             let cut = if text.len() > 255 { format!("{}...", &text[..252]) } else { text };
             let side = other.create_channel().await?;
             refused(ready(&side, &queue).await, 405, &cut)?;
@@ -164,7 +64,9 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
         }
         "auto-delete" => {
             let queue: ShortString = unique("auto").as_str().into();
-            channel.queue_declare(queue.clone(), QueueDeclareOptions { auto_delete: true, ..Default::default() }, none()).await?;
+            channel
+                .queue_declare(queue.clone(), QueueDeclareOptions { auto_delete: true, ..Default::default() }, none())
+                .await?;
             let consumer = consume(&channel, &queue, true).await?;
             channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await?;
             refused(ready(&channel, &queue).await, 404, &format!("NOT_FOUND - no queue '{queue}' in vhost '/'"))?;
@@ -175,18 +77,36 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             channel.queue_declare(name.as_str().into(), options, none()).await?;
             let side = connection.create_channel().await?;
             let other = QueueDeclareOptions { durable: true, ..options };
-            refused(side.queue_declare(name.as_str().into(), other, none()).await, 406, &format!("PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{name}' in vhost '/': received 'true' but current is 'false'"))?;
+            refused(
+                side.queue_declare(name.as_str().into(), other, none()).await,
+                406,
+                &format!(
+                    "PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{name}' in vhost '/': received 'true' but current is 'false'"
+                ),
+            )?;
             let side = connection.create_channel().await?;
             let reserved = format!("amq.{name}");
-            refused(exchange(&side, &reserved, ExchangeKind::Direct, none()).await, 403, &format!("ACCESS_REFUSED - exchange name '{reserved}' contains reserved prefix 'amq.*'"))?;
+            refused(
+                exchange(&side, &reserved, ExchangeKind::Direct, none()).await,
+                403,
+                &format!("ACCESS_REFUSED - exchange name '{reserved}' contains reserved prefix 'amq.*'"),
+            )?;
             let side = connection.create_channel().await?;
             side.confirm_select(confirming).await?;
-            refused(in_time("refusal", publish(&side, &name, "k", b"x")).await?, 404, &format!("NOT_FOUND - no exchange '{name}' in vhost '/'"))?;
+            refused(
+                in_time("refusal", publish(&side, &name, "k", b"x")).await?,
+                404,
+                &format!("NOT_FOUND - no exchange '{name}' in vhost '/'"),
+            )?;
             channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await?;
         }
         "connection-refusal" => {
             let kind = ExchangeKind::Custom("nonsense".into());
-            refused(exchange(&channel, &unique("x"), kind, none()).await, 503, "COMMAND_INVALID - unknown exchange type 'nonsense'")?;
+            refused(
+                exchange(&channel, &unique("x"), kind, none()).await,
+                503,
+                "COMMAND_INVALID - unknown exchange type 'nonsense'",
+            )?;
         }
         "bind-unbind" => {
             channel.confirm_select(confirming).await?;
@@ -203,10 +123,26 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             let (queue, first, second) = (temporary(&channel).await?, unique("first"), unique("second"));
             exchange(&channel, &first, ExchangeKind::Fanout, none()).await?;
             exchange(&channel, &second, ExchangeKind::Direct, none()).await?;
-            channel.exchange_bind(second.as_str().into(), first.as_str().into(), "k".into(), ExchangeBindOptions::default(), none()).await?;
+            channel
+                .exchange_bind(
+                    second.as_str().into(),
+                    first.as_str().into(),
+                    "k".into(),
+                    ExchangeBindOptions::default(),
+                    none(),
+                )
+                .await?;
             bind(&channel, &queue, &second, "k", none()).await?;
             equal(routed(&channel, &first, "k", none()).await?, true, "over both")?;
-            channel.exchange_unbind(second.as_str().into(), first.as_str().into(), "k".into(), ExchangeUnbindOptions::default(), none()).await?;
+            channel
+                .exchange_unbind(
+                    second.as_str().into(),
+                    first.as_str().into(),
+                    "k".into(),
+                    ExchangeUnbindOptions::default(),
+                    none(),
+                )
+                .await?;
             equal(routed(&channel, &first, "k", none()).await?, false, "unbound")?;
             for name in [first, second] {
                 channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await?;
@@ -231,7 +167,11 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
                 bind(&channel, &temporary(&channel).await?, &name, "", wanted).await?;
                 let both = table(&[("a", AMQPValue::LongLongInt(1)), ("b", long("two"))]);
                 equal(routed(&channel, &name, "", both).await?, true, "both, of another integer width")?;
-                equal(routed(&channel, &name, "", table(&[("a", AMQPValue::LongInt(1))])).await?, kind == "any", "one")?;
+                equal(
+                    routed(&channel, &name, "", table(&[("a", AMQPValue::LongInt(1))])).await?,
+                    kind == "any",
+                    "one",
+                )?;
                 equal(routed(&channel, &name, "", table(&[("c", AMQPValue::LongInt(1))])).await?, false, "none")?;
                 channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await?;
             }
@@ -280,7 +220,15 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
                 .with_app_id("a".into());
             for number in 0..1000 {
                 let properties = if number == 0 { sent.clone() } else { BasicProperties::default() };
-                channel.basic_publish("".into(), queue.clone(), BasicPublishOptions::default(), number.to_string().as_bytes(), properties).await?;
+                channel
+                    .basic_publish(
+                        "".into(),
+                        queue.clone(),
+                        BasicPublishOptions::default(),
+                        number.to_string().as_bytes(),
+                        properties,
+                    )
+                    .await?;
             }
             let got = take(&mut consumer, 1000).await?;
             for (number, delivery) in got.iter().enumerate() {
@@ -294,7 +242,11 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             let mut waits = Vec::new();
             for number in 0..500 {
                 let key = if number % 2 == 0 { queue.clone() } else { "lapin-nowhere".into() };
-                waits.push(channel.basic_publish("".into(), key, BasicPublishOptions::default(), b"x", BasicProperties::default()).await?);
+                waits.push(
+                    channel
+                        .basic_publish("".into(), key, BasicPublishOptions::default(), b"x", BasicProperties::default())
+                        .await?,
+                );
             }
             for wait in waits {
                 equal(in_time("confirm", wait).await??.is_ack(), true, "confirm")?;
@@ -305,15 +257,23 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             channel.confirm_select(confirming).await?;
             let options = BasicPublishOptions { mandatory: true, ..Default::default() };
             let properties = BasicProperties::default().with_type("t".into());
-            let confirm = channel.basic_publish("amq.direct".into(), "lapin-nowhere".into(), options, b"back", properties.clone()).await?;
+            let confirm = channel
+                .basic_publish("amq.direct".into(), "lapin-nowhere".into(), options, b"back", properties.clone())
+                .await?;
             let back = in_time("return", confirm).await??.take_message().ok_or("not returned")?;
             equal((back.reply_code, back.reply_text.as_str()), (312, "NO_ROUTE"), "reply")?;
-            equal((back.delivery.data.as_slice(), &back.delivery.properties), (b"back".as_slice(), &properties), "content")?;
+            equal(
+                (back.delivery.data.as_slice(), &back.delivery.properties),
+                (b"back".as_slice(), &properties),
+                "content",
+            )?;
         }
         "immediate" => {
             channel.confirm_select(confirming).await?;
             let options = BasicPublishOptions { immediate: true, ..Default::default() };
-            let confirm = channel.basic_publish("".into(), "lapin-nowhere".into(), options, b"x", BasicProperties::default()).await?;
+            let confirm = channel
+                .basic_publish("".into(), "lapin-nowhere".into(), options, b"x", BasicProperties::default())
+                .await?;
             refused(in_time("refusal", confirm).await?, 540, "NOT_IMPLEMENTED - immediate=true")?;
         }
         "ack-multiple" => {
@@ -322,7 +282,11 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             let got = take(&mut consume(&side, &queue, false).await?, 5).await?;
             got[2].ack(BasicAckOptions { multiple: true }).await?;
             side.close(200, "".into()).await?;
-            equal(texts(&take(&mut consume(&channel, &queue, false).await?, 2).await?), "3r 4r".into(), "what was not acknowledged")?;
+            equal(
+                texts(&take(&mut consume(&channel, &queue, false).await?, 2).await?),
+                "3r 4r".into(),
+                "what was not acknowledged",
+            )?;
             channel.basic_ack(0, BasicAckOptions { multiple: true }).await?;
             equal(ready(&channel, &queue).await?, 0, "ready")?;
         }
@@ -337,7 +301,11 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             channel.basic_nack(tags[2], once).await?;
             channel.basic_nack(tags[0], once).await?;
             channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true }).await?;
-            equal(texts(&take(&mut consume(&channel, &queue, true).await?, 5).await?), "0r 1r 2r 3r 4".into(), "the old places")?;
+            equal(
+                texts(&take(&mut consume(&channel, &queue, true).await?, 5).await?),
+                "0r 1r 2r 3r 4".into(),
+                "the old places",
+            )?;
         }
         "reject" => {
             let queue = filled(connection, &channel, 3).await?;
@@ -386,7 +354,11 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
         "get" => {
             let queue = filled(connection, &channel, 2).await?;
             let got = channel.basic_get(queue.clone(), BasicGetOptions::default()).await?.ok_or("empty")?;
-            equal((got.message_count, got.delivery.redelivered, got.delivery.data.as_slice()), (1, false, b"0".as_slice()), "get")?;
+            equal(
+                (got.message_count, got.delivery.redelivered, got.delivery.data.as_slice()),
+                (1, false, b"0".as_slice()),
+                "get",
+            )?;
             channel.basic_get(queue.clone(), BasicGetOptions { no_ack: true }).await?;
             equal(channel.basic_get(queue, BasicGetOptions { no_ack: true }).await?.is_none(), true, "empty")?;
         }
@@ -413,14 +385,19 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             let options = BasicConsumeOptions { exclusive: true, ..Default::default() };
             let _first = channel.basic_consume(queue.clone(), "".into(), options, none()).await?;
             let side = connection.create_channel().await?;
-            refused(consume(&side, &queue, true).await, 403, &format!("ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"))?;
+            refused(
+                consume(&side, &queue, true).await,
+                403,
+                &format!("ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"),
+            )?;
         }
         "consumer-priority" => {
             let queue = temporary(&channel).await?;
             channel.basic_qos(2, BasicQosOptions::default()).await?;
             let mut low = consume(&channel, &queue, false).await?;
             let arguments = table(&[("x-priority", AMQPValue::LongInt(10))]);
-            let mut high = channel.basic_consume(queue.clone(), "".into(), BasicConsumeOptions::default(), arguments).await?;
+            let mut high =
+                channel.basic_consume(queue.clone(), "".into(), BasicConsumeOptions::default(), arguments).await?;
             for number in 0..4 {
                 publish(&channel, "", queue.as_str(), number.to_string().as_bytes()).await?;
             }
@@ -450,7 +427,8 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
             }
         }
         "heartbeat" => {
-            let connection = Connection::connect(&format!("{}?heartbeat=1", url()), ConnectionProperties::default()).await?;
+            let connection =
+                Connection::connect(&format!("{}?heartbeat=1", url()), ConnectionProperties::default()).await?;
             equal(connection.configuration().heartbeat(), 1, "negotiated")?;
             let mut events = std::pin::pin!(connection.events_listener());
             // Idle for more than two intervals: only a lost connection may end this wait early.
@@ -490,10 +468,39 @@ async fn expectation(name: &str, connection: &Connection, channel: Channel) -> H
 }
 
 const NAMES: [&str; 33] = [
-    "connect", "exchanges", "queues", "exclusive-queue", "auto-delete", "refusals", "connection-refusal", "bind-unbind", "bind-exchange", "topic", "headers",
-    "alternate-exchange", "publish-consume", "confirm", "return", "immediate", "ack-multiple", "nack-requeue", "reject", "recover", "close-requeues",
-    "qos-consumer", "qos-global", "get", "tx", "cancel-notify", "consume-exclusive", "consumer-priority", "direct-reply-to", "bodies", "heartbeat",
-    "update-secret", "channels",
+    "connect",
+    "exchanges",
+    "queues",
+    "exclusive-queue",
+    "auto-delete",
+    "refusals",
+    "connection-refusal",
+    "bind-unbind",
+    "bind-exchange",
+    "topic",
+    "headers",
+    "alternate-exchange",
+    "publish-consume",
+    "confirm",
+    "return",
+    "immediate",
+    "ack-multiple",
+    "nack-requeue",
+    "reject",
+    "recover",
+    "close-requeues",
+    "qos-consumer",
+    "qos-global",
+    "get",
+    "tx",
+    "cancel-notify",
+    "consume-exclusive",
+    "consumer-priority",
+    "direct-reply-to",
+    "bodies",
+    "heartbeat",
+    "update-secret",
+    "channels",
 ];
 
 async fn attempt(name: &str) -> Held {
