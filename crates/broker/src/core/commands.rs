@@ -39,8 +39,15 @@ impl Broker {
                 fx.reply(slot, number, Method::BasicQosOk(basic::QosOk {}));
                 self.wake(key, fx);
             }
-            Method::BasicRecover(recover) => self.recover(key, recover.requeue, true, fx)?,
-            Method::BasicRecoverAsync(recover) => self.recover(key, recover.requeue, false, fx)?,
+            Method::BasicRecover(recover) => {
+                check_recover(recover.requeue)?;
+                fx.reply(slot, number, Method::BasicRecoverOk(basic::RecoverOk {}));
+                self.recover(key, fx)?;
+            }
+            Method::BasicRecoverAsync(recover) => {
+                check_recover(recover.requeue)?;
+                self.recover(key, fx)?;
+            }
             // A client's answer to the broker's own `basic.cancel`; RabbitMQ's clients send it only when asked to.
             Method::BasicCancelOk(_) => {}
             Method::ChannelFlow(flow) => {
@@ -104,6 +111,13 @@ impl Broker {
         }
         Ok(if self.may_read(slot) { Flow::Go } else { Flow::Wait })
     }
+}
+
+fn check_recover(requeue: bool) -> Result<(), Refusal> {
+    if requeue {
+        return Ok(());
+    }
+    Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - requeue=false"))
 }
 
 fn fate(requeue: bool) -> Fate {
