@@ -67,7 +67,8 @@ impl Target {
         let port = free_port()?;
         let words: Vec<String> = match command {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
-            None => vec![this_program()?.to_string_lossy().into_owned(), "broker".to_owned()],
+            // Its log would stand between the rows of the table.
+            None => [&*this_program()?.to_string_lossy(), "broker", "--log-level", "warn"].map(str::to_owned).into(),
         };
         let (program, rest) = words.split_first().ok_or("the broker's command is empty")?;
         let mut arguments = rest.to_vec();
