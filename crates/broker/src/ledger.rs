@@ -4,11 +4,11 @@
 //! Owns:   the delivery tags and the messages that are out under them.
 //! Never:  knows what becomes of a released message.
 
+use crate::chain::Chain;
 use crate::consumer::ConsumerKey;
 use crate::message::Message;
 use crate::ready::Place;
 use catalog::{QueueId, ShardId};
-use std::collections::VecDeque;
 
 /// A delivery that waits for its acknowledgement.
 pub struct Unsettled {
@@ -24,11 +24,11 @@ pub struct Unsettled {
     pub consumer: Option<ConsumerKey>,
 }
 
-/// A ring indexed by delivery tag: settling is linear in what is released and never looks at the rest.
+/// A list indexed by delivery tag: settling is linear in what is released and never looks at the rest.
 #[derive(Default)]
 pub struct Ledger {
-    ring: VecDeque<Option<Unsettled>>,
-    /// Tag of the ring's front.
+    list: Chain<Option<Unsettled>>,
+    /// Tag of the list's front.
     front: u64,
     /// The tag handed out last.
     last: u64,
@@ -40,8 +40,8 @@ impl Ledger {
     #[inline]
     pub fn pass(&mut self) -> u64 {
         self.last += 1;
-        if !self.ring.is_empty() {
-            self.ring.push_back(None);
+        if !self.list.is_empty() {
+            self.list.push_back(None);
         }
         self.last
     }
@@ -54,17 +54,17 @@ impl Ledger {
 
     /// Whether a tag is out.
     pub fn is_owed(&self, tag: u64) -> bool {
-        tag.checked_sub(self.front).is_some_and(|index| matches!(self.ring.get(index as usize), Some(Some(_))))
+        tag.checked_sub(self.front).is_some_and(|index| matches!(self.list.get(index as usize), Some(Some(_))))
     }
 
     /// The next tag for a delivery that must be settled.
     #[inline]
     pub fn owe(&mut self, delivery: Unsettled) -> u64 {
         self.last += 1;
-        if self.ring.is_empty() {
+        if self.list.is_empty() {
             self.front = self.last;
         }
-        self.ring.push_back(Some(delivery));
+        self.list.push_back(Some(delivery));
         self.owed += 1;
         self.last
     }
@@ -79,7 +79,7 @@ impl Ledger {
     /// Releases one tag.
     pub fn settle(&mut self, tag: u64) -> Option<Unsettled> {
         let index = tag.checked_sub(self.front)?;
-        let released = self.ring.get_mut(usize::try_from(index).ok()?)?.take()?;
+        let released = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
         self.owed -= 1;
         self.trim();
         Some(released)
@@ -92,12 +92,12 @@ impl Ledger {
             let Some(index) = tag.checked_sub(self.front) else {
                 return false;
             };
-            if !matches!(self.ring.get(index as usize), Some(Some(_))) {
+            if !matches!(self.list.get(index as usize), Some(Some(_))) {
                 return false;
             }
         }
         while self.front <= through {
-            let Some(slot) = self.ring.pop_front() else {
+            let Some(slot) = self.list.pop_front() else {
                 break;
             };
             self.front += 1;
@@ -111,12 +111,9 @@ impl Ledger {
     }
 
     fn trim(&mut self) {
-        while let Some(None) = self.ring.front() {
-            self.ring.pop_front();
+        while let Some(None) = self.list.front() {
+            self.list.pop_front();
             self.front += 1;
-        }
-        if self.ring.is_empty() && self.ring.capacity() > 4_096 {
-            self.ring.shrink_to(64);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Never:  knows a frame, a thread, a lock, a future or JSON; reads a clock; draws chance.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod channel;
 mod consumer;
 mod core;

@@ -23,8 +23,10 @@ pub const EARLY_LETTERS_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
 /// moment, so that what passes through stays in the cache. A queue that nobody empties takes more all the same.
 pub const PACE_BYTES: u64 = 4 << 20;
-/// A queue's list of waiting messages gives its memory back when it runs empty with more room than this.
-pub const QUEUE_ROOM_KEPT: usize = 1_024;
+/// Items of one piece of a list of waiting or unsettled messages: little is allocated too much, and nothing is moved.
+pub const CHAIN_PIECE_ITEMS: usize = 1_024;
+/// A list that runs empty gives its memory back if it has room for more items than this.
+pub const CHAIN_ROOM_KEPT_ITEMS: usize = 256;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

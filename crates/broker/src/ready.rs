@@ -4,9 +4,9 @@
 //! Owns:   the places (a number that grows with each arrival).
 //! Never:  looks into a message, knows a consumer.
 
-use crate::limits::QUEUE_ROOM_KEPT;
+use crate::chain::Chain;
 use crate::message::Message;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// A message's place in its queue: smaller is older. A message that is requeued goes back to its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -27,12 +27,12 @@ struct Returned {
     redelivered: bool,
 }
 
-/// Waiting messages. New ones stand in a ring whose places follow one another, so that a waiting message costs one reference;
-/// those that came back stand apart and are all older than the ring.
+/// Waiting messages. New ones stand in a list whose places follow one another, so that a waiting message costs one reference;
+/// those that came back stand apart and are all older than the list.
 #[derive(Default)]
 pub struct Ready {
-    ring: VecDeque<Message>,
-    ring_front: u64,
+    list: Chain<Message>,
+    list_front: u64,
     returned: BTreeMap<u64, Returned>,
     bytes: u64,
 }
@@ -41,13 +41,13 @@ impl Ready {
     /// Messages waiting.
     #[inline]
     pub fn len(&self) -> usize {
-        self.ring.len() + self.returned.len()
+        self.list.len() + self.returned.len()
     }
 
     /// Whether no message waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty() && self.returned.is_empty()
+        self.list.is_empty() && self.returned.is_empty()
     }
 
     /// Bytes of the waiting messages as limits count them.
@@ -59,15 +59,15 @@ impl Ready {
     /// The place that the next new message will get.
     #[inline]
     pub fn next_place(&self) -> Place {
-        Place(self.ring_front + self.ring.len() as u64)
+        Place(self.list_front + self.list.len() as u64)
     }
 
     /// A new message at the end.
     #[inline]
     pub fn push(&mut self, message: Message) -> Place {
-        let place = self.ring_front + self.ring.len() as u64;
+        let place = self.list_front + self.list.len() as u64;
         self.bytes += message.bytes() as u64;
-        self.ring.push_back(message);
+        self.list.push_back(message);
         Place(place)
     }
 
@@ -75,8 +75,8 @@ impl Ready {
     #[inline]
     pub fn pass(&mut self) -> Place {
         debug_assert!(self.is_empty(), "a message may pass only an empty list");
-        self.ring_front += 1;
-        Place(self.ring_front - 1)
+        self.list_front += 1;
+        Place(self.list_front - 1)
     }
 
     /// The oldest message.
@@ -86,19 +86,16 @@ impl Ready {
             self.bytes -= returned.message.bytes() as u64;
             return Some(Taken { place: Place(place), message: returned.message, redelivered: returned.redelivered });
         }
-        let message = self.ring.pop_front()?;
-        let place = Place(self.ring_front);
-        self.ring_front += 1;
+        let message = self.list.pop_front()?;
+        let place = Place(self.list_front);
+        self.list_front += 1;
         self.bytes -= message.bytes() as u64;
-        if self.ring.is_empty() && self.ring.capacity() > QUEUE_ROOM_KEPT {
-            self.ring.shrink_to(QUEUE_ROOM_KEPT);
-        }
         Some(Taken { place, message, redelivered: false })
     }
 
     /// Puts a message back where it stood.
     pub fn restore(&mut self, taken: Taken) {
-        assert!(taken.place.0 < self.ring_front, "only a message that was taken can come back");
+        assert!(taken.place.0 < self.list_front, "only a message that was taken can come back");
         self.bytes += taken.message.bytes() as u64;
         let twin =
             self.returned.insert(taken.place.0, Returned { message: taken.message, redelivered: taken.redelivered });
@@ -108,8 +105,8 @@ impl Ready {
     /// Drops everything; answers how many messages that were.
     pub fn clear(&mut self) -> usize {
         let count = self.len();
-        self.ring_front += self.ring.len() as u64;
-        self.ring = VecDeque::new();
+        self.list_front += self.list.len() as u64;
+        self.list = Chain::default();
         self.returned.clear();
         self.bytes = 0;
         count
