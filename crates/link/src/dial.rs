@@ -6,9 +6,13 @@
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
 use crate::{Address, DialOptions, Link, Peer};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Connects; blocks for as long as the options allow for each address of the name.
 pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link>> {
@@ -28,9 +32,22 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             Err(last)
         }
         Address::Unix(path) => {
-            let stream = UnixStream::connect(path)?;
-            set_buffers(&stream, &options.socket)?;
-            Ok(Box::new(SocketLink::new(stream, Peer::unix(path))?))
+            let flags = SocketFlags::CLOEXEC;
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            set_buffers(&socket, &options.socket)?;
+            // A full backlog makes it wait for room, for as long as sending may take (unix(7)). A zero would be for ever.
+            let timeout = options.timeout.max(Duration::from_millis(1));
+            sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+            let place = SocketAddrUnix::new(path.as_path())?;
+            loop {
+                match rustix::net::connect(&socket, &place) {
+                    Ok(()) => break,
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "it accepts nobody")),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(Box::new(SocketLink::new(UnixStream::from(socket), Peer::unix(path))?))
         }
     }
 }

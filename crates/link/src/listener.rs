@@ -5,11 +5,11 @@
 //! Never:  blocks.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
-use crate::unix_path::UnixPath;
+use crate::unix_path::{self, UnixPath};
 use crate::{Address, Link, ListenOptions, Peer};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -45,15 +45,9 @@ impl Listener {
                 Err(last)
             }
             Address::Unix(path) => {
-                let place = UnixPath::take(path)?;
-                let socket = rustix::net::socket_with(
-                    AddressFamily::UNIX,
-                    SocketType::STREAM,
-                    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-                    None,
-                )?;
+                let socket = unix_path::socket()?;
                 set_buffers(&socket, &options.socket)?;
-                rustix::net::bind(&socket, &SocketAddrUnix::new(path.as_path())?)?;
+                let place = UnixPath::bind(&socket, path)?;
                 rustix::net::listen(&socket, backlog(options))?;
                 Ok(Listener { kind: Kind::Unix(UnixListener::from(socket), place), address: address.clone() })
             }

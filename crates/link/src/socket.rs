@@ -21,12 +21,14 @@ pub(crate) trait Stream: AsFd + AsRawFd + Send + Sized + 'static {
     const NAME: &'static str;
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+    /// Makes the close of the socket drop what was not sent, instead of going on to deliver it.
+    fn drop_unsent(&self);
     fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
 macro_rules! stream {
-    ($kind:ty, $name:literal) => {
+    ($kind:ty, $name:literal, $drop_unsent:expr) => {
         impl Stream for $kind {
             const NAME: &'static str = $name;
             fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
@@ -34,6 +36,9 @@ macro_rules! stream {
             }
             fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 <$kind>::shutdown(self, how)
+            }
+            fn drop_unsent(&self) {
+                ($drop_unsent)(self);
             }
             fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
                 (&mut &*self).read_vectored(parts)
@@ -44,8 +49,12 @@ macro_rules! stream {
         }
     };
 }
-stream!(TcpStream, "tcp");
-stream!(UnixStream, "unix");
+stream!(TcpStream, "tcp", |stream: &TcpStream| {
+    // Closing resets the connection then. Refused, it would still end, only later for a peer that does not read.
+    let _later = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+});
+// What was written to a Unix socket is the reader's already, and nothing of it waits here.
+stream!(UnixStream, "unix", |_| ());
 
 /// A link over a socket.
 pub(crate) struct SocketLink<S> {
@@ -128,8 +137,7 @@ impl<S: Stream> Link for SocketLink<S> {
     fn abort(&mut self, _why: Abort) {
         self.end();
         if let Some(stream) = self.stream.take() {
-            // The peer may be gone already, and then there is nobody to tell.
-            let _gone = stream.shutdown(Shutdown::Both);
+            stream.drop_unsent();
         }
     }
 

@@ -1,46 +1,71 @@
-//! The file of a Unix socket: taken when listening begins, removed when it ends.
+//! The file of a Unix socket: made when listening begins, removed when it ends.
 //!
-//! Enters: a path.  Leaves: a free place there, or why there is none.
-//! Owns:   the file.
-//! Never:  removes anything but a socket that nobody listens on.
+//! Enters: a socket and a path.  Leaves: the socket bound there, or why it cannot be.
+//! Owns:   the file, for as long as it is the one that was made.
+//! Never:  removes anything but that, or a socket that nobody listens on; waits for who listens.
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A place for a Unix socket.
-pub(crate) struct UnixPath(PathBuf);
+/// The file of a socket that was bound here.
+pub(crate) struct UnixPath {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
 
 impl UnixPath {
-    /// Frees the path of a dead process's socket; a living one, or another file, is an error.
-    pub fn take(path: &Path) -> io::Result<UnixPath> {
-        match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(UnixPath(path.into())),
-            Err(error) => Err(error),
-            Ok(found) if !found.file_type().is_socket() => {
-                Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket has this name"))
+    /// Binds a socket to a path. The file of a dead process's socket is replaced; a living one, or another file, is an
+    /// error.
+    pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<UnixPath> {
+        let address = SocketAddrUnix::new(path)?;
+        match rustix::net::bind(socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_dead(path, &address)?;
+                rustix::net::bind(socket, &address)?;
             }
-            Ok(_) => match UnixStream::connect(path) {
-                Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "somebody listens there already")),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path)?;
-                    Ok(UnixPath(path.into()))
-                }
-                Err(error) => Err(error),
-            },
+            outcome => outcome?,
         }
+        let made = std::fs::symlink_metadata(path)?;
+        Ok(UnixPath { path: path.into(), device: made.dev(), inode: made.ino() })
     }
 
     /// The path.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for UnixPath {
     fn drop(&mut self) {
-        // If somebody else removed it, it is gone all the same.
-        let _gone = std::fs::remove_file(&self.0);
+        // Somebody may have removed it, and another may listen at the path by now.
+        let there = std::fs::symlink_metadata(&self.path);
+        if there.is_ok_and(|there| there.dev() == self.device && there.ino() == self.inode) {
+            // Should it stay, the next listener finds it dead and replaces it.
+            let _stays = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A stream socket that does not block.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// Removes the socket of a dead process.
+fn remove_dead(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket has this name"));
+    }
+    match rustix::net::connect(socket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(std::fs::remove_file(path)?),
+        // `AGAIN` is a full backlog (unix(7)): whoever listens is busy, not dead.
+        Ok(()) | Err(Errno::AGAIN) => Err(io::Error::new(ErrorKind::AddrInUse, "somebody listens there already")),
+        Err(error) => Err(error.into()),
     }
 }
