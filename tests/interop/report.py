@@ -11,6 +11,10 @@ import time
 import traceback
 
 
+class Skip(Exception):
+    """Raised by an expectation that cannot be tried here; says why."""
+
+
 class Report:
     def __init__(self):
         self.failed = 0
@@ -33,6 +37,9 @@ class Report:
         start = time.monotonic()
         try:
             body(*arguments)
+        except Skip as why:
+            self.skip(name, why)
+            return True
         except Exception as error:
             print(f"--- {name} after {time.monotonic() - start:.1f} s", file=sys.stderr)
             traceback.print_exc()

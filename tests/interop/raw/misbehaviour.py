@@ -13,7 +13,7 @@ from scene import BROKER, CLOSES, URL, bounded, connected, ended, memory_bytes  
 import amqp
 import bad_input
 from amqp import BODY, HEADER, METHOD, Late, Peer, content_header, frame, method
-from report import equal
+from report import Skip, equal
 
 
 def method_on_closed_channel():
@@ -363,6 +363,45 @@ def answers_before_deliveries():
         peer.close()
 
 
+def auto_delete_before_cancel_ok():
+    """When cancel-ok comes, an auto-delete queue whose last consumer that was is gone, whichever shard it lived on."""
+    still_there = tried = 0
+    for _ in range(30):
+        with connected() as peer:
+            for _ in range(10):
+                queue = peer.call(1, "queue.declare", auto_delete=True)["queue"]
+                tag = peer.call(1, "basic.consume", queue=queue)["consumer_tag"]
+                peer.call(1, "basic.cancel", consumer_tag=tag)
+                peer.method(1, "queue.declare", queue=queue, passive=True)
+                tried += 1
+                if peer.next_method()[1] == "queue.declare-ok":
+                    still_there += 1
+                    continue
+                peer.method(1, "channel.close-ok")
+                peer.open()
+            peer.close()
+    equal(still_there, 0, f"queues still there after cancel-ok, of {tried}")
+
+
+def flow_pauses_deliveries():
+    """Where the broker lets a client stop its deliveries, they stop, and go on; answers go on all the while."""
+    if BROKER == "rabbitmq":
+        raise Skip("RabbitMQ refuses channel.flow with active=false")
+    with connected() as peer, connected() as publisher:
+        queue = peer.call(1, "queue.declare", auto_delete=True)["queue"]
+        peer.call(1, "basic.consume", queue=queue, no_ack=True)
+        equal(peer.call(1, "channel.flow", active=False), {"active": False}, "flow-ok")
+        publisher.call(1, "confirm.select")
+        publisher.send(amqp.publish(1, "", queue, b"held back"))
+        publisher.expect("basic.ack", 1)
+        equal(peer.call(1, "queue.declare", queue=queue, passive=True)["message_count"], 1, "waiting")
+        equal(peer.call(1, "channel.flow", active=True), {"active": True}, "flow-ok")
+        peer.expect("basic.deliver", 1)
+        equal(peer.content()[1], b"held back")
+        publisher.close()
+        peer.close()
+
+
 def empty_body_frames():
     """Empty body frames within a body are odd but whole."""
     with connected() as peer:
@@ -411,6 +450,8 @@ EXPECTATIONS = {
     "body-of-2-to-63-announced": body_of_2_to_63_announced,
     "body-above-maximum": body_above_maximum,
     "answers-before-deliveries": answers_before_deliveries,
+    "auto-delete-before-cancel-ok": auto_delete_before_cancel_ok,
+    "flow-pauses-deliveries": flow_pauses_deliveries,
     "body-in-empty-frames": empty_body_frames,
     "bodies-interleaved": interleaved_channels,
     "vanishes-within-body-reset": lambda: vanishes_within_body(Peer.vanish),
