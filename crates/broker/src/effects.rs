@@ -58,7 +58,7 @@ pub trait Effects {
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16));
     /// The connection may be read again: its command is answered, or what held its publishes back is over.
     fn resume(&mut self, slot: Slot);
-    /// The connection publishes faster than consumers take it in: after a moment, call `Broker::unpace`.
+    /// The connection publishes faster than consumers take it in: after a moment, call `Broker::end_pace`.
     fn pace(&mut self, slot: Slot);
     /// The mail being written for another shard.
     fn batch(&mut self, to: ShardId) -> &mut Batch;

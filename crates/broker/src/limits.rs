@@ -23,6 +23,9 @@ pub const EARLY_LETTERS_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
 /// moment, so that what passes through stays in the cache. A queue that nobody empties takes more all the same.
 pub const PACE_BYTES: u64 = 4 << 20;
+/// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
+/// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
+pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
 /// Items of one piece of a list of waiting or unsettled messages: little is allocated too much, and nothing is moved.
 pub const CHAIN_PIECE_ITEMS: usize = 1_024;
 /// A list that runs empty gives its memory back if it has room for more items than this.

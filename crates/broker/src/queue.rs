@@ -5,6 +5,7 @@
 //! Never:  knows a connection, decides whether a consumer has room.
 
 use crate::consumer::ConsumerKey;
+use crate::limits::PACE_BYTES;
 use crate::ready::Ready;
 use catalog::{QueueId, ShardId, VhostId};
 use std::collections::VecDeque;
@@ -74,6 +75,10 @@ pub struct Queue {
     pub full: bool,
     /// Connections that give its consumers a moment.
     pub paced: Vec<crate::effects::Slot>,
+    /// Bytes at which publishers are paced: more while pacing them does not help.
+    pub pace_bytes: u64,
+    /// Bytes it held when a publisher was paced last.
+    pub paced_at_bytes: u64,
 }
 
 impl Queue {
@@ -93,6 +98,8 @@ impl Queue {
             due: false,
             full: false,
             paced: Vec::new(),
+            pace_bytes: PACE_BYTES,
+            paced_at_bytes: 0,
         }
     }
 

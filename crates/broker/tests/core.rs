@@ -290,6 +290,33 @@ fn a_full_queue_holds_its_publishers_and_nobody_else() {
     }
 }
 
+/// A consumer that never reads is given a moment, again and again, but does not keep its publishers from their other work.
+#[test]
+fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {
+    let mut world = World::new(1, LIMIT);
+    let [consumer, publisher] = [1, 2].map(|slot| world.connect(0, slot));
+    declare(&mut world, consumer, "q");
+    consume(&mut world, consumer, "q", "c", true);
+    world.room(consumer, false);
+    let body = "x".repeat(10_000);
+    let mut moments = 0;
+    for _ in 0..(50 * broker::limits::PACE_BYTES / 10_000) {
+        if !world.publish(publisher, "", "q", &body) {
+            moments += 1;
+            let (broker, recorder) = &mut world.shards[0];
+            assert!(!broker.may_read(publisher.1));
+            broker.end_pace(publisher.1, recorder);
+            assert!(broker.may_read(publisher.1));
+        }
+    }
+    assert!((40..=50).contains(&moments), "{moments} moments for fifty times the bytes of one");
+    // Once the consumer has taken everything, publishers pace themselves by it again.
+    world.room(consumer, true);
+    world.room(consumer, false);
+    let sent = (0..1000).take_while(|_| world.publish(publisher, "", "q", &body)).count() as u64;
+    assert!(sent * 10_000 < broker::limits::PACE_BYTES + 20_000, "{sent} before a pause");
+}
+
 #[test]
 fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
     let mut world = World::new(3, LIMIT);

@@ -187,7 +187,7 @@ impl Shard {
             && until <= now
         {
             self.paced.pop_front();
-            self.broker.unpace(slot, &mut self.desk);
+            self.broker.end_pace(slot, &mut self.desk);
         }
         self.desk_work(now);
     }

@@ -9,7 +9,7 @@ use crate::consumer::{ConsumerKey, Parked};
 use crate::effects::{Delivery, Effects, Slot, Stored};
 use crate::ledger::Unsettled;
 use crate::letter::{Letter, Parcel};
-use crate::limits::{PACE_BYTES, QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
+use crate::limits::{PACE_BYTES, PACED_BYTES_MIN, QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
 use crate::message::{Content, Message};
 use crate::queue::{Queue, Taker};
 use crate::ready::Place;
@@ -198,7 +198,7 @@ impl Broker {
         let stored = if durable { fx.append(id, queue.ready.next_place(), &message) } else { Stored::Now };
         queue.ready.push(message);
         self.waiting += 1;
-        if self.outrun.is_none() && memory_of(queue) > PACE_BYTES && self.tables.waits_for_room(queue, fx) {
+        if self.outrun.is_none() && memory_of(queue) > queue.pace_bytes && self.tables.waits_for_room(queue, fx) {
             self.outrun = Some(id);
         }
         if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
@@ -243,7 +243,8 @@ impl Broker {
             self.counters.delivered += 1;
             hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
         }
-        if !queue.paced.is_empty() && memory_of(queue) < PACE_BYTES / 2 {
+        if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {
+            queue.pace_bytes = PACE_BYTES;
             for slot in std::mem::take(&mut queue.paced) {
                 self.unpace(slot, fx);
             }
@@ -273,8 +274,21 @@ impl Broker {
         self.dispatch_due(fx);
     }
 
+    /// A paced publisher's moment is over.
+    pub fn end_pace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+        let paced_by = self.peer_mut(slot).and_then(|peer| peer.paced_by);
+        if let Some(queue) = paced_by.and_then(|id| find(&mut self.queues, id)) {
+            queue.paced.retain(|&paced| paced != slot);
+            let bytes = memory_of(queue);
+            if bytes + PACED_BYTES_MIN > queue.paced_at_bytes {
+                queue.pace_bytes = bytes + PACE_BYTES;
+            }
+        }
+        self.unpace(slot, fx);
+    }
+
     /// A paced publisher may go on.
-    pub fn unpace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    pub(super) fn unpace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
         if let Some(peer) = self.peer_mut(slot)
             && peer.paced_by.take().is_some()
         {

@@ -4,7 +4,7 @@
 //! Owns:   the walk from exchange to queues, and which publishes wait for whom.
 //! Never:  looks into a body.
 
-use super::dispatch::parcel;
+use super::dispatch::{memory_of, parcel};
 use super::{Broker, Flow, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
@@ -295,6 +295,7 @@ impl Broker {
     fn pace<E: Effects>(&mut self, slot: Slot, id: QueueId, fx: &mut E) {
         if let Some(queue) = find(&mut self.queues, id) {
             queue.paced.push(slot);
+            queue.paced_at_bytes = memory_of(queue);
         }
         if let Some(peer) = self.peer_mut(slot) {
             peer.paced_by = Some(id);
