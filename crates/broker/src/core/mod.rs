@@ -188,6 +188,23 @@ impl Broker {
         self.waiting * WAITING_BYTES + self.tables.unsettled * UNSETTLED_BYTES
     }
 
+    /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
+    pub fn census(&self) -> [(&'static str, usize); 10] {
+        let waiting = self.accepting.iter().map(VecDeque::len).sum();
+        [
+            ("sessions", self.tables.peers.iter().flatten().count()),
+            ("channels", self.tables.channels.len()),
+            ("consumers", self.tables.consumers.len()),
+            ("consumers of other shards", self.tables.remotes.len()),
+            ("names of consumers of other shards", self.remote_keys.len()),
+            ("publishes that other shards have not accepted", waiting),
+            ("publishes that are not stored", self.storing.len()),
+            ("definitions that are not answered", self.defining.len()),
+            ("letters that came early", self.early.len()),
+            ("queues that are full", self.full.len()),
+        ]
+    }
+
     /// A connection has logged in and opened its virtual host.
     pub fn open_session(&mut self, slot: Slot, login: Login) {
         let index = slot as usize;
