@@ -149,6 +149,9 @@ impl State {
     /// An end is gone without a word: what has arrived can still be read, then the stream ends; bytes for it go nowhere.
     pub fn leave(&mut self, side: Side, keep_under_way: bool) {
         *self.standing(side) = Standing::Over;
+        if self.silent {
+            return;
+        }
         let inward = self.inward(side);
         let unread = !inward.is_empty();
         inward.drop_bytes(true);
@@ -169,6 +172,16 @@ impl State {
         }
         if outward.end_arrived() {
             self.note_arrival(side.other());
+        }
+    }
+
+    /// An end aborts the connection.
+    pub fn abort(&mut self, side: Side) {
+        *self.standing(side) = Standing::Over;
+        self.inward(side).drop_bytes(true);
+        self.inward(side).deaf = true;
+        if !self.silent {
+            self.break_end(side.other());
         }
     }
 

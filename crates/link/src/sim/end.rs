@@ -157,10 +157,7 @@ impl Link for SimLink {
         self.end();
         let mut state = self.cable.state();
         if *state.standing(self.side) != Standing::Over {
-            *state.standing(self.side) = Standing::Over;
-            state.inward(self.side).drop_bytes(true);
-            state.inward(self.side).deaf = true;
-            state.break_end(self.side.other());
+            state.abort(self.side);
         }
     }
 
