@@ -366,9 +366,9 @@ def answers_before_deliveries():
 def auto_delete_before_cancel_ok():
     """When cancel-ok comes, an auto-delete queue whose last consumer that was is gone, whichever shard it lived on."""
     still_there = tried = 0
-    for _ in range(30):
+    for _ in range(60):
         with connected() as peer:
-            for _ in range(10):
+            for _ in range(20):
                 queue = peer.call(1, "queue.declare", auto_delete=True)["queue"]
                 tag = peer.call(1, "basic.consume", queue=queue)["consumer_tag"]
                 peer.call(1, "basic.cancel", consumer_tag=tag)
