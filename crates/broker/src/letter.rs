@@ -98,6 +98,8 @@ pub enum Answer {
     Refused(Refusal),
     /// The queue is gone.
     Gone,
+    /// It follows, as the outcome of a change of definitions ([`Letter::Defined`]).
+    Later,
 }
 
 /// A small message's place in a batch's bytes.

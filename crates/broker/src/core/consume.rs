@@ -9,7 +9,7 @@ use crate::channel::{ChannelKey, Fate};
 use crate::consumer::{Consumer, ConsumerKey};
 use crate::direct_reply::{Mailbox, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot};
-use crate::letter::{Ask, Asker, Letter, Subscription};
+use crate::letter::{Answer, Ask, Asker, Letter, Subscription};
 use crate::limits::{CONSUMERS_PER_CHANNEL_MAX, REMOTE_WINDOW_MESSAGES};
 use crate::peer::Then;
 use crate::queue::Taker;
@@ -256,10 +256,10 @@ impl Broker {
             return;
         };
         let (queue, home, slot, channel) = (consumer.queue, consumer.home, consumer.slot, consumer.channel_number);
+        let asker = Asker { session: self.session_of(slot), channel, question: 0 };
         if self.is_home(home) {
-            self.remove_taker(queue, Taker::Local(key), fx);
+            self.remove_taker(queue, Taker::Local(key), asker, fx);
         } else {
-            let asker = Asker { session: self.session_of(slot), channel, question: 0 };
             fx.batch(home).push(Letter::Ask { asker, queue, ask: Ask::Cancel(key) });
         }
         self.forget_consumer(key, fx);
@@ -285,15 +285,23 @@ impl Broker {
         }
     }
 
-    /// A consumer leaves a queue of this shard; the last one takes an auto-delete queue with it.
-    pub(super) fn remove_taker<E: Effects>(&mut self, id: QueueId, taker: Taker, fx: &mut E) {
+    /// A consumer leaves a queue of this shard. The last one takes an auto-delete queue with it, and hears that it is done once
+    /// the queue is gone on every shard.
+    pub(super) fn remove_taker<E: Effects>(&mut self, id: QueueId, taker: Taker, asker: Asker, fx: &mut E) -> Answer {
         let Some(queue) = find(&mut self.queues, id) else {
-            return;
+            return Answer::Done;
         };
-        if !queue.remove(taker) || !queue.takers.is_empty() || !queue.auto_delete {
-            return;
+        let goes = queue.remove(taker) && queue.takers.is_empty() && queue.auto_delete;
+        if !goes || self.catalog.queue_definition(id).is_none() {
+            return Answer::Done;
         }
-        self.define_unasked(Definition::RemoveQueue { id }, fx);
+        let definition = Definition::RemoveQueue { id };
+        if asker.question == 0 || self.options.shards == 1 {
+            self.define_unasked(definition, fx);
+            return Answer::Done;
+        }
+        self.send_definition(Some(asker), definition, fx);
+        Answer::Later
     }
 
     /// The queue of a consumer of this shard was deleted.

@@ -44,22 +44,16 @@ impl Broker {
         self.send_definition(None, definition, fx);
     }
 
-    fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
+    pub(super) fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
         if self.options.shard == ShardId(0) {
-            self.define_here(ShardId(0), asker, definition, fx);
+            self.define_here(asker, definition, fx);
         } else {
             fx.batch(ShardId(0)).push(Letter::Define { asker, definition: Box::new(definition) });
         }
     }
 
     /// Shard 0 makes a change, and every replica after it.
-    pub(super) fn define_here<E: Effects>(
-        &mut self,
-        to: ShardId,
-        asker: Option<Asker>,
-        definition: Definition,
-        fx: &mut E,
-    ) {
+    pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
         let result = self.catalog.execute(&definition);
         if let Ok(executed) = &result {
             if executed.changed {
@@ -74,7 +68,7 @@ impl Broker {
         if let Some(asker) = asker {
             // Even a change that changed nothing waits for those before it: what it found may not be visible everywhere yet.
             let result = result.map(|executed| executed.outcome);
-            self.defining.push_back(Defining { version: self.version, to, asker, result });
+            self.defining.push_back(Defining { version: self.version, asker, result });
             self.answer_defined(fx);
         }
     }
@@ -83,9 +77,10 @@ impl Broker {
     pub(super) fn answer_defined<E: Effects>(&mut self, fx: &mut E) {
         let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
         while self.defining.front().is_some_and(|defining| defining.version <= everywhere) {
-            let Some(Defining { to, asker, result, .. }) = self.defining.pop_front() else {
+            let Some(Defining { asker, result, .. }) = self.defining.pop_front() else {
                 return;
             };
+            let to = asker.session.shard;
             if self.is_home(to) {
                 self.defined(asker, result, fx);
             } else {

@@ -73,7 +73,6 @@ pub(crate) struct Tables {
 /// A change of definitions that waits until every replica has made it (shard 0 only).
 struct Defining {
     version: u64,
-    to: ShardId,
     asker: Asker,
     result: Result<Outcome, Refusal>,
 }

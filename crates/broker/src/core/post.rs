@@ -7,7 +7,7 @@
 use super::dispatch::Goods;
 use super::{Broker, find};
 use crate::effects::Effects;
-use crate::letter::{Batch, Letter, Parcel};
+use crate::letter::{Answer, Batch, Letter, Parcel};
 use crate::limits::EARLY_LETTERS_MAX;
 use crate::message::{Content, Message};
 use crate::queue::Taker;
@@ -91,15 +91,15 @@ impl Broker {
             Letter::Returned { queue, place, message, redelivered, owed } => {
                 self.returned_home(queue, Taken { place, message, redelivered }, owed);
             }
-            Letter::Ask { asker, queue, ask } => {
-                let answer = self.answer(asker, queue, ask, fx);
-                fx.batch(from).push(Letter::Answer { asker, answer });
-            }
+            Letter::Ask { asker, queue, ask } => match self.answer(asker, queue, ask, fx) {
+                Answer::Later => {}
+                answer => fx.batch(from).push(Letter::Answer { asker, answer }),
+            },
             Letter::Answer { asker, answer } => self.answered(asker, answer, fx),
             Letter::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
             Letter::QueueFull { queue, full } => self.note_full(queue, full, fx),
             Letter::DirectReply { address, message } => self.direct_reply(address, &message.content(), fx),
-            Letter::Define { asker, definition } => self.define_here(from, asker, *definition, fx),
+            Letter::Define { asker, definition } => self.define_here(asker, *definition, fx),
             Letter::Apply { version, definition } => {
                 self.apply_definition(version, &definition, fx);
                 fx.batch(from).push(Letter::Applied { version });

@@ -46,6 +46,10 @@ impl Broker {
         }
         // A new consumer hears consume-ok before its first delivery: the queue is looked at after the answer.
         let answer = self.answer(asker, queue, ask, fx);
+        if matches!(answer, Answer::Later) {
+            self.wait_for(slot, Awaiting { channel, method, question, then });
+            return Ok(Flow::Wait);
+        }
         let flow = self.follow(slot, Awaiting { channel, method, question, then }, answer, fx)?;
         self.dispatch_due(fx);
         Ok(flow)
@@ -115,12 +119,13 @@ impl Broker {
             }
             Ask::Cancel(consumer) => {
                 if asker.session.shard == self.options.shard {
-                    self.remove_taker(id, Taker::Local(consumer), fx);
-                } else if let Some(key) = self.remote_keys.remove(&(asker.session.shard, consumer)) {
-                    self.tables.remotes.remove(key);
-                    self.remove_taker(id, Taker::Remote(key), fx);
+                    return self.remove_taker(id, Taker::Local(consumer), asker, fx);
                 }
-                Answer::Done
+                let Some(key) = self.remote_keys.remove(&(asker.session.shard, consumer)) else {
+                    return Answer::Done;
+                };
+                self.tables.remotes.remove(key);
+                self.remove_taker(id, Taker::Remote(key), asker, fx)
             }
         }
     }
