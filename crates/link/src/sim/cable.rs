@@ -282,11 +282,12 @@ impl Cable {
         way.room_used()
     }
 
-    /// Whether bytes or an end are still under way, or an edge was not taken.
+    /// Whether bytes are still under way, or an end has edges that it did not take.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
         let under_way = |way: &Way| way.pace != Some(0) && way.is_under_way();
-        (!state.silent && state.ways.iter().any(under_way)) || state.edges.iter().any(|edges| edges.any())
+        let awaited = |side: Side| state.edges[side.index()].any() && state.standing[side.index()] != Standing::Over;
+        (!state.silent && state.ways.iter().any(under_way)) || awaited(Side::Left) || awaited(Side::Right)
     }
 
     /// Whether this end's link was dropped, aborted or has lost the connection and knows it.

@@ -1,0 +1,412 @@
+//! Questions of clients: declare, bind, consume, get, and whatever else is answered.
+//!
+//! Enters: a channel that waits for nothing.  Leaves: a question on its way.
+//! Owns:   the mix of questions.
+//! Never:  asks what a sane client would not: names belong to one queue at a time.
+
+use crate::actor::{Consumer, Mode, Pending, Question, Stage};
+use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
+use crate::model::{Binding, Exchange, Kind, Life, Target};
+use crate::run::Run;
+use crate::setting::ROOMY_QUEUE_BYTES;
+use wire::method::{basic, channel, confirm, exchange, queue, tx};
+use wire::{ShortStr, Table, TableRef, Value};
+
+fn short(text: &str) -> ShortStr<'_> {
+    ShortStr::truncated(text)
+}
+
+impl Run {
+    /// Asks something.
+    pub(crate) fn ask(&mut self, actor: usize, channel: usize) {
+        let now = self.model.tick();
+        let living = self.usable(actor);
+        let pick = if living.is_empty() { None } else { Some(living[self.chance.below(living.len() as u64) as usize]) };
+        let alive = self.model.living_queues().len();
+        let question = match (self.chance.below(100), pick) {
+            (0..10, _) if alive < QUEUES_MAX => Some(self.declare(actor, channel)),
+            (_, None) => Some(self.declare(actor, channel)),
+            (10..16, Some(queue)) => Some(self.look(actor, channel, queue)),
+            (16..18, Some(queue)) if alive > 4 => Some(self.delete(actor, channel, queue)),
+            (18..20, Some(queue)) => {
+                self.say(
+                    actor,
+                    channel,
+                    queue::Purge { queue: short(&self.model.queues[queue].name.clone()), no_wait: false },
+                );
+                Some(Question::Purge(queue))
+            }
+            (20..34, Some(queue)) => self.bind(actor, channel, queue),
+            (34..38, _) => self.unbind(actor, channel),
+            (38..58, Some(queue)) => self.consume(actor, channel, queue),
+            (58..64, _) => self.cancel(actor, channel),
+            (64..76, Some(queue)) => {
+                let no_ack = self.chance.permille(300);
+                let name = self.model.queues[queue].name.clone();
+                self.say(actor, channel, basic::Get { queue: short(&name), no_ack });
+                Some(Question::Get(queue, no_ack))
+            }
+            (76..82, _) => {
+                let global = self.chance.permille(400);
+                let prefetch_count = [0, 1, 2, 3, 10][self.chance.below(5) as usize];
+                self.say(actor, channel, basic::Qos { prefetch_size: 0, prefetch_count, global });
+                let count = prefetch_count.into();
+                Some(if global { Question::PrefetchShared(count) } else { Question::Prefetch(count) })
+            }
+            (82..85, _) => {
+                let active = self.chance.permille(700);
+                self.say(actor, channel, channel::Flow { active });
+                Some(Question::Flow(active))
+            }
+            (85..88, _) => self.recover(actor, channel),
+            (88..89, _) => Some(self.declare_exchange(actor, channel)),
+            (89..90, _) => self.delete_exchange(actor, channel),
+            _ => self.transact(actor, channel),
+        };
+        if let Some(question) = question {
+            let one = &mut self.actors[actor].channels[channel];
+            if let Question::Select(mode) = question {
+                // What is said from now on is heard after the question.
+                one.mode = mode;
+            }
+            one.pending = Some(Pending { question, asked: now, plains: one.plains.len(), settles: one.settles.len() });
+        }
+    }
+
+    /// Queues that surely exist and that this client may use.
+    pub(crate) fn usable(&self, actor: usize) -> Vec<usize> {
+        let uid = self.actors[actor].uid;
+        let mine = |&queue: &usize| self.model.queues[queue].owner.is_none_or(|owner| owner == uid);
+        self.model.living_queues().into_iter().filter(mine).collect()
+    }
+
+    /// Whether some channel waits for an answer about a queue.
+    fn is_asked_about(&self, queue: usize) -> bool {
+        let channels = self.actors.iter().flat_map(|actor| &actor.channels);
+        channels.filter_map(|channel| channel.pending.as_ref()).any(|pending| match pending.question {
+            Question::Declare(other)
+            | Question::Look(other)
+            | Question::Delete(other, _)
+            | Question::Purge(other)
+            | Question::Get(other, _) => other == queue,
+            // Rarely a reason to wait, and simple to be sure of.
+            Question::Bind(..) | Question::Unbind(..) | Question::Consume(_) | Question::Cancel(_) => true,
+            _ => false,
+        })
+    }
+
+    fn declare(&mut self, actor: usize, channel: usize) -> Question {
+        let uid = self.uid();
+        // A client that fills its own exclusive queue and goes is held back by it for ever: nobody else can empty it.
+        let exclusive = self.chance.permille(150) && self.setting.queue_bytes_max == ROOMY_QUEUE_BYTES;
+        let auto_delete = self.chance.permille(150);
+        let server_named = self.chance.permille(150);
+        let owner = exclusive.then(|| self.actors[actor].uid);
+        // A name that is free again, perhaps.
+        let ended = |queue: &usize| {
+            let queue = &self.model.queues[*queue];
+            queue.life.ended.is_some()
+                && !queue.name.starts_with("amq.")
+                && !self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none())
+        };
+        let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.is_asked_about(*queue));
+        let name = match free {
+            Some(queue) if self.chance.permille(500) => self.model.queues[queue].name.clone(),
+            _ => format!("q{uid}"),
+        };
+        let queue = if server_named {
+            // Its name is known when the answer comes; nobody can mean it before.
+            self.model.add_queue(format!("?{uid}"), owner, auto_delete)
+        } else {
+            self.model.add_queue(name.clone(), owner, auto_delete)
+        };
+        let durable = self.chance.permille(300);
+        let name = if server_named { "" } else { &name };
+        let arguments = TableRef::EMPTY;
+        let declare = queue::Declare {
+            queue: short(name),
+            passive: false,
+            durable,
+            exclusive,
+            auto_delete,
+            no_wait: false,
+            arguments,
+        };
+        self.say(actor, channel, declare);
+        Question::Declare(queue)
+    }
+
+    fn look(&mut self, actor: usize, channel: usize, queue: usize) -> Question {
+        let name = self.model.queues[queue].name.clone();
+        let arguments = TableRef::EMPTY;
+        let declare = queue::Declare {
+            queue: short(&name),
+            passive: true,
+            durable: false,
+            exclusive: false,
+            auto_delete: false,
+            no_wait: false,
+            arguments,
+        };
+        self.say(actor, channel, declare);
+        Question::Look(queue)
+    }
+
+    fn delete(&mut self, actor: usize, channel: usize, queue: usize) -> Question {
+        let name = self.model.queues[queue].name.clone();
+        let (if_unused, if_empty) = (self.chance.permille(300), self.chance.permille(300));
+        let now = self.model.now;
+        self.model.queues[queue].life.may_end(now);
+        self.say(actor, channel, queue::Delete { queue: short(&name), if_unused, if_empty, no_wait: false });
+        Question::Delete(queue, if_unused || if_empty)
+    }
+
+    fn living_exchanges(&self) -> Vec<usize> {
+        let now = self.model.now;
+        (1..self.model.exchanges.len()).filter(|&at| self.model.exchanges[at].life.surely(now, now)).collect()
+    }
+
+    fn bind(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
+        let exchanges = self.living_exchanges();
+        if exchanges.is_empty() {
+            return None;
+        }
+        let source = exchanges[self.chance.below(exchanges.len() as u64) as usize];
+        let target = if self.chance.permille(150) {
+            Target::Exchange(exchanges[self.chance.below(exchanges.len() as u64) as usize])
+        } else {
+            Target::Queue(queue)
+        };
+        let kind = self.model.exchanges[source].kind;
+        let key = match kind {
+            Kind::Topic => self.words(true),
+            _ => format!("k{}", self.chance.below(4)),
+        };
+        let headers = (kind == Kind::Headers).then(|| {
+            let first = self.chance.below(3) as u8;
+            let second = (self.chance.below(2) == 0).then(|| self.chance.below(3) as u8);
+            (self.chance.below(2) == 0, [Some(first), second])
+        });
+        let same = |binding: &Binding| {
+            (binding.source, binding.target, &binding.key, binding.headers) == (source, target, &key, headers)
+        };
+        let binding = match self.model.bindings.iter().position(same) {
+            Some(known) => known,
+            None => {
+                let binding = Binding { source, target, key, headers, lives: Vec::new(), locked: false };
+                self.model.bindings.push(binding);
+                self.model.bindings.len() - 1
+            }
+        };
+        let now = self.model.now;
+        let known = &mut self.model.bindings[binding];
+        if known.locked || known.lives.last().is_some_and(|life| life.ended.is_none()) {
+            return None;
+        }
+        known.locked = true;
+        known.lives.push(Life::asked(now));
+        let life = known.lives.len() - 1;
+        self.change_binding(actor, channel, binding, true);
+        Some(Question::Bind(binding, life))
+    }
+
+    fn unbind(&mut self, actor: usize, channel: usize) -> Option<Question> {
+        let (now, uid) = (self.model.now, self.actors[actor].uid);
+        let can = |binding: &Binding| {
+            let there = match binding.target {
+                Target::Queue(queue) => {
+                    let queue = &self.model.queues[queue];
+                    queue.life.surely(now, now) && queue.owner.is_none_or(|owner| owner == uid)
+                }
+                Target::Exchange(exchange) => self.model.exchanges[exchange].life.surely(now, now),
+            };
+            there
+                && !binding.locked
+                && self.model.exchanges[binding.source].life.surely(now, now)
+                && binding.lives.last().is_some_and(|life| life.surely(now, now))
+        };
+        let candidates: Vec<usize> =
+            (0..self.model.bindings.len()).filter(|&at| can(&self.model.bindings[at])).collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let binding = candidates[self.chance.below(candidates.len() as u64) as usize];
+        let known = &mut self.model.bindings[binding];
+        known.locked = true;
+        let life = known.lives.len() - 1;
+        known.lives[life].may_end(now);
+        self.change_binding(actor, channel, binding, false);
+        Some(Question::Unbind(binding, life))
+    }
+
+    fn change_binding(&mut self, actor: usize, channel: usize, binding: usize, binds: bool) {
+        let known = &self.model.bindings[binding];
+        let (key, target, source) = (known.key.clone(), known.target, known.source);
+        let mut table = Table::default();
+        if let Some((any, headers)) = known.headers {
+            let how: &[u8] = if any { b"any" } else { b"all" };
+            table = table.with("x-match", Value::LongStr(how.into())).expect("a short name");
+            for (name, value) in ["a", "b"].into_iter().zip(headers) {
+                if let Some(value) = value {
+                    table = table.with(name, Value::I32(value.into())).expect("a short name");
+                }
+            }
+        }
+        let bytes = table.to_bytes();
+        let arguments = TableRef::new(&bytes);
+        let (from, to) = (self.model.exchanges[source].name.clone(), self.name_of(target).to_owned());
+        let (routing_key, no_wait) = (short(&key), false);
+        match (target, binds) {
+            (Target::Queue(_), true) => {
+                let (queue, exchange) = (short(&to), short(&from));
+                self.say(actor, channel, queue::Bind { queue, exchange, routing_key, no_wait, arguments });
+            }
+            (Target::Queue(_), false) => {
+                let (queue, exchange) = (short(&to), short(&from));
+                self.say(actor, channel, queue::Unbind { queue, exchange, routing_key, arguments });
+            }
+            (Target::Exchange(_), true) => {
+                let (destination, source) = (short(&to), short(&from));
+                self.say(actor, channel, exchange::Bind { destination, source, routing_key, no_wait, arguments });
+            }
+            (Target::Exchange(_), false) => {
+                let (destination, source) = (short(&to), short(&from));
+                self.say(actor, channel, exchange::Unbind { destination, source, routing_key, no_wait, arguments });
+            }
+        }
+    }
+
+    pub(crate) fn consume(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
+        let active = self.actors[actor].channels[channel].consumers.iter().filter(|one| one.stage != Stage::Gone);
+        if active.count() >= CONSUMERS_MAX {
+            return None;
+        }
+        let uid = self.uid();
+        let (no_ack, exclusive) = (self.chance.permille(250), self.chance.permille(60));
+        let tag = if self.chance.permille(200) { String::new() } else { format!("c{uid}") };
+        let name = self.model.queues[queue].name.clone();
+        let table = if self.chance.permille(200) {
+            let priority = Value::I32(self.chance.below(3) as i32);
+            Table::default().with("x-priority", priority).expect("a short name")
+        } else {
+            Table::default()
+        };
+        self.model.queues[queue].contested |= exclusive;
+        let bytes = table.to_bytes();
+        let (queue_name, consumer_tag, arguments) = (short(&name), short(&tag), TableRef::new(&bytes));
+        let consume = basic::Consume {
+            queue: queue_name,
+            consumer_tag,
+            no_local: false,
+            no_ack,
+            exclusive,
+            no_wait: false,
+            arguments,
+        };
+        self.say(actor, channel, consume);
+        let one = &mut self.actors[actor].channels[channel];
+        let prefetch = one.prefetch;
+        let stage = Stage::Asked;
+        one.consumers.push(Consumer { uid, tag, queue, no_ack, exclusive, prefetch, held: 0, stage });
+        Some(Question::Consume(one.consumers.len() - 1))
+    }
+
+    fn cancel(&mut self, actor: usize, channel: usize) -> Option<Question> {
+        let consumers = &self.actors[actor].channels[channel].consumers;
+        let active: Vec<usize> = (0..consumers.len()).filter(|&at| consumers[at].stage == Stage::Active).collect();
+        if active.is_empty() {
+            return None;
+        }
+        let at = active[self.chance.below(active.len() as u64) as usize];
+        let (tag, queue, uid) = (consumers[at].tag.clone(), consumers[at].queue, consumers[at].uid);
+        self.say(actor, channel, basic::Cancel { consumer_tag: short(&tag), no_wait: false });
+        self.actors[actor].channels[channel].consumers[at].stage = Stage::Cancelling;
+        self.consumer_leaves(queue, uid);
+        Some(Question::Cancel(at))
+    }
+
+    /// A consumer leaves its queue, or is about to.
+    pub(crate) fn consumer_leaves(&mut self, queue: usize, uid: u64) {
+        let now = self.model.now;
+        let queue = &mut self.model.queues[queue];
+        queue.active.retain(|&(other, ..)| other != uid);
+        if queue.auto_delete {
+            queue.life.may_end(now);
+        }
+    }
+
+    fn recover(&mut self, actor: usize, channel: usize) -> Option<Question> {
+        if self.actors[actor].channels[channel].mode == Mode::Tx {
+            return None;
+        }
+        self.say(actor, channel, basic::Recover { requeue: true });
+        Some(Question::Recover)
+    }
+
+    pub(crate) fn declare_exchange(&mut self, actor: usize, channel: usize) -> Question {
+        let uid = self.uid();
+        let (kind, word) =
+            [(Kind::Direct, "direct"), (Kind::Fanout, "fanout"), (Kind::Topic, "topic"), (Kind::Headers, "headers")]
+                [self.chance.below(4) as usize];
+        let exchanges = self.living_exchanges();
+        let alternate = (!exchanges.is_empty() && self.chance.permille(300))
+            .then(|| exchanges[self.chance.below(exchanges.len() as u64) as usize]);
+        let mut table = Table::default();
+        if let Some(alternate) = alternate {
+            let name = self.model.exchanges[alternate].name.clone().into_bytes();
+            table = table.with("alternate-exchange", Value::LongStr(name.into())).expect("a short name");
+        }
+        let (name, bytes) = (format!("x{uid}"), table.to_bytes());
+        let declare = exchange::Declare {
+            exchange: short(&name),
+            kind: short(word),
+            passive: false,
+            durable: false,
+            auto_delete: false,
+            internal: false,
+            no_wait: false,
+            arguments: TableRef::new(&bytes),
+        };
+        self.say(actor, channel, declare);
+        let life = Life::asked(self.model.now);
+        self.model.exchanges.push(Exchange { name, kind, alternate, life });
+        Question::DeclareExchange(self.model.exchanges.len() - 1)
+    }
+
+    fn delete_exchange(&mut self, actor: usize, channel: usize) -> Option<Question> {
+        let exchanges = self.living_exchanges();
+        if exchanges.len() < 5 {
+            return None;
+        }
+        let gone = exchanges[self.chance.below(exchanges.len() as u64) as usize];
+        let now = self.model.now;
+        self.model.exchanges[gone].life.may_end(now);
+        let name = self.model.exchanges[gone].name.clone();
+        self.say(actor, channel, exchange::Delete { exchange: short(&name), if_unused: false, no_wait: false });
+        Some(Question::DeleteExchange(gone))
+    }
+
+    fn transact(&mut self, actor: usize, channel: usize) -> Option<Question> {
+        let one = &self.actors[actor].channels[channel];
+        match one.mode {
+            Mode::Tx if self.chance.permille(800) => {
+                self.commit(actor, channel);
+                Some(Question::Commit)
+            }
+            Mode::Tx => {
+                self.rollback(actor, channel);
+                Some(Question::Rollback)
+            }
+            // What was published plainly and is not proven would be proven by confirms of others.
+            Mode::Plain if self.chance.permille(600) => {
+                self.say(actor, channel, confirm::Select { no_wait: false });
+                Some(Question::Select(Mode::Confirm))
+            }
+            Mode::Plain if self.chance.permille(300) => {
+                self.say(actor, channel, tx::Select {});
+                Some(Question::Select(Mode::Tx))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The simulation's limits.
+//!
+//! Enters: nothing.  Leaves: constants.
+//! Owns:   how large a run may grow, and when it counts as stuck.
+//! Never:  a limit without a unit in its name.
+
+/// Rounds without new deeds after which everything must have come to rest.
+pub const REST_ROUNDS_MAX: u32 = 400_000;
+/// Rounds in which nothing moves, with time going on, after which the system counts as at rest.
+pub const REST_QUIET_ROUNDS: u32 = 12;
+/// Time that passes in a quiet round, in microseconds: more than any timer of a shard but heartbeats.
+pub const REST_QUIET_STEP_US: u64 = 25_000;
+/// Bytes of the buffer that clients read into.
+pub const SCRATCH_BYTES: usize = 512 * 1024;
+/// Lines of the trace that a failure shows.
+pub const TRACE_LINES_SHOWN: usize = 200;
+/// Queues alive at once.
+pub const QUEUES_MAX: usize = 14;
+/// Consumers of one channel.
+pub const CONSUMERS_MAX: usize = 4;
+/// Channels of one connection.
+pub const CHANNELS_MAX: usize = 3;

@@ -1,0 +1,313 @@
+//! The shadow model: what was asked for, what was answered, and what follows from that for every message.
+//!
+//! Enters: deeds and answers of clients, with a clock that counts events.  Leaves: what must be so, and what may be so.
+//! Owns:   lives of exchanges, queues and bindings; the fate of every message; what each queue owes.
+//! Never:  guesses the moment of a change: between question and answer both outcomes may be seen.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A count of events: what happened earlier has a smaller one.
+pub type Moment = u64;
+
+/// The existence of a thing that clients make and unmake.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// When it was asked for.
+    pub asked: Moment,
+    /// When that was answered.
+    pub made: Option<Moment>,
+    /// When its end was first asked for or possible.
+    pub ending: Option<Moment>,
+    /// When that was answered.
+    pub ended: Option<Moment>,
+}
+
+impl Life {
+    /// Asked for now.
+    pub fn asked(now: Moment) -> Self {
+        Life { asked: now, made: None, ending: None, ended: None }
+    }
+
+    /// It was there at every moment of this span.
+    pub fn surely(&self, from: Moment, to: Moment) -> bool {
+        self.made.is_some_and(|made| made <= from) && self.ending.is_none_or(|ending| ending >= to)
+    }
+
+    /// It may have been there at some moment of this span.
+    pub fn perhaps(&self, from: Moment, to: Moment) -> bool {
+        self.asked <= to && self.ended.is_none_or(|ended| ended >= from)
+    }
+
+    /// It may end from now on.
+    pub fn may_end(&mut self, now: Moment) {
+        self.ending.get_or_insert(now);
+    }
+}
+
+/// The type of an exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The exchange without a name.
+    Default,
+    /// By equal keys.
+    Direct,
+    /// To all.
+    Fanout,
+    /// By patterns.
+    Topic,
+    /// By headers.
+    Headers,
+}
+
+/// An exchange.
+pub struct Exchange {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: Kind,
+    /// Where goes what nothing matches.
+    pub alternate: Option<usize>,
+    /// Its existence.
+    pub life: Life,
+}
+
+/// Headers of a message, or of a binding, by the names `a` and `b`.
+pub type Headers = [Option<u8>; 2];
+
+/// Where a binding leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A queue.
+    Queue(usize),
+    /// An exchange.
+    Exchange(usize),
+}
+
+/// A binding.
+pub struct Binding {
+    /// Its exchange.
+    pub source: usize,
+    /// Where it leads.
+    pub target: Target,
+    /// Its key or pattern.
+    pub key: String,
+    /// What a headers exchange matches: any of these, or all.
+    pub headers: Option<(bool, Headers)>,
+    /// The times it existed.
+    pub lives: Vec<Life>,
+    /// A change is under way, or its outcome was never heard: nobody changes it again.
+    pub locked: bool,
+}
+
+/// What has become of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// In a transaction that is not committed.
+    Staged,
+    /// Sent; nothing was heard.
+    Open,
+    /// The broker has answered for it.
+    Safe,
+    /// Sent, and nothing will be heard any more.
+    Unknown,
+    /// It was rolled back: nobody may see it.
+    Never,
+}
+
+/// A message.
+pub struct Message {
+    /// The channel that published it.
+    pub channel: u32,
+    /// Its exchange.
+    pub exchange: usize,
+    /// Its routing key.
+    pub key: String,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its properties in wire form.
+    pub properties: Vec<u8>,
+    /// Its size.
+    pub body_bytes: usize,
+    /// It comes back if no queue takes it.
+    pub mandatory: bool,
+    /// When it was sent (committed, in a transaction).
+    pub sent: Moment,
+    /// When it was known to be routed.
+    pub routed: Option<Moment>,
+    /// What has become of it.
+    pub fate: Fate,
+    /// It came back.
+    pub returned: bool,
+    /// The period it was sent in.
+    pub period: u32,
+}
+
+/// Whether a message was settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Settled {
+    /// It was not.
+    #[default]
+    No,
+    /// It was said.
+    Said,
+    /// It was said, and a later answer proves that it was heard.
+    Heard,
+}
+
+/// A message in one queue, as its consumers saw it.
+#[derive(Default)]
+pub struct Seen {
+    /// How often it came.
+    pub times: u32,
+    /// The channel that has it.
+    pub holder: Option<u32>,
+    /// Whether it was settled.
+    pub settled: Settled,
+}
+
+/// A queue.
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Its existence.
+    pub life: Life,
+    /// The connection that alone may use it.
+    pub owner: Option<u32>,
+    /// It goes with its last consumer.
+    pub auto_delete: bool,
+    /// What it must deliver.
+    pub owed: BTreeSet<u64>,
+    /// What it delivered.
+    pub seen: HashMap<u64, Seen>,
+    /// The newest message that came unflagged, for each stream of deliveries and publishing channel.
+    pub newest: HashMap<(u64, u32), u64>,
+    /// Messages up to this one may have gone without a trace: purged, or sent to a consumer that needs no acknowledgement.
+    pub forgiven: u64,
+    /// From now to the end of this period messages may go without a trace.
+    pub leaky: bool,
+    /// The last period in which a consumer left with deliveries on their way.
+    pub departed: Option<u32>,
+    /// Something came back to it once.
+    pub disturbed: bool,
+    /// An exclusive consumer was tried.
+    pub contested: bool,
+    /// Consumers that are active: their numbers, their channels, and whether they are exclusive.
+    pub active: Vec<(u64, u32, bool)>,
+}
+
+/// Everything that was said and heard.
+pub struct Model {
+    /// Now.
+    pub now: Moment,
+    /// Grows each time everything has come to rest.
+    pub period: u32,
+    /// Exchanges; the first is the default one.
+    pub exchanges: Vec<Exchange>,
+    /// Queues.
+    pub queues: Vec<Queue>,
+    /// Bindings.
+    pub bindings: Vec<Binding>,
+    /// Messages by number, beginning with 1.
+    pub messages: BTreeMap<u64, Message>,
+}
+
+impl Model {
+    /// A broker in which nothing was made.
+    pub fn new() -> Self {
+        let life = Life { made: Some(0), ..Life::asked(0) };
+        let default = Exchange { name: String::new(), kind: Kind::Default, alternate: None, life };
+        Model {
+            now: 1,
+            period: 0,
+            exchanges: vec![default],
+            queues: Vec::new(),
+            bindings: Vec::new(),
+            messages: BTreeMap::new(),
+        }
+    }
+
+    /// The next moment.
+    pub fn tick(&mut self) -> Moment {
+        self.now += 1;
+        self.now
+    }
+
+    /// The number of the last message.
+    pub fn newest(&self) -> u64 {
+        self.messages.last_key_value().map_or(0, |(&id, _)| id)
+    }
+
+    /// A queue just asked for.
+    pub fn add_queue(&mut self, name: String, owner: Option<u32>, auto_delete: bool) -> usize {
+        self.queues.push(Queue {
+            name,
+            life: Life::asked(self.now),
+            owner,
+            auto_delete,
+            owed: BTreeSet::new(),
+            seen: HashMap::new(),
+            newest: HashMap::new(),
+            forgiven: 0,
+            leaky: false,
+            departed: None,
+            disturbed: false,
+            contested: false,
+            active: Vec::new(),
+        });
+        self.queues.len() - 1
+    }
+
+    /// The broker has answered for a message: it is in the queues it must be in. `Err` names a broken promise.
+    pub fn is_safe(&mut self, id: u64) -> Result<(), String> {
+        let now = self.now;
+        let Some(message) = self.messages.get_mut(&id) else { return Ok(()) };
+        message.fate = Fate::Safe;
+        message.routed = Some(now);
+        let Some(message) = self.messages.get(&id) else { return Ok(()) };
+        let must = self.reach(message, now, true);
+        if message.returned {
+            return match must.first() {
+                Some(&queue) => Err(format!("message {id} came back, but queue {} takes it", self.queues[queue].name)),
+                None => Ok(()),
+            };
+        }
+        let exchange = &self.exchanges[message.exchange].life;
+        if message.mandatory
+            && exchange.surely(message.sent, now)
+            && must.is_empty()
+            && self.reach(message, now, false).is_empty()
+        {
+            return Err(format!("message {id} is mandatory, no queue takes it, and it did not come back"));
+        }
+        for queue in must {
+            let queue = &mut self.queues[queue];
+            if queue.seen.get(&id).is_none_or(|seen| seen.settled == Settled::No) {
+                queue.owed.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything has come to rest: what was leaking has leaked.
+    pub fn end_period(&mut self) {
+        let newest = self.newest();
+        self.period += 1;
+        for queue in &mut self.queues {
+            if std::mem::take(&mut queue.leaky) {
+                queue.forgiven = queue.forgiven.max(newest);
+            }
+        }
+    }
+
+    /// Queues of which it is sure that they exist.
+    pub fn living_queues(&self) -> Vec<usize> {
+        let living = |queue: &Queue| queue.life.surely(self.now, self.now);
+        (0..self.queues.len()).filter(|&at| living(&self.queues[at])).collect()
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,139 @@
+//! Naive routing: which queues a message must reach, and which it may.
+//!
+//! Enters: a message, a span of moments.  Leaves: queues.
+//! Owns:   the matching of keys and headers, written as the specification reads.
+//! Never:  is clever: it is what the broker's routing is held against.
+
+use crate::model::{Binding, Headers, Kind, Message, Model, Moment, Target};
+use std::collections::BTreeSet;
+
+/// One view of the definitions over a span: what was surely there, or what may have been.
+#[derive(Clone, Copy)]
+struct View {
+    from: Moment,
+    to: Moment,
+    surely: bool,
+}
+
+impl Model {
+    /// The queues that a message reaches if it is routed at some moment until `to`: all those it must reach (`surely`), or
+    /// all those it may.
+    pub fn reach(&self, message: &Message, to: Moment, surely: bool) -> BTreeSet<usize> {
+        let view = View { from: message.sent, to, surely };
+        let (mut queues, mut been) = (BTreeSet::new(), BTreeSet::new());
+        self.walk(message.exchange, message, view, &mut queues, &mut been);
+        queues
+    }
+
+    fn walk(
+        &self,
+        exchange: usize,
+        message: &Message,
+        view: View,
+        queues: &mut BTreeSet<usize>,
+        been: &mut BTreeSet<usize>,
+    ) {
+        if !self.exists(Target::Exchange(exchange), view) || !been.insert(exchange) {
+            return;
+        }
+        let kind = self.exchanges[exchange].kind;
+        if kind == Kind::Default {
+            let named = (0..self.queues.len()).filter(|&at| self.queues[at].name == message.key);
+            queues.extend(named.filter(|&at| self.exists(Target::Queue(at), view)));
+            return;
+        }
+        for binding in self.matching(exchange, message, view) {
+            match binding.target {
+                Target::Queue(queue) => _ = queues.insert(queue),
+                Target::Exchange(next) => self.walk(next, message, view, queues, been),
+            }
+        }
+        // The alternate is surely taken if nothing may match, and may be taken if nothing surely matches.
+        let opposite = View { surely: !view.surely, ..view };
+        if let Some(alternate) = self.exchanges[exchange].alternate
+            && self.matching(exchange, message, opposite).next().is_none()
+        {
+            self.walk(alternate, message, view, queues, been);
+        }
+    }
+
+    fn matching<'a>(&'a self, exchange: usize, message: &'a Message, view: View) -> impl Iterator<Item = &'a Binding> {
+        let kind = self.exchanges[exchange].kind;
+        self.bindings.iter().filter(move |binding| {
+            binding.source == exchange
+                && matches(kind, binding, message)
+                && self.exists(binding.target, view)
+                && binding.lives.iter().any(|life| lives(life, view))
+        })
+    }
+
+    fn exists(&self, target: Target, view: View) -> bool {
+        match target {
+            Target::Queue(queue) => lives(&self.queues[queue].life, view),
+            Target::Exchange(exchange) => lives(&self.exchanges[exchange].life, view),
+        }
+    }
+}
+
+fn lives(life: &crate::model::Life, view: View) -> bool {
+    if view.surely { life.surely(view.from, view.to) } else { life.perhaps(view.from, view.to) }
+}
+
+fn matches(kind: Kind, binding: &Binding, message: &Message) -> bool {
+    match kind {
+        Kind::Default => false,
+        Kind::Direct => binding.key == message.key,
+        Kind::Fanout => true,
+        Kind::Topic => {
+            let pattern: Vec<&str> = binding.key.split('.').collect();
+            let words: Vec<&str> = message.key.split('.').collect();
+            topic(&pattern, &words)
+        }
+        Kind::Headers => binding.headers.is_some_and(|(any, wanted)| headers(any, wanted, message.headers)),
+    }
+}
+
+/// `*` is one word, `#` is any number of them.
+fn topic(pattern: &[&str], words: &[&str]) -> bool {
+    match (pattern, words) {
+        ([], []) => true,
+        (["#", rest @ ..], _) => (0..=words.len()).any(|skipped| topic(rest, &words[skipped..])),
+        (["*", rest @ ..], [_, words @ ..]) => topic(rest, words),
+        ([word, rest @ ..], [other, words @ ..]) => word == other && topic(rest, words),
+        _ => false,
+    }
+}
+
+fn headers(any: bool, wanted: Headers, has: Headers) -> bool {
+    let mut pairs = wanted.iter().zip(has).filter_map(|(wanted, has)| Some((Some((*wanted)?), has)));
+    if any { pairs.any(|(wanted, has)| wanted == has) } else { pairs.all(|(wanted, has)| wanted == has) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{headers, topic};
+
+    #[test]
+    fn patterns_match_by_words() {
+        let check = |pattern: &str, key: &str, expect: bool| {
+            let (pattern, key): (Vec<_>, Vec<_>) = (pattern.split('.').collect(), key.split('.').collect());
+            assert_eq!(topic(&pattern, &key), expect, "{pattern:?} on {key:?}");
+        };
+        check("a.b", "a.b", true);
+        check("a.*", "a.b", true);
+        check("a.*", "a", false);
+        check("a.*", "a.b.c", false);
+        check("a.#", "a", true);
+        check("a.#.c", "a.c", true);
+        check("a.#.c", "a.b.b.c", true);
+        check("#", "a.b", true);
+    }
+
+    #[test]
+    fn headers_match_all_or_any() {
+        assert!(headers(false, [Some(1), None], [Some(1), Some(2)]));
+        assert!(!headers(false, [Some(1), Some(3)], [Some(1), Some(2)]));
+        assert!(headers(true, [Some(1), Some(3)], [Some(1), Some(2)]));
+        assert!(!headers(true, [Some(4), Some(3)], [Some(1), None]));
+    }
+}
