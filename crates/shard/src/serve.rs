@@ -51,7 +51,8 @@ impl Shard {
             let may_read = self.may_serve(slot);
             let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
             if !may_read {
-                connection.unparsed = fresh;
+                // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
+                connection.unparsed = true;
                 break;
             }
             if !fresh {
