@@ -3,6 +3,7 @@
 //! Enters: `--seed N`, `--seeds A..B` or `--seconds S`.  Leaves: a tally, or a failure and how to see it again.
 //! Owns:   the command line, the clock of `--seconds`.
 //! Never:  decides what is right; the library does.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
