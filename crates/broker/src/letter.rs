@@ -190,12 +190,14 @@ pub enum Letter {
         /// So many bytes more.
         bytes: i64,
     },
-    /// To a queue: this message was acknowledged, or dropped.
+    /// To a queue: messages that followed one another were acknowledged, or dropped.
     Settled {
         /// The queue.
         queue: QueueId,
-        /// The message's place.
+        /// The place of the first.
         place: Place,
+        /// How many.
+        count: u32,
     },
     /// To a queue: this message comes back.
     Returned {
@@ -291,6 +293,20 @@ impl Batch {
         self.letters.push(letter);
     }
 
+    /// A queue's message is settled: one letter for those that follow one another, so that a million acknowledged at once
+    /// are no million letters.
+    #[inline]
+    pub fn push_settled(&mut self, queue: QueueId, place: Place) {
+        match self.letters.last_mut() {
+            Some(Letter::Settled { queue: last, place: first, count })
+                if *last == queue && first.0 + u64::from(*count) == place.0 && *count < u32::MAX =>
+            {
+                *count += 1;
+            }
+            _ => self.push(Letter::Settled { queue, place, count: 1 }),
+        }
+    }
+
     /// Copies a small message into the batch; `None` if it should travel as shared memory.
     #[inline]
     pub fn pack(&mut self, content: &Content<'_>) -> Option<Parcel> {
@@ -336,5 +352,26 @@ impl Batch {
         let (routing_key, rest) = rest.split_at(packed.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(packed.properties_bytes as usize);
         Content { exchange, routing_key, properties, body: BodyRef::Small(&rest[..packed.body_bytes as usize]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Letter};
+    use crate::ready::Place;
+    use catalog::QueueId;
+
+    #[test]
+    fn messages_that_follow_one_another_are_settled_by_one_letter() {
+        let mut batch = Batch::default();
+        let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
+        for (queue, place) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11)] {
+            batch.push_settled(queue, Place(place));
+        }
+        let settled = batch.letters.iter().map(|letter| match letter {
+            Letter::Settled { queue, place, count } => (queue.index, place.0, *count),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
     }
 }

@@ -4,12 +4,14 @@
 //! Owns:   one cache line a shard.
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
+use crate::limits::PROGRAM_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 #[repr(align(128))]
 #[derive(Default)]
 struct Line {
     bytes: AtomicU64,
+    held_bytes: AtomicU64,
     connections: AtomicU32,
 }
 
@@ -25,6 +27,7 @@ impl Household {
     /// For so many shards.
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
         let lines = (0..shards).map(|_| Line::default()).collect();
+        let memory_bytes_max = memory_bytes_max - PROGRAM_BYTES.min(memory_bytes_max / 16);
         Household { lines, memory_bytes_max, connections_max, stopping: AtomicBool::new(false) }
     }
 
@@ -33,6 +36,14 @@ impl Household {
         self.lines[shard as usize].bytes.store(bytes, Ordering::Relaxed);
         let all = self.memory_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
+    }
+
+    /// Notes what a shard has from the operating system for its messages, used or not. Answers whether all shards together have
+    /// nearly as much as the limit allows, so that what is not used should go back.
+    pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
+        self.lines[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
+        let all: u64 = self.lines.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
+        all > self.memory_bytes_max / 10 * 9
     }
 
     /// What a shard holds, as it noted last.

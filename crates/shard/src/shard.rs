@@ -283,7 +283,12 @@ impl Shard {
             return;
         }
         self.memory_checked = Some(now);
-        self.desk.pool().collect();
+        let pool = self.desk.pool();
+        pool.collect();
+        // What one shard keeps for later must not crowd out what another needs now.
+        if self.household.note_held(self.options.shard.0, pool.held_bytes() as u64) {
+            pool.trim();
+        }
         let bytes = self.desk.pool().used_bytes() + self.broker.room_bytes();
         let was_over = self.broker.memory_alarm();
         let over = self.household.note_memory(self.options.shard.0, bytes as u64, was_over);

@@ -33,10 +33,9 @@ use slotmap::SlotMap;
 use std::collections::VecDeque;
 use wire::method::{Method, connection};
 
-/// What a waiting message costs in its queue's list, the list's spare room included.
-const WAITING_BYTES: usize = 2 * size_of::<Message>();
-/// What an unsettled delivery costs in its channel's ledger, the ledger's spare room included.
-const UNSETTLED_BYTES: usize = 2 * size_of::<crate::ledger::Unsettled>();
+/// What a waiting message, or an unsettled delivery, costs in its list. They count alike, so that what waits can be delivered, and
+/// what was delivered can come back, without the broker going over its limit by that.
+const LISTED_BYTES: usize = size_of::<Option<crate::ledger::Unsettled>>() + size_of::<Message>();
 
 /// Whether the connection's next command may be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +183,7 @@ impl Broker {
 
     /// Bytes of the lists of messages, waiting and unsettled, beside the messages themselves.
     pub fn room_bytes(&self) -> usize {
-        self.waiting * WAITING_BYTES + self.tables.unsettled * UNSETTLED_BYTES
+        (self.waiting + self.tables.unsettled) * LISTED_BYTES
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.

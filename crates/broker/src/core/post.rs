@@ -87,7 +87,7 @@ impl Broker {
                     }
                 }
             }
-            Letter::Settled { queue, place } => self.settled_at_home(queue, place, fx),
+            Letter::Settled { queue, place, count } => self.settled_at_home(queue, place, count, fx),
             Letter::Returned { queue, place, message, redelivered, owed } => {
                 self.returned_home(queue, Taken { place, message, redelivered }, owed);
             }

@@ -99,7 +99,7 @@ impl Broker {
         }
         if self.is_home(home) {
             match fate {
-                Fate::Acknowledged | Fate::Rejected => self.settled_at_home(delivery.queue, delivery.place, fx),
+                Fate::Acknowledged | Fate::Rejected => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
                 Fate::Requeued => self.returned_home(
                     delivery.queue,
                     Taken { place: delivery.place, message: delivery.message, redelivered: true },
@@ -109,23 +109,27 @@ impl Broker {
             return;
         }
         let (queue, place) = (delivery.queue, delivery.place);
-        fx.batch(home).push(match fate {
-            Fate::Acknowledged | Fate::Rejected => Letter::Settled { queue, place },
+        let batch = fx.batch(home);
+        match fate {
+            Fate::Acknowledged | Fate::Rejected => batch.push_settled(queue, place),
             Fate::Requeued => {
-                Letter::Returned { queue, place, message: delivery.message, redelivered: true, owed: true }
+                let message = delivery.message;
+                batch.push(Letter::Returned { queue, place, message, redelivered: true, owed: true });
             }
-        });
+        }
     }
 
-    /// A queue of this shard is done with a message.
+    /// A queue of this shard is done with messages that followed one another.
     #[inline]
-    pub(super) fn settled_at_home<E: Effects>(&mut self, id: QueueId, place: Place, fx: &mut E) {
+    pub(super) fn settled_at_home<E: Effects>(&mut self, id: QueueId, first: Place, count: u32, fx: &mut E) {
         let Some(queue) = find(&mut self.queues, id) else {
             return;
         };
-        queue.unsettled -= 1;
+        queue.unsettled -= u64::from(count);
         if queue.durable {
-            fx.forget(id, place);
+            for place in first.0..first.0 + u64::from(count) {
+                fx.forget(id, Place(place));
+            }
         }
     }
 
