@@ -290,6 +290,24 @@ fn a_full_queue_holds_its_publishers_and_nobody_else() {
     }
 }
 
+/// Nobody but its owner can empty an exclusive queue: a client that fills its own and goes must be let go.
+#[test]
+fn a_connection_held_by_its_own_queue_is_known() {
+    let mut world = World::new(1, 1_000);
+    let [owner, other] = [1, 2].map(|slot| world.connect(0, slot));
+    declare_with(&mut world, owner, "mine", true, false);
+    declare(&mut world, other, "shared");
+    let body = "x".repeat(600);
+    for (at, queue) in [(owner, "mine"), (other, "shared")] {
+        while world.publish(at, "", queue, &body) {}
+    }
+    let broker = &world.shards[0].0;
+    assert_eq!((broker.holds_its_own(owner.1), broker.holds_its_own(other.1)), (true, false));
+    world.cut(owner);
+    world.publish_mandatory(other, "mine", "x");
+    assert!(world.heard(other).contains("returned NO_ROUTE x"));
+}
+
 /// A consumer that never reads is given a moment, again and again, but does not keep its publishers from their other work.
 #[test]
 fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {

@@ -50,6 +50,10 @@ impl Shard {
         loop {
             let may_read = self.may_serve(slot);
             let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+            if !may_read && connection.peer_closed && self.broker.holds_its_own(slot) {
+                self.remove(slot);
+                return;
+            }
             if !may_read {
                 // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
                 connection.unparsed = true;

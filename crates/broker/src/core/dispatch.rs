@@ -274,6 +274,13 @@ impl Broker {
         self.dispatch_due(fx);
     }
 
+    /// Whether a connection is held back and has queues of its own: if its client has gone, nobody can empty them, and it would
+    /// be held for ever.
+    pub fn holds_its_own(&self, slot: Slot) -> bool {
+        let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref());
+        peer.is_some_and(|peer| peer.owns_queues && (peer.held_by.is_some() || (self.memory_alarm && peer.publishes)))
+    }
+
     /// A paced publisher's moment is over.
     pub fn end_pace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
         let paced_by = self.peer_mut(slot).and_then(|peer| peer.paced_by);
