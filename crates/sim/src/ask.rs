@@ -8,7 +8,6 @@ use crate::actor::{Consumer, Mode, Pending, Question, Stage};
 use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
 use crate::model::{Binding, Exchange, Kind, Life, Target};
 use crate::run::Run;
-use crate::setting::ROOMY_QUEUE_BYTES;
 use wire::method::{basic, channel, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
 
@@ -98,7 +97,7 @@ impl Run {
     fn declare(&mut self, actor: usize, channel: usize) -> Question {
         let uid = self.uid();
         // A client that fills its own exclusive queue and goes is held back by it for ever: nobody else can empty it.
-        let exclusive = self.chance.permille(150) && self.setting.queue_bytes_max == ROOMY_QUEUE_BYTES;
+        let exclusive = self.chance.permille(150) && self.setting.is_roomy();
         let auto_delete = self.chance.permille(150);
         let server_named = self.chance.permille(150);
         let owner = exclusive.then(|| self.actors[actor].uid);
@@ -282,7 +281,8 @@ impl Run {
             return None;
         }
         let uid = self.uid();
-        let (no_ack, exclusive) = (self.chance.permille(250), self.chance.permille(60));
+        let no_ack = self.chance.permille(250);
+        let exclusive = self.chance.permille(60) && self.setting.is_roomy();
         let tag = if self.chance.permille(200) { String::new() } else { format!("c{uid}") };
         let name = self.model.queues[queue].name.clone();
         let table = if self.chance.permille(200) {
@@ -291,7 +291,13 @@ impl Run {
         } else {
             Table::default()
         };
-        self.model.queues[queue].contested |= exclusive;
+        let now = self.model.now;
+        let known = &mut self.model.queues[queue];
+        known.contested |= exclusive;
+        if known.auto_delete {
+            // From now on it may go at any time: whoever consumes may be cut off and not know it.
+            known.life.may_end(now);
+        }
         let bytes = table.to_bytes();
         let (queue_name, consumer_tag, arguments) = (short(&name), short(&tag), TableRef::new(&bytes));
         let consume = basic::Consume {
@@ -322,6 +328,8 @@ impl Run {
         self.say(actor, channel, basic::Cancel { consumer_tag: short(&tag), no_wait: false });
         self.actors[actor].channels[channel].consumers[at].stage = Stage::Cancelling;
         self.consumer_leaves(queue, uid);
+        // What waited for it at its shard goes back, unflagged, behind what others were given meanwhile.
+        self.model.queues[queue].departed = Some(self.leaving_period());
         Some(Question::Cancel(at))
     }
 

@@ -79,9 +79,12 @@ impl Run {
         // What comes before recover-ok may have gone back already, and come to others since.
         let recovering = one.pending.as_ref().is_some_and(|pending| matches!(pending.question, Question::Recover));
         if no_ack || !recovering {
-            let suspicions =
-                [self.check_seen(queue, id, came.redelivered), self.check_order(queue, id, stream, came.redelivered)];
-            for suspicion in suspicions.into_iter().flatten() {
+            if let Some(what) = self.check_order(queue, id, stream, came.redelivered) {
+                let period = self.model.messages[&id].period;
+                self.note(|_| format!("perhaps: {what}"));
+                self.disorder.push((queue, period, what));
+            }
+            if let Some(suspicion) = self.check_seen(queue, id, came.redelivered) {
                 if self.is_certain(uid) {
                     self.broken(suspicion);
                 } else {
@@ -107,7 +110,9 @@ impl Run {
             return Some(format!("message {id} came from {name} again, without the flag"));
         }
         if redelivered && times == 0 && !disturbed {
-            return Some(format!("message {id} came from {name} flagged, but nothing ever went back"));
+            // A channel may have ended, and its client does not know; at the next rest it does.
+            let what = format!("message {id} came from {name} flagged, but nothing ever went back");
+            self.flagged.push((queue, what));
         }
         if settled == Settled::Heard {
             return Some(format!("message {id} came from {name} after it was settled"));
@@ -120,14 +125,13 @@ impl Run {
         None
     }
 
-    /// What one channel published comes in its order, unless it comes again or a consumer left meanwhile.
+    /// What one channel published comes in its order, unless it comes again or a consumer left meanwhile, which its client
+    /// may not know yet: at the next rest it does.
     fn check_order(&mut self, queue: usize, id: u64, stream: u64, redelivered: bool) -> Option<String> {
-        let message = &self.model.messages[&id];
-        let (publisher, period) = (message.channel, message.period);
+        let publisher = self.model.messages[&id].channel;
         let draining = self.draining;
         let known = &mut self.model.queues[queue];
-        let excused =
-            (redelivered && !draining) || known.departed.is_some_and(|departed| departed >= period && !draining);
+        let excused = redelivered && !draining;
         let newest = known.newest.entry((stream, publisher)).or_default();
         let (before, name) = (*newest, &known.name);
         if before > id && !excused {

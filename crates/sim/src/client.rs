@@ -66,9 +66,9 @@ pub enum Heard {
 #[derive(Debug)]
 pub enum Reply {
     /// `queue.declare-ok`.
-    QueueDeclared(String, u32),
+    QueueDeclared(String),
     /// `queue.purge-ok`.
-    Purged(u32),
+    Purged,
     /// `basic.consume-ok`.
     Consuming(String),
     /// `basic.cancel-ok`.
@@ -121,16 +121,6 @@ impl Client {
             heartbeat: None,
             sent_at: now,
         }
-    }
-
-    /// Whether the link has ended.
-    pub fn is_over(&self) -> bool {
-        self.link.is_none()
-    }
-
-    /// Whether commands can be sent.
-    pub fn is_running(&self) -> bool {
-        self.link.is_some() && self.inbound.is_running()
     }
 
     /// Opens a channel; answers its number.
@@ -339,10 +329,8 @@ fn step(event: Event<'_>) -> Step {
             Method::BasicAck(ack) => Heard::Confirm(channel, ack.delivery_tag, ack.multiple, true),
             Method::BasicNack(nack) => Heard::Confirm(channel, nack.delivery_tag, nack.multiple, false),
             Method::BasicCancel(cancel) => Heard::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes())),
-            Method::QueueDeclareOk(ok) => {
-                Heard::Reply(channel, Reply::QueueDeclared(text(ok.queue.as_bytes()), ok.message_count))
-            }
-            Method::QueuePurgeOk(ok) => Heard::Reply(channel, Reply::Purged(ok.message_count)),
+            Method::QueueDeclareOk(ok) => Heard::Reply(channel, Reply::QueueDeclared(text(ok.queue.as_bytes()))),
+            Method::QueuePurgeOk(_) => Heard::Reply(channel, Reply::Purged),
             Method::BasicConsumeOk(ok) => Heard::Reply(channel, Reply::Consuming(text(ok.consumer_tag.as_bytes()))),
             Method::BasicCancelOk(ok) => Heard::Reply(channel, Reply::Cancelled(text(ok.consumer_tag.as_bytes()))),
             Method::BasicGetEmpty(_) => Heard::Reply(channel, Reply::Empty),

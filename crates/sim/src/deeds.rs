@@ -81,6 +81,10 @@ impl Run {
         let cable = self.world.wires[self.actors[actor].wire].cable.clone();
         self.tally.cuts += 1;
         self.actors[actor].cut = true;
+        let now = self.model.now;
+        for queue in self.model.queues.iter_mut().filter(|queue| queue.owner == Some(uid)) {
+            queue.life.may_end(now);
+        }
         let bytes = self.chance.below(2_000);
         let how = self.chance.below(6);
         self.note(|_| format!("client {uid} is cut ({how}), perhaps after {bytes} bytes"));

@@ -61,10 +61,16 @@ impl Run {
         false
     }
 
+    /// Whether a limit holds publishers back.
+    fn is_held_back(&self) -> bool {
+        let mut brokers = self.world.nodes.iter().map(|node| node.shard.broker());
+        brokers.any(|broker| broker.memory_alarm() || broker.queues().any(|queue| queue.full))
+    }
+
     /// Nothing moves: nobody may be waiting, and every shard must know the same.
     pub(crate) fn check_rest(&mut self) {
-        let brokers = || self.world.nodes.iter().map(|node| node.shard.broker());
-        let held_back = brokers().any(|broker| broker.memory_alarm() || broker.queues().any(|queue| queue.full));
+        self.model.tick();
+        let held_back = self.is_held_back();
         let mut complaint = None;
         let mut complain = |what: String| complaint = complaint.take().or(Some(what));
         for actor in &self.actors {
@@ -106,16 +112,31 @@ impl Run {
         }
         self.check_deliveries(&mut complain);
         self.check_replicas(&mut complain);
+        let draining = self.draining;
+        for (queue, period, what) in &self.disorder {
+            if draining || self.model.queues[*queue].departed.is_none_or(|departed| departed < *period) {
+                complain(what.clone());
+            }
+        }
+        for (queue, what) in &self.flagged {
+            if !self.model.queues[*queue].disturbed {
+                complain(what.clone());
+            }
+        }
         if let Some(what) = complaint {
             self.broken(what);
         }
+        self.disorder.clear();
+        self.flagged.clear();
     }
 
     /// A queue with messages has no consumer that could take one.
     fn check_deliveries(&self, complain: &mut impl FnMut(String)) {
         let queues = self.world.nodes.iter().flat_map(|node| node.shard.broker().queues());
         for queue in queues.filter(|queue| !queue.ready.is_empty()) {
-            for channel in self.actors.iter().flat_map(|actor| &actor.channels) {
+            // Of those who are held back the broker does not hear what they have settled.
+            let heard = self.actors.iter().filter(|actor| !actor.blocked);
+            for channel in heard.flat_map(|actor| &actor.channels) {
                 let shared = channel.prefetch_shared;
                 for consumer in &channel.consumers {
                     let room = consumer.no_ack
@@ -179,7 +200,19 @@ impl Run {
                 self.go(actor);
             }
         }
+        // Those that were somebody's alone are free now.
+        self.rest();
+        if let Some(actor) = uid.and_then(|uid| self.actor_of(uid)) {
+            self.consume_all(actor, 0);
+        }
         self.drain_on(uid);
+        if self.is_held_back() {
+            // Connections that publish and consume hold what would have to be settled: they are not heard, and nobody
+            // else can free that memory. RabbitMQ stands still in the same way.
+            self.note(|_| "held back for good".into());
+            self.tally.held_for_good = 1;
+            return;
+        }
         self.check_owed();
         self.tear_down(uid);
     }
@@ -222,7 +255,11 @@ impl Run {
     fn consume_all(&mut self, actor: usize, channel: usize) {
         let uid = self.actors[actor].uid;
         for queue in 0..self.model.queues.len() {
-            if !self.is_there(queue) {
+            let active = self.actor_of(uid).is_some_and(|actor| {
+                let mut consumers = self.actors[actor].channels.iter().flat_map(|channel| &channel.consumers);
+                consumers.any(|consumer| consumer.queue == queue && consumer.stage == Stage::Active)
+            });
+            if active || !self.is_there(queue) {
                 continue;
             }
             let Some(actor) = self.actor_of(uid) else { return };

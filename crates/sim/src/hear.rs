@@ -187,7 +187,7 @@ impl Run {
         let one = &mut self.actors[actor].channels[channel];
         let uid = one.uid;
         match (&pending.question, reply) {
-            (&Question::Declare(queue), Reply::QueueDeclared(name, _)) => {
+            (&Question::Declare(queue), Reply::QueueDeclared(name)) => {
                 let known = &mut self.model.queues[queue];
                 if known.name.starts_with('?') {
                     known.name = name;
@@ -195,13 +195,18 @@ impl Run {
                     self.broken(format!("'{name}' is declared, not the queue that was asked for"));
                     return;
                 }
-                self.model.queues[queue].life.made = Some(now);
+                let doomed = self.actors[actor].cut && self.model.queues[queue].owner.is_some();
+                let life = &mut self.model.queues[queue].life;
+                life.made = Some(now);
+                if doomed {
+                    life.may_end(now);
+                }
             }
             (Question::Look(_), Reply::QueueDeclared(..)) => {}
             (&Question::Delete(queue, _), Reply::Other("queue.delete-ok")) => {
                 self.model.queues[queue].life.ended = Some(now);
             }
-            (&Question::Purge(queue), Reply::Purged(_)) => {
+            (&Question::Purge(queue), Reply::Purged) => {
                 self.model.queues[queue].forgiven = self.model.newest();
             }
             (&Question::Bind(binding, life), Reply::Other("queue.bind-ok" | "exchange.bind-ok")) => {
@@ -287,8 +292,13 @@ impl Run {
             && !by_publish
         {
             match pending.question {
-                Question::Delete(queue, true) if self.model.queues[queue].life.ending == Some(pending.asked) => {
-                    self.model.queues[queue].life.ending = None;
+                Question::Delete(queue, true) => {
+                    let known = &mut self.model.queues[queue];
+                    // Others may end it too, and their reasons were not written down.
+                    let alone = known.life.ending == Some(pending.asked) && !known.auto_delete && known.owner.is_none();
+                    if alone {
+                        known.life.ending = None;
+                    }
                 }
                 Question::Bind(binding, life) => {
                     let binding = &mut self.model.bindings[binding];
@@ -358,7 +368,8 @@ impl Run {
     /// A channel ends without its broker's word: what it was told and what it holds is uncertain.
     pub(crate) fn depart(&mut self, actor: usize, channel: usize, is_closing: bool) {
         let now = self.model.now;
-        let period = self.model.period;
+        let period = self.leaving_period();
+        let roomy = self.setting.is_roomy();
         let one = &mut self.actors[actor].channels[channel];
         let consumers = std::mem::take(&mut one.consumers);
         let held = std::mem::take(&mut one.held);
@@ -379,6 +390,9 @@ impl Run {
             queue.departed = Some(period);
             queue.disturbed = true;
             queue.leaky |= consumer.no_ack;
+            if consumer.no_ack && !roomy {
+                queue.forgiven = u64::MAX;
+            }
         }
         for held in held.values() {
             let queue = &mut self.model.queues[held.queue];
@@ -410,6 +424,12 @@ impl Run {
         if !is_closing {
             self.actors[actor].channels.remove(channel);
         }
+    }
+
+    /// The last period in which somebody who leaves now may be noticed to have left: one that is held back is not noticed
+    /// before it is heard again.
+    pub(crate) fn leaving_period(&self) -> u32 {
+        if self.setting.is_roomy() { self.model.period } else { u32::MAX }
     }
 
     /// All channels end with their connection, and so do the queues it owns.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "harrier-sim --seed N | --seeds A..B | --seconds S [--from N]";
+const USAGE: &str = "harrier-sim --seed N [--whole] | --seeds A..B | --seconds S [--from N]";
 
 /// The seed that runs, for the message of a panic.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Some(from.parse().ok()?..to.parse().ok()?)
     });
     match (number("--seed"), range, number("--seconds"), number("--from").unwrap_or(Ok(0))) {
-        (Some(Ok(seed)), None, None, _) => one(seed),
+        (Some(Ok(seed)), None, None, _) => one(seed, args.iter().any(|arg| arg == "--whole")),
         (None, Some(range), None, _) => many(range, None),
         (None, None, Some(Ok(seconds)), Ok(from)) => many(from..u64::MAX, Some(Duration::from_secs(seconds))),
         _ => {
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// One seed, with everything that happens.
-fn one(seed: u64) -> ExitCode {
+/// One seed, with the end of what happened, or the whole of it.
+fn one(seed: u64, whole: bool) -> ExitCode {
     SEED.store(seed, Ordering::Relaxed);
     println!("{:?}", sim::Setting::of(seed));
     match sim::run(seed, true) {
@@ -49,6 +49,10 @@ fn one(seed: u64) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
+            let shown = failure.trace.len().saturating_sub(sim::limits::TRACE_LINES_SHOWN);
+            for line in failure.trace[..shown].iter().filter(|_| whole) {
+                println!("  {line}");
+            }
             println!("{failure}");
             ExitCode::FAILURE
         }

@@ -299,9 +299,12 @@ impl Model {
         }
     }
 
-    /// Queues of which it is sure that they exist.
+    /// Queues that surely exist, or that their consumers may have taken along.
     pub fn living_queues(&self) -> Vec<usize> {
-        let living = |queue: &Queue| queue.life.surely(self.now, self.now);
+        let living = |queue: &Queue| {
+            let life = &queue.life;
+            life.made.is_some() && life.ended.is_none() && (life.ending.is_none() || queue.auto_delete)
+        };
         (0..self.queues.len()).filter(|&at| living(&self.queues[at])).collect()
     }
 }

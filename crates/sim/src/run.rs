@@ -36,6 +36,8 @@ pub struct Tally {
     pub blocked: u64,
     /// Messages found at the end.
     pub drained: u64,
+    /// One if the run ended with publishers that nothing would let go on.
+    pub held_for_good: u64,
     /// Ticks of shards.
     pub ticks: u64,
     /// A digest of everything heard: the same for the same seed.
@@ -78,6 +80,10 @@ pub struct Run {
     /// Everybody but the drain has gone: what comes now comes in the order of the queues.
     pub(crate) draining: bool,
     pub(crate) drainer: Option<u32>,
+    /// Messages that came out of order: their queue, the period they were sent in, and the words for it.
+    pub(crate) disorder: Vec<(usize, u32, String)>,
+    /// Messages that came flagged for no known reason: their queue, and the words for it.
+    pub(crate) flagged: Vec<(usize, String)>,
     broken: Option<String>,
     trace: Option<Vec<String>>,
     scratch: Vec<u8>,
@@ -106,6 +112,8 @@ impl Run {
             uids: 0,
             draining: false,
             drainer: None,
+            disorder: Vec::new(),
+            flagged: Vec::new(),
             broken: None,
             trace: traced.then(Vec::new),
             scratch: vec![0; SCRATCH_BYTES],

@@ -7,7 +7,10 @@
 use link::sim::Chance;
 
 /// A limit that no queue of a run reaches.
-pub(crate) const ROOMY_QUEUE_BYTES: u64 = 1 << 30;
+const ROOMY_QUEUE_BYTES: u64 = 1 << 30;
+
+/// A limit that no run reaches.
+const ROOMY_MEMORY_BYTES: u64 = 1 << 40;
 
 /// A run's setting.
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl Setting {
             steps: [1_500, 3_000, 6_000][chance.below(3) as usize],
             output_bytes_max: if small_limits { 1 << chance.between(9, 14) } else { 256 * 1024 },
             queue_bytes_max: if small_limits { 1 << chance.between(10, 16) } else { ROOMY_QUEUE_BYTES },
-            memory_bytes_max: if chance.permille(120) { 1 << chance.between(16, 20) } else { 1 << 40 },
+            memory_bytes_max: if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES },
             frame_bytes_max: [4_096, 4_096, 8_192, 131_072][chance.below(4) as usize],
             heartbeat_s: if chance.permille(150) { chance.between(1, 3) as u16 } else { 0 },
             cuts: chance.permille(600),
@@ -67,5 +70,10 @@ impl Setting {
             publish_permille: chance.between(250, 600) as u32,
             drain_beside: chance.permille(500),
         }
+    }
+
+    /// Whether no limit holds publishers back.
+    pub fn is_roomy(&self) -> bool {
+        self.queue_bytes_max == ROOMY_QUEUE_BYTES && self.memory_bytes_max == ROOMY_MEMORY_BYTES
     }
 }
