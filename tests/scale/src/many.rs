@@ -248,7 +248,8 @@ pub fn messages(shards: u16, report: &mut Report) -> Outcome<()> {
     let left = peer.declare("q", true)?;
     let after = returned(&program, before)?;
     let text = format!("{left} left; the broker holds {}; {} before, {} with them", mib(after), mib(before), mib(with));
-    report.verdict("messages-returned", left == 0 && after < before + (with - before) / 8, &text);
+    // The pool keeps up to 64 MiB of empty regions, and the allocator what it has not given back yet.
+    report.verdict("messages-returned", left == 0 && after < before + (128 << 20), &text);
     client.close()?;
     program.stop()
 }

@@ -122,9 +122,18 @@ impl Peer {
 
     /// Declares a queue; how many messages it has.
     pub fn declare(&mut self, name: &str, passive: bool) -> Outcome<u32> {
+        Ok(self.declare_counted(name, passive)?.0)
+    }
+
+    /// How many messages and consumers a queue has.
+    pub fn counts(&mut self, name: &str) -> Outcome<(u32, u32)> {
+        self.declare_counted(name, true)
+    }
+
+    fn declare_counted(&mut self, name: &str, passive: bool) -> Outcome<(u32, u32)> {
         self.send(1, declare(name, passive, false)?)?;
         self.expect(|method| match method {
-            Method::QueueDeclareOk(declared) => Some(declared.message_count),
+            Method::QueueDeclareOk(declared) => Some((declared.message_count, declared.consumer_count)),
             _ => None,
         })
     }
