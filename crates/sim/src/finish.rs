@@ -106,7 +106,8 @@ impl Run {
         }
         for (shard, node) in self.world.nodes.iter().enumerate() {
             let bytes = node.shard.desk().output_bytes();
-            if bytes > 0 {
+            // One that is held back is not missed when it falls silent, as in RabbitMQ.
+            if bytes > 0 && !held_back {
                 complain(format!("at rest: shard {shard} has {bytes} bytes that it does not send"));
             }
         }
