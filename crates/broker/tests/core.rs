@@ -410,3 +410,18 @@ fn a_consumer_whose_queue_goes_while_it_is_cancelled_still_hears_cancel_ok() {
     let heard = world.heard(consumer);
     assert!(heard.ends_with("cancel-ok c"), "{heard}");
 }
+
+#[test]
+fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        prefetch(world, consumer, 3, false);
+        prefetch(world, consumer, 1, true);
+        consume(world, consumer, "q", "c", false);
+        for body in ["1", "2", "3", "4"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=1");
+        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
+        assert_eq!(world.heard(consumer), "basic.qos-ok | c#2=2 | c#3=3");
+    });
+}

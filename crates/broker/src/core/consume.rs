@@ -49,8 +49,7 @@ impl Broker {
         }
         let prefetch = channel.prefetch;
         let shared = channel.prefetch_shared;
-        let limits = [prefetch, shared].into_iter().filter(|&limit| limit > 0 && !consume.no_ack);
-        let window = limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES);
+        let window = window_of(prefetch, shared, consume.no_ack);
         let consumer = self.tables.consumers.insert(Consumer {
             slot,
             channel_number: number,
@@ -364,6 +363,12 @@ impl Broker {
         self.make_due(id);
         Some((taken, left))
     }
+}
+
+/// How many messages a queue on another shard may send ahead to a consumer.
+pub(super) fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
+    let limits = [prefetch, prefetch_shared].into_iter().filter(|&limit| limit > 0 && !no_ack);
+    limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES)
 }
 
 /// A tag that came as a short string, or was made as short as one.

@@ -4,6 +4,7 @@
 //! Owns:   what becomes of a delivery.
 //! Never:  hands a message to a consumer itself: it makes the queue due.
 
+use super::consume::window_of;
 use super::{Broker, find, no_channel};
 use crate::channel::{ChannelKey, Fate, Mode, Step};
 use crate::effects::Effects;
@@ -160,10 +161,33 @@ impl Broker {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         if qos.global {
             channel.prefetch_shared = qos.prefetch_count.into();
+            self.widen(key);
         } else {
             channel.prefetch = qos.prefetch_count.into();
         }
         Ok(())
+    }
+
+    /// The shared prefetch count may have grown: queues on other shards may send its consumers more. What they were allowed
+    /// under a larger count is not taken back; it waits here.
+    fn widen(&mut self, key: ChannelKey) {
+        let Some(channel) = self.tables.channels.get(key) else {
+            return;
+        };
+        for &consumer_key in &channel.consumers {
+            let Some(consumer) = self.tables.consumers.get_mut(consumer_key) else {
+                continue;
+            };
+            let window = window_of(consumer.prefetch, channel.prefetch_shared, consumer.no_ack);
+            let more = window.saturating_sub(consumer.window);
+            if more > 0 && consumer.home != self.options.shard {
+                consumer.window = window;
+                consumer.credit_due_messages += more;
+                if !std::mem::replace(&mut consumer.credit_listed, true) {
+                    self.credits_due.push(consumer_key);
+                }
+            }
+        }
     }
 
     /// `channel.flow` from the client; wake the channel once it is answered.
