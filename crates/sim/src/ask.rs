@@ -43,6 +43,10 @@ impl Run {
                 let no_ack = self.chance.permille(300);
                 let name = self.model.queues[queue].name.clone();
                 self.say(actor, channel, basic::Get { queue: short(&name), no_ack });
+                if self.setting.cuts && self.actors.len() > 1 && self.chance.permille(40) {
+                    // The message meets nobody when it comes.
+                    self.be_cut_soon(actor);
+                }
                 Some(Question::Get(queue, no_ack))
             }
             (76..82, _) => {
@@ -104,13 +108,14 @@ impl Run {
         // A name that is free again, perhaps.
         let ended = |queue: &usize| {
             let queue = &self.model.queues[*queue];
-            queue.life.ended.is_some()
+            // What was said to the old one has been heard.
+            queue.life.ended.is_some_and(|ended| ended < self.model.rested)
                 && !queue.name.starts_with("amq.")
                 && !self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none())
         };
         let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.is_asked_about(*queue));
         let name = match free {
-            Some(queue) if self.chance.permille(500) => self.model.queues[queue].name.clone(),
+            Some(queue) if self.setting.is_roomy() && self.chance.permille(500) => self.model.queues[queue].name.clone(),
             _ => format!("q{uid}"),
         };
         let queue = if server_named {

@@ -76,15 +76,29 @@ impl Run {
         }
     }
 
-    fn be_cut(&mut self, actor: usize) {
-        let uid = self.actors[actor].uid;
-        let cable = self.world.wires[self.actors[actor].wire].cable.clone();
+    /// From now on the connection may end at any moment, and its exclusive queues with it.
+    fn doom(&mut self, actor: usize) -> u32 {
+        let (uid, now) = (self.actors[actor].uid, self.model.now);
         self.tally.cuts += 1;
         self.actors[actor].cut = true;
-        let now = self.model.now;
         for queue in self.model.queues.iter_mut().filter(|queue| queue.owner == Some(uid)) {
             queue.life.may_end(now);
         }
+        uid
+    }
+
+    /// The connection is cut some bytes after the broker has read what is under way.
+    pub(crate) fn be_cut_soon(&mut self, actor: usize) {
+        self.doom(actor);
+        let one = &self.actors[actor];
+        let cable = &self.world.wires[one.wire].cable;
+        let bytes = one.client.out.bytes() + cable.bytes_for(Side::Right);
+        cable.cut_after(Side::Left, bytes as u64, Cut::Reset);
+    }
+
+    fn be_cut(&mut self, actor: usize) {
+        let uid = self.doom(actor);
+        let cable = self.world.wires[self.actors[actor].wire].cable.clone();
         let bytes = self.chance.below(2_000);
         let how = self.chance.below(6);
         self.note(|_| format!("client {uid} is cut ({how}), perhaps after {bytes} bytes"));

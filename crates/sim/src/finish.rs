@@ -188,7 +188,7 @@ impl Run {
             self.all_go();
             self.rest();
             // Those who are held back go once there is room; their messages may still come.
-            self.draining = self.actors.is_empty();
+            self.draining = self.actors.is_empty() && self.setting.is_roomy();
         }
         let Some(drainer) = self.drain() else { return };
         self.rest();

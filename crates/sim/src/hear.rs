@@ -283,7 +283,9 @@ impl Run {
         let asked = pending.as_ref().map(|pending| pending.question.clone());
         self.note(|_| format!("channel {uid} is refused: {text}; it asked {asked:?}"));
         self.tally.refusals += 1;
-        let by_publish = text.contains("no exchange") && self.may_be_refused(&self.actors[actor].channels[channel]);
+        // A publish to an exchange that somebody deleted.
+        let gone = self.model.exchanges.iter().filter(|exchange| exchange.life.ending.is_some());
+        let by_publish = gone.filter(|exchange| text.contains(&format!("no exchange '{}'", exchange.name))).count() > 0;
         let fair = by_publish || pending.as_ref().is_some_and(|pending| self.is_fair(actor, channel, pending));
         if !fair {
             return self.broken(format!("channel {uid} is refused: {text}; it asked {asked:?}"));
@@ -389,9 +391,8 @@ impl Run {
             let queue = &mut self.model.queues[consumer.queue];
             queue.departed = Some(period);
             queue.disturbed = true;
-            queue.leaky |= consumer.no_ack;
-            if consumer.no_ack && !roomy {
-                queue.forgiven = u64::MAX;
+            if consumer.no_ack {
+                queue.leak(roomy);
             }
         }
         for held in held.values() {
@@ -412,10 +413,12 @@ impl Run {
         match pending.map(|pending| pending.question) {
             Some(Question::Declare(queue)) => self.model.queues[queue].life.may_end(now),
             Some(Question::DeclareExchange(exchange)) => self.model.exchanges[exchange].life.may_end(now),
-            Some(Question::Purge(queue)) => self.model.queues[queue].leaky = true,
+            Some(Question::Purge(queue)) => self.model.queues[queue].leak(roomy),
             Some(Question::Get(queue, no_ack)) => {
                 let queue = &mut self.model.queues[queue];
-                queue.leaky |= no_ack;
+                if no_ack {
+                    queue.leak(roomy);
+                }
                 queue.departed = Some(period);
                 queue.disturbed = true;
             }

@@ -195,12 +195,24 @@ pub struct Queue {
     pub active: Vec<(u64, u32, bool)>,
 }
 
+impl Queue {
+    /// Messages may go without a trace until the next rest; for good, if limits may hold back whoever takes them.
+    pub fn leak(&mut self, roomy: bool) {
+        self.leaky = true;
+        if !roomy {
+            self.forgiven = u64::MAX;
+        }
+    }
+}
+
 /// Everything that was said and heard.
 pub struct Model {
     /// Now.
     pub now: Moment,
     /// Grows each time everything has come to rest.
     pub period: u32,
+    /// When everything last came to rest.
+    pub rested: Moment,
     /// Exchanges; the first is the default one.
     pub exchanges: Vec<Exchange>,
     /// Queues.
@@ -219,6 +231,7 @@ impl Model {
         Model {
             now: 1,
             period: 0,
+            rested: 0,
             exchanges: vec![default],
             queues: Vec::new(),
             bindings: Vec::new(),
@@ -292,6 +305,7 @@ impl Model {
     pub fn end_period(&mut self) {
         let newest = self.newest();
         self.period += 1;
+        self.rested = self.now;
         for queue in &mut self.queues {
             if std::mem::take(&mut queue.leaky) {
                 queue.forgiven = queue.forgiven.max(newest);
