@@ -115,7 +115,9 @@ impl Run {
         };
         let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.is_asked_about(*queue));
         let name = match free {
-            Some(queue) if self.setting.is_roomy() && self.chance.permille(500) => self.model.queues[queue].name.clone(),
+            Some(queue) if self.setting.is_roomy() && self.chance.permille(500) => {
+                self.model.queues[queue].name.clone()
+            }
             _ => format!("q{uid}"),
         };
         let queue = if server_named {

@@ -207,7 +207,9 @@ impl Run {
                 self.model.queues[queue].life.ended = Some(now);
             }
             (&Question::Purge(queue), Reply::Purged) => {
-                self.model.queues[queue].forgiven = self.model.newest();
+                let newest = self.model.newest();
+                let known = &mut self.model.queues[queue];
+                known.forgiven = known.forgiven.max(newest);
             }
             (&Question::Bind(binding, life), Reply::Other("queue.bind-ok" | "exchange.bind-ok")) => {
                 let binding = &mut self.model.bindings[binding];
