@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static HEAP: slab::Heap = slab::Heap;
 
 /// The status of a command that was not understood.
 const USAGE_STATUS: u8 = 2;

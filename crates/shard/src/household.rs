@@ -38,8 +38,8 @@ impl Household {
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
 
-    /// Notes what a shard has from the operating system for its messages, used or not. Answers whether all shards together have
-    /// nearly as much as the limit allows, so that what is not used should go back.
+    /// Notes what a shard has from the operating system for its messages, used or not, and for its lists of them. Answers whether
+    /// all shards together have nearly as much as the limit allows, so that what is not used should go back.
     pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
         self.lines[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.lines.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();

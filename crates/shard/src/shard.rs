@@ -9,7 +9,9 @@
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
 use crate::household::Household;
-use crate::limits::{FAREWELL, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES};
+use crate::limits::{
+    FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES,
+};
 use crate::timers::Timers;
 use broker::{Broker, Effects, Slot};
 use catalog::ShardId;
@@ -59,6 +61,10 @@ pub struct Shard {
     pub(crate) timers: Timers,
     household: Arc<Household>,
     memory_checked: Option<Instant>,
+    /// The longest that the lists of messages were since heap memory was given back, and when that was.
+    room_bytes_most: usize,
+    heap_given_back: Option<Instant>,
+    heap_waits: bool,
     /// Publishers that give consumers a moment, in the order in which theirs is over.
     paced: VecDeque<(Instant, Slot)>,
     draining: bool,
@@ -81,6 +87,9 @@ impl Shard {
             timers: Timers::default(),
             household,
             memory_checked: None,
+            room_bytes_most: 0,
+            heap_given_back: None,
+            heap_waits: false,
             paced: VecDeque::new(),
             draining: false,
         }
@@ -286,15 +295,31 @@ impl Shard {
         let pool = self.desk.pool();
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
-        if self.household.note_held(self.options.shard.0, pool.held_bytes() as u64) {
+        let room_bytes = self.broker.room_bytes();
+        let crowded = self.household.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
+        if crowded {
             pool.trim();
         }
-        let bytes = self.desk.pool().used_bytes() + self.broker.room_bytes();
+        let bytes = pool.used_bytes() + room_bytes;
+        self.give_back_heap(room_bytes, crowded, now);
         let was_over = self.broker.memory_alarm();
         let over = self.household.note_memory(self.options.shard.0, bytes as u64, was_over);
         if over != was_over {
             tracing::warn!(shard = self.options.shard.0, over, bytes = self.household.memory_bytes(), "memory limit");
             self.broker.set_memory_alarm(over, &mut self.desk);
+        }
+    }
+
+    /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
+    fn give_back_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
+        self.room_bytes_most = self.room_bytes_most.max(room_bytes);
+        self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_FREED_BYTES;
+        let rest = if crowded { LOOK_UP } else { HEAP_REST };
+        if self.heap_waits && self.heap_given_back.is_none_or(|at| now >= at + rest) {
+            slab::give_back_heap();
+            self.heap_given_back = Some(now);
+            self.room_bytes_most = room_bytes;
+            self.heap_waits = false;
         }
     }
 
@@ -308,8 +333,9 @@ impl Shard {
         {
             return Work::More;
         }
-        let look_up = (congested || mail.waits() || self.broker.memory_alarm() || self.memory_moved())
-            .then(|| now + crate::limits::LOOK_UP);
+        let look_up =
+            (congested || mail.waits() || self.broker.memory_alarm() || self.heap_waits || self.memory_moved())
+                .then(|| now + LOOK_UP);
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
         let until = [look_up, paced, self.timers.next()].into_iter().flatten().min();

@@ -8,6 +8,7 @@
 //!
 //! - `source` asks the operating system for memory; `region` is one such piece, cut into blocks of one size (`class`).
 //! - `depot` is what a pool owns: its regions and their free lists. `returns` is where other threads put blocks back.
+//! - `heap` is beside all this: the program's allocator, for what is no message memory.
 //! - `pool` is the handle; `block`, `slice` and `tailed` are the three ways to hold a block; `gather` strings them together.
 //!
 //! What is deliberately absent: a lock, a background thread, a global pool, and any way to see another pool's memory.
@@ -18,6 +19,7 @@ mod block;
 mod class;
 mod depot;
 mod gather;
+mod heap;
 mod limits;
 mod mark;
 mod pool;
@@ -29,6 +31,7 @@ mod tailed;
 
 pub use block::BlockMut;
 pub use gather::Gather;
+pub use heap::{Heap, give_back_heap};
 pub use limits::{
     BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, REGION_BYTES,
 };

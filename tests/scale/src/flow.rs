@@ -19,10 +19,8 @@ use wire::method::basic;
 const LIMIT_BYTES: u64 = 256 << 20;
 /// One queue's share of it in percent.
 const SHARE_PERCENT: u8 = 50;
-/// What the process may hold at most: a tenth above its limit ...
+/// What the process may hold at most: a tenth above its limit.
 const RESIDENT_BYTES_MAX: u64 = LIMIT_BYTES / 10 * 11;
-/// ... and what each further shard's allocator keeps of the buffers of its mail and its lists.
-const SHARD_BYTES_MAX: u64 = 32 << 20;
 /// Messages of the pair that goes on meanwhile.
 const PAIR_MESSAGES: u64 = 200_000;
 /// The longest wait for anything.
@@ -139,7 +137,7 @@ fn one_queue(shards: u16, lack: Lack, body_bytes: usize, report: &mut Report, na
     wait_for("the queue to be empty", MOST, || Ok(owner.declare("q", true)? == 0))?;
     publisher.close()?;
     let most = watch.finish()?;
-    memory(shards, most, report, name);
+    memory(most, report, name);
     program.stop()?;
     Ok(format!(
         "{published} confirmed messages taken in order; unblocked after {} ms; a pair beside it: {beside}",
@@ -186,17 +184,16 @@ fn many_queues(shards: u16, report: &mut Report, name: &str) -> Outcome<String> 
         publisher.close()?;
     }
     let most = watch.finish()?;
-    memory(shards, most, report, name);
+    memory(most, report, name);
     program.stop()?;
     Ok(format!("{all} confirmed messages of {QUEUES} queues taken in order"))
 }
 
 /// Holds the most memory that was seen against what is allowed.
-fn memory(shards: u16, most: u64, report: &mut Report, name: &str) {
-    let allowed = RESIDENT_BYTES_MAX + SHARD_BYTES_MAX * (u64::from(shards) - 1);
+fn memory(most: u64, report: &mut Report, name: &str) {
     report.verdict(
         &format!("{name}-memory"),
-        most <= allowed,
-        &format!("{} at most, {} are allowed", mib(most), mib(allowed)),
+        most <= RESIDENT_BYTES_MAX,
+        &format!("{} at most, {} are allowed", mib(most), mib(RESIDENT_BYTES_MAX)),
     );
 }
