@@ -9,26 +9,18 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod clock;
-mod environment;
 mod interrupt;
-mod latency;
 pub mod limits;
 mod paper;
 mod perf;
 mod placement;
 mod plan;
 mod process;
-mod report;
 mod role;
 mod scale;
 mod scenario;
 mod suite;
-mod summary;
-mod table;
-mod tally;
 mod target;
-mod usage;
 
 use std::process::ExitCode;
 
@@ -65,7 +57,7 @@ pub fn main(words: &[String]) -> ExitCode {
         "suite" => suite::run(rest),
         "perf" => perf::run(rest),
         "scale" => scale::run(rest),
-        "help" | "--help" | "-h" => table::put(USAGE),
+        "help" | "--help" | "-h" => report::table::put(USAGE),
         "" => Err(USAGE.to_owned()),
         other => Err(format!("unknown command '{other}'\n{USAGE}")),
     });

@@ -32,8 +32,6 @@ pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 pub const RAW_BUFFER_BYTES: usize = 128 << 10;
 /// Bodies of at least this many bytes are published from memory that is not copied again.
 pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
-/// Largest latency that the histograms hold, in nanoseconds (larger ones count as this one).
-pub const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);
-const _: () = assert!(LATENCY_NS_MAX as u128 <= SEGMENT_WAIT.as_nanos());
+const _: () = assert!(gauge::limits::LATENCY_NS_MAX as u128 <= SEGMENT_WAIT.as_nanos());

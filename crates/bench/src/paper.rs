@@ -9,15 +9,15 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::arguments::{Given, Option_, help, option};
-use crate::environment::Environment;
 use crate::limits::{CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX, RUNS_MAX, SEGMENT_MESSAGES_MAX};
 use crate::placement::Placement;
 use crate::plan::{Counts, Segment, Shape, sizes};
-use crate::report;
 use crate::scenario::{ExchangeType, Figures, Running, Scenario};
-use crate::summary::Runs;
-use crate::table::{Table, put};
 use crate::target::Target;
+use gauge::Environment;
+use gauge::Runs;
+use report::page;
+use report::table::{Table, put};
 
 /// Options of every benchmark.
 pub const COMMON: &[Option_] = &[
@@ -113,10 +113,10 @@ pub fn run(benchmark: Benchmark, words: &[String]) -> Result<(), String> {
     if let Some(file) = given.text("json") {
         let text = serde_json::to_string_pretty(&asked.json(&target, &environment, &all))
             .map_err(|error| error.to_string())?;
-        report::write_file(Path::new(file), &(text + "\n"))?;
+        page::write_file(Path::new(file), &(text + "\n"))?;
     }
     if let Some(file) = given.text("report") {
-        report::add(Path::new(file), &asked.section(&target, &environment, &all))?;
+        page::add(Path::new(file), &asked.section(&target, &environment, &all))?;
     }
     let complaints: Vec<String> = all.iter().flatten().filter_map(Figures::complaint).collect();
     if complaints.is_empty() { Ok(()) } else { Err(format!("INVALID: {}", complaints.join("; "))) }
@@ -285,7 +285,7 @@ impl Asked {
         })
     }
 
-    fn section(&self, target: &Target, environment: &Environment, all: &[Vec<Figures>]) -> report::Section {
+    fn section(&self, target: &Target, environment: &Environment, all: &[Vec<Figures>]) -> page::Section {
         let wide = Self {
             all_columns: true,
             scenario: self.scenario.clone(),
@@ -303,16 +303,16 @@ impl Asked {
         };
         let figures = match self.shape {
             Shape::Stream => vec![
-                report::Figure {
+                page::Figure {
                     title: "Messages a second".to_owned(),
                     lines: vec![(target.name.clone(), points(&Figures::published_per_s))],
                 },
-                report::Figure {
+                page::Figure {
                     title: "MB a second".to_owned(),
                     lines: vec![(target.name.clone(), points(&Figures::mb_per_s))],
                 },
             ],
-            Shape::PingPong => vec![report::Figure {
+            Shape::PingPong => vec![page::Figure {
                 title: "Round trip, us".to_owned(),
                 lines: vec![
                     ("median".to_owned(), points(&|figures| figures.latencies.quantile_us(0.5))),
@@ -320,7 +320,7 @@ impl Asked {
                 ],
             }],
         };
-        report::Section {
+        page::Section {
             name: self.benchmark.name().to_owned(),
             facts: vec![
                 target.name.clone(),
@@ -332,9 +332,7 @@ impl Asked {
                 .iter()
                 .filter_map(|runs| Some((runs.first()?.segment.size_bytes, runs)))
                 .map(|(size, runs)| {
-                    std::iter::once(size.to_string())
-                        .chain(wide.medians(runs).into_iter().map(report::number))
-                        .collect()
+                    std::iter::once(size.to_string()).chain(wide.medians(runs).into_iter().map(page::number)).collect()
                 })
                 .collect(),
             figures,

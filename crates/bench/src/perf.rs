@@ -12,13 +12,13 @@ mod series;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{Given, Option_, help, option};
-use crate::environment::Environment;
 use crate::limits::RUNS_MAX;
 use crate::placement::{Cpus, Placement};
-use crate::report;
-use crate::table::put;
 use crate::target::Target;
+use gauge::Environment;
 use record::Record;
+use report::page;
+use report::table::put;
 use series::Effort;
 
 const OPTIONS: &[Option_] = &[
@@ -71,13 +71,13 @@ pub fn run(words: &[String]) -> Result<(), String> {
     put(&format!("\n{}", record.text()))?;
     if given.has("write") {
         let stem = format!("docs/measurements/{}-perf", record.environment.date);
-        report::write_file(&PathBuf::from(format!("{stem}.md")), &record.markdown())?;
-        report::write_file(&PathBuf::from(format!("{stem}.json")), &record.json()?)?;
+        page::write_file(&PathBuf::from(format!("{stem}.md")), &record.markdown())?;
+        page::write_file(&PathBuf::from(format!("{stem}.json")), &record.json()?)?;
         put(&format!("written: {stem}.md and .json\n"))?;
     }
     if let Some(folder) = given.text("out").map(Path::new) {
-        report::write_file(&folder.join("perf.json"), &record.json()?)?;
-        report::add(&folder.join("report.html"), &record.section())?;
+        page::write_file(&folder.join("perf.json"), &record.json()?)?;
+        page::add(&folder.join("report.html"), &record.section())?;
     }
     Ok(())
 }

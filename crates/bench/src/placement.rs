@@ -103,7 +103,7 @@ impl Placement {
 
     /// The usual placement for latencies on a small machine: the broker alone on processor 0, the clients on 1.
     pub fn broker_apart() -> Self {
-        if processors() < 2 {
+        if gauge::processors() < 2 {
             return Self::together();
         }
         Self { broker: Cpus(vec![0]), publisher: Cpus(vec![1]), consumer: Cpus(vec![1]) }
@@ -114,11 +114,6 @@ impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "broker={} publisher={} consumer={}", self.broker, self.publisher, self.consumer)
     }
-}
-
-/// Processors this process may use.
-pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Pins every thread of a running process (a broker that was not started by us) until the guard is dropped.

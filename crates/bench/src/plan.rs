@@ -6,9 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::latency::Buckets;
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX};
-use crate::tally::Faults;
+use gauge::Buckets;
+use gauge::Faults;
 
 /// Sizes in powers of two from `MIN` to `MAX`, both included (`MAX` is added when it is no power of two times `MIN`).
 pub fn sizes(range: &str) -> Result<Vec<usize>, String> {

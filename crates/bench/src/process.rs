@@ -14,11 +14,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::clock::{Deadline, pause};
 use crate::interrupt;
 use crate::limits::CHILD_END_WAIT;
 use crate::placement::Cpus;
 use crate::plan::Report;
+use gauge::clock::{Deadline, pause};
 
 /// This program, as it must be started again to play a role.
 pub fn this_program() -> Result<PathBuf, String> {

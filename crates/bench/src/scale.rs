@@ -7,14 +7,14 @@
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 
 use crate::arguments::{Given, Option_, help, option};
-use crate::clock::{Deadline, pause};
 use crate::placement::{Cpus, Placement};
 use crate::plan::{Segment, Shape};
 use crate::role::connect;
 use crate::scenario::{Running, Scenario};
-use crate::table::put;
 use crate::target::{Target, Way};
-use crate::usage::resident_bytes;
+use gauge::clock::{Deadline, pause};
+use gauge::resident_bytes;
+use report::table::put;
 
 const OPTIONS: &[Option_] = &[
     option(

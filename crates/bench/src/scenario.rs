@@ -6,15 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::latency::Latencies;
 use crate::limits::{ROLE_READY_WAIT, SEGMENT_WAIT};
 use crate::placement::Placement;
 use crate::plan::{Report, Segment};
 use crate::process::Role;
 use crate::role::task::{ConsumerTask, PublisherTask, RawTask};
-use crate::tally::Faults;
 use crate::target::{Target, Way};
-use crate::usage::Usage;
+use gauge::Faults;
+use gauge::Latencies;
+use gauge::Usage;
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,7 +173,7 @@ impl Running {
     }
 
     fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &Placement) -> Result<(), String> {
-        let run = format!("harrier-bench-{}-{}", std::process::id(), crate::clock::now_ns());
+        let run = format!("harrier-bench-{}-{}", std::process::id(), gauge::clock::now_ns());
         let topic = scenario.exchange_type == ExchangeType::Topic;
         for pair in 0..scenario.pairs {
             let key = format!("{run}.k{pair}");

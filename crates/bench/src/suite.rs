@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::arguments::{Given, Option_, help, option};
 use crate::paper::{self, Benchmark};
-use crate::table::put;
+use report::table::put;
 
 const OPTIONS: &[Option_] = &[
     option("out", None, "FOLDER", "where report.html and the JSON files go (default out)"),

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use client::Url;
 
-use crate::clock::{Deadline, pause};
 use crate::interrupt;
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
 use crate::role::task::RelayTask;
-use crate::usage::listener_on;
+use gauge::clock::{Deadline, pause};
+use gauge::listener_on;
 
 /// Something that messages go through.
 pub struct Target {

@@ -301,7 +301,7 @@ impl Perf {
             .collect::<Vec<_>>()
             .join("; ");
         // A core is free for a second shard only when publishers and consumers have others.
-        if crate::placement::processors() >= 6 {
+        if gauge::processors() >= 6 {
             self.row(
                 "64 B, 8 pairs, 2 shards: rate, times one shard's",
                 Bound::AtLeast(1.7),

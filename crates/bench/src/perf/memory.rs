@@ -7,7 +7,7 @@
 use super::Perf;
 use super::record::{Bound, Row};
 use crate::scale::{Thing, cost, settled_bytes};
-use crate::table::put;
+use report::table::put;
 
 /// Connections are few enough for the usual limit of open files.
 const THINGS: [(Thing, usize); 4] =

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::series::Series;
-use crate::environment::Environment;
 use crate::paper::figures_json;
-use crate::report::{Section, number};
 use crate::scenario::Figures;
+use gauge::Environment;
+use report::page::{Section, number};
 
 /// What is asked of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -8,9 +8,9 @@ use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::placement::Placement;
 use crate::plan::{Segment, Shape};
 use crate::scenario::{Figures, Running, Scenario};
-use crate::summary::{Runs, Summary};
-use crate::table::put;
 use crate::target::Target;
+use gauge::{Runs, Summary};
+use report::table::put;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]

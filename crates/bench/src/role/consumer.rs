@@ -11,10 +11,10 @@ use mio::{Events, Poll, Token};
 
 use super::task::ConsumerTask;
 use super::{Orders, report};
-use crate::clock::Deadline;
 use crate::limits::SEGMENT_WAIT;
 use crate::plan::{Report, Segment, Shape};
-use crate::tally::{Faults, Tally};
+use gauge::clock::Deadline;
+use gauge::{Faults, Tally};
 
 struct Consumer {
     client: Client,

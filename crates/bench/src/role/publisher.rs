@@ -10,11 +10,11 @@ use client::{Channel, Client, ConsumeOptions, ExchangeOptions, Publish, QueueOpt
 
 use super::task::PublisherTask;
 use super::{Orders, report};
-use crate::clock::{Deadline, now_ns};
-use crate::latency::Latencies;
 use crate::limits::{SEGMENT_WAIT, SHARED_BODY_BYTES_MIN};
 use crate::plan::{Report, Segment, Shape};
-use crate::tally::write_sequence;
+use gauge::Latencies;
+use gauge::clock::{Deadline, now_ns};
+use gauge::write_sequence;
 
 struct Publisher {
     client: Client,

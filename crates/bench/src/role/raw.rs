@@ -9,11 +9,11 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use super::task::RawTask;
 use super::{Orders, report};
-use crate::clock::now_ns;
-use crate::latency::Latencies;
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
 use crate::plan::{Report, Segment, Shape};
-use crate::tally::Faults;
+use gauge::Faults;
+use gauge::Latencies;
+use gauge::clock::now_ns;
 
 fn connect(orders: &mut Orders) -> Result<TcpStream, String> {
     let task: RawTask = orders.task()?;

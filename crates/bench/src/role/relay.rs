@@ -13,9 +13,9 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::task::RelayTask;
 use super::{Orders, report};
-use crate::clock::Deadline;
 use crate::limits::RAW_BUFFER_BYTES;
 use crate::plan::Report;
+use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
 

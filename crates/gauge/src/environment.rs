@@ -45,7 +45,7 @@ impl Environment {
         Self {
             date: crate::clock::date(),
             processor: value("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
-            processors: crate::placement::processors(),
+            processors: processors(),
             memory_mib: memory_kib.unwrap_or(0) / 1_024,
             kernel: text("/proc/sys/kernel/osrelease").split('-').next().unwrap_or("unknown").to_owned(),
             congestion_control: text("/proc/sys/net/ipv4/tcp_congestion_control"),
@@ -62,4 +62,9 @@ impl Environment {
             "harrier {version}{build}, {processors} x {processor}, {memory_mib} MiB, Linux {kernel}, TCP {congestion_control}"
         )
     }
+}
+
+/// Processors this process may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

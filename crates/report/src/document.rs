@@ -1,0 +1,171 @@
+//! The document of a run: everything that was measured, with everything that is needed to judge it.
+//!
+//! Enters: what `harrier bench` measures.  Leaves: JSON of a versioned schema (`docs/measurements/schema.md`).
+//! Owns:   the schema.
+//! Never:  a figure without its runs, a password in a URL, the name of a machine or of a user.
+
+use std::collections::BTreeMap;
+
+use gauge::{Buckets, Environment, Faults};
+use serde::{Deserialize, Serialize};
+
+/// The schema that this program writes. A reader refuses another number before the dot.
+pub const SCHEMA: &str = "harrier-bench/1.0";
+
+/// One run of the program: what was asked, where, and what came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`] of the writer.
+    pub schema: String,
+    /// The command as it was given, without passwords.
+    pub command: String,
+    /// When it began: UTC, `2026-01-31T12:34:56Z`.
+    pub began: String,
+    /// When it ended; absent in a document that was cut short.
+    pub ended: Option<String>,
+    /// The commit that the program was built from, if known.
+    pub commit: Option<String>,
+    /// The machine.
+    pub environment: Environment,
+    /// Where each role ran (processors, or hosts under a launcher).
+    pub placement: String,
+    /// All options with the values that were used, defaults included.
+    pub options: BTreeMap<String, String>,
+    /// What messages went through.
+    pub targets: Vec<TargetFacts>,
+    /// What was measured.
+    pub series: Vec<Series>,
+    /// Why it ended before everything was measured; `None`: it is complete.
+    pub cut_short: Option<String>,
+}
+
+/// A broker, or what stands in its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetFacts {
+    /// Its name in tables, unique in the document.
+    pub name: String,
+    /// `tcp`, `unix`, `tls`, `rdma`; `relay` for the raw baseline, `null` for none.
+    pub transport: String,
+    /// What it calls itself (server property `product`).
+    pub product: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Where it is, without credentials.
+    pub url: Option<String>,
+    /// What the broker announces as its capabilities.
+    pub capabilities: Vec<String>,
+    /// TCP options that were asked for or found: `nodelay`, `send_buffer_bytes`, `receive_buffer_bytes`, `congestion_control`.
+    pub tcp: BTreeMap<String, String>,
+}
+
+/// How messages are paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// As fast as answers allow.
+    Closed,
+    /// By a clock, whatever the answers do.
+    Open,
+}
+
+/// One benchmark on one target, over one axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Series {
+    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `drain`, `open`, `workload …`, `sockets`, …
+    pub benchmark: String,
+    /// [`TargetFacts::name`].
+    pub target: String,
+    /// Closed or open loop.
+    pub pace: Pace,
+    /// What stays the same in this series: `pairs`, `consumers`, `patterns`, `confirms`, …
+    pub parameters: BTreeMap<String, String>,
+    /// What the points lie on: `size_bytes`, `pairs`, `consumers`, `patterns`, `rate_per_s`.
+    pub axis: String,
+    /// One for each value on the axis.
+    pub points: Vec<Point>,
+}
+
+/// All runs at one place of the axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// The place on the axis.
+    pub at: f64,
+    /// Bytes of a message's body (the mean, where they differ).
+    pub size_bytes: f64,
+    /// The runs, in the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// One measured interval.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// Seconds from the first message to the last answer.
+    pub elapsed_s: f64,
+    /// Messages published.
+    pub published: u64,
+    /// Messages delivered, at all consumers together.
+    pub delivered: u64,
+    /// Bytes of all bodies delivered.
+    pub delivered_bytes: u64,
+    /// Operations of another kind (`churn`: connections, channels or queues; absent otherwise).
+    pub operations: Option<u64>,
+    /// Round trips, or in open loop the time from when a message was meant to be sent until it arrived; by name where there are
+    /// several kinds (`round_trip`, `delivery`, `confirm`, `service`).
+    pub latencies: BTreeMap<String, Buckets>,
+    /// Loss, duplicates, reordering, damage.
+    pub faults: Faults,
+    /// Messages that the broker refused or returned.
+    pub refused: u64,
+    /// What the target's process used.
+    pub broker: Option<RoleUsage>,
+    /// What all publishers used.
+    pub publishers: Option<RoleUsage>,
+    /// What all consumers used.
+    pub consumers: Option<RoleUsage>,
+    /// What crossed the network.
+    pub network: Option<Network>,
+    /// The rate in each twentieth of the interval, in messages a second; empty if it was not sampled.
+    pub rates: Vec<f64>,
+    /// Why the figures must not be trusted; empty if they may.
+    pub invalid: Vec<String>,
+    /// What a reader should know, and what does not make the figures invalid.
+    pub notes: Vec<String>,
+}
+
+/// What the processes of one role used in the interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleUsage {
+    /// How many processes.
+    pub processes: u32,
+    /// Processor seconds in user space.
+    pub user_s: f64,
+    /// Processor seconds in the kernel.
+    pub system_s: f64,
+    /// Context switches of its own will (it waited).
+    pub voluntary_switches: u64,
+    /// Context switches against it (another had its turn).
+    pub involuntary_switches: u64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults that needed it.
+    pub major_faults: u64,
+    /// Most resident bytes that were seen.
+    pub resident_bytes: u64,
+    /// Seconds in which a thread was ready to run and no processor free (run queue).
+    pub run_queue_s: f64,
+    /// The most that one of its processes used, in processors (1.0: one core busy all the time).
+    pub busiest_cores: f64,
+    /// Processors that this busiest process could use at most: its threads, or the processors it may run on.
+    pub cores_max: f64,
+}
+
+/// What crossed the network in the interval, over all sockets of the roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// TCP segments sent.
+    pub packets: u64,
+    /// Bytes in them, without the headers of TCP and below.
+    pub bytes: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+}
