@@ -88,8 +88,8 @@ settings! {
         /// Threads, each with its own connections and queues. 0: one less than there
         /// are cores, and at least one: the system and what else runs here want theirs.
         shards: u16 = "0", Kind::number(0, SHARDS_MAX);
-        /// How long a thread that has nothing to do looks for work before it sleeps. It lowers latency and costs
-        /// CPU. 0: not at all.
+        /// How long a thread that has nothing to do looks for work before it sleeps, as long as that pays: once waits
+        /// are longer it sleeps at once. It lowers latency and costs CPU. 0: not at all.
         spin_us: u32 = "0", Kind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };
         /// The time connections have to end when the broker stops.
         drain_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 0, most: TIME_S_MAX };

@@ -16,6 +16,7 @@ mod reactor;
 mod serve;
 mod server;
 mod shard;
+mod spin;
 mod timers;
 
 pub use desk::Desk;

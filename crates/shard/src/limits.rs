@@ -25,6 +25,10 @@ pub const PACE: Duration = Duration::from_millis(1);
 pub const PROGRAM_BYTES: u64 = 8 << 20;
 /// How often the memory in use is added up, while there is traffic.
 pub const MEMORY_CHECK: Duration = Duration::from_millis(2);
+/// How many waits that looking would have shortened are remembered ...
+pub const SPIN_SCORE_MAX: u8 = 16;
+/// ... and how many of them one that it would not have shortened undoes. It takes as many to begin.
+pub const SPIN_MISS_COST: u8 = 4;
 /// Bytes by which the lists of messages must have become shorter for the allocator to be asked for what it keeps of them.
 pub const HEAP_FREED_BYTES: usize = 8 << 20;
 /// How long a shard waits at least until it asks the allocator again, unless memory is short.

@@ -8,6 +8,7 @@ use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::Doorbell;
 use crate::shard::{Shard, Work};
+use crate::spin::Spin;
 use link::{Abort, Link, Listener};
 use mio::{Events, Poll, Token};
 use std::io;
@@ -39,7 +40,7 @@ pub(crate) struct Reactor {
     pub incoming: Receiver<Box<dyn Link>>,
     pub bell: Arc<Doorbell>,
     pub household: Arc<Household>,
-    pub spin: Duration,
+    pub spin: Spin,
     pub drain_timeout: Duration,
 }
 
@@ -88,24 +89,31 @@ impl Reactor {
         }
     }
 
-    /// Waits for events: spinning first if told to, sleeping then.
+    /// Waits for events: spinning first while that pays, sleeping then.
     #[expect(clippy::disallowed_methods, reason = "the reactor is where time enters")]
     fn wait(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
-        if wait != Some(Duration::ZERO) && !self.spin.is_zero() {
-            let until = Instant::now() + self.spin;
-            loop {
-                poll(&mut self.poll, events, Some(Duration::ZERO))?;
-                if !events.is_empty() || self.shard.has_mail() {
-                    return Ok(());
-                }
-                if Instant::now() >= until {
-                    break;
-                }
-            }
-        }
         if wait == Some(Duration::ZERO) {
             return poll(&mut self.poll, events, wait);
         }
+        if !self.spin.is_on() {
+            return self.sleep(events, wait);
+        }
+        let began = Instant::now();
+        let window = self.spin.window();
+        while began.elapsed() < window {
+            poll(&mut self.poll, events, Some(Duration::ZERO))?;
+            if !events.is_empty() || self.shard.has_mail() {
+                self.spin.waited(began.elapsed());
+                return Ok(());
+            }
+        }
+        self.sleep(events, wait)?;
+        self.spin.waited(began.elapsed());
+        Ok(())
+    }
+
+    /// Waits for events without looking for them.
+    fn sleep(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
         self.bell.will_sleep();
         let wait = if self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
         let outcome = poll(&mut self.poll, events, wait);

@@ -10,6 +10,7 @@ use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
 use crate::reactor::{BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
+use crate::spin::Spin;
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener};
@@ -48,7 +49,7 @@ pub struct ServerOptions {
     pub connections_max: u32,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
-    /// How long a shard spins before it sleeps.
+    /// How long a shard spins at most before it sleeps; it does so while that pays.
     pub spin: Duration,
     /// How long connections may take to end when the broker stops.
     pub drain_timeout: Duration,
@@ -183,7 +184,8 @@ impl Server {
                 let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
                 let shard =
                     Shard::new(shard_options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
-                Reactor { shard, id, poll, front, incoming, bell, household, spin, drain_timeout }.run()
+                Reactor { shard, id, poll, front, incoming, bell, household, spin: Spin::new(spin), drain_timeout }
+                    .run()
             })?;
             threads.push(thread);
         }
