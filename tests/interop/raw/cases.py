@@ -98,6 +98,11 @@ def steps(case, unique, first, second):
         {"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}
     ).open()
     second.login().open()
+    return walk(case, unique, first, second)
+
+
+def walk(case, unique, first, second):
+    """Goes through the steps of a situation, on two peers that are logged in."""
     for step in case["do"]:
         step = dict(step)
         peer = second if step.pop("on", None) == "other" else first
