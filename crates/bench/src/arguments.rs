@@ -1,12 +1,36 @@
 //! The command line of the benchmarks.
 //!
-//! Enters: words.  Leaves: options by name, checked for spelling.
-//! Owns:   the notation `--name value`, `--name=value`, `-x value`, `--flag`.
+//! Enters: words.  Leaves: options by name, checked for spelling; lists and numbers within bounds.
+//! Owns:   the notation `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; the shape of the help.
 //! Never:  knows what an option means.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+/// A command line that asks for something that does not exist: exit status 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong(pub String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Wrong> for String {
+    fn from(wrong: Wrong) -> Self {
+        wrong.0
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
 
 /// An option a command takes.
+#[derive(Clone, Copy, Debug)]
 pub struct Option_ {
     /// Its long name without dashes.
     pub name: &'static str,
@@ -23,66 +47,153 @@ pub const fn option(name: &'static str, letter: Option<char>, value: &'static st
     Option_ { name, letter, value, help }
 }
 
-/// The given options.
-#[derive(Debug, Default)]
+/// The given options, each with its values in the order of the command line.
+#[derive(Clone, Debug, Default)]
 pub struct Given {
-    values: BTreeMap<&'static str, String>,
+    values: BTreeMap<&'static str, Vec<String>>,
+    bare: Vec<String>,
 }
 
 impl Given {
-    /// Takes the words apart.
+    /// Takes the words apart; a word that is no option is wrong.
     ///
     /// # Errors
     /// An unknown option, a missing value, or a word that is no option.
-    pub fn parse(words: &[String], known: &[&[Option_]]) -> Result<Self, String> {
+    pub fn parse(words: &[String], known: &[&[Option_]]) -> Result<Self, Wrong> {
+        let given = Self::parse_with_bare(words, known)?;
+        match given.bare.first() {
+            Some(word) => Err(Wrong(format!("'{word}' is no option"))),
+            None => Ok(given),
+        }
+    }
+
+    /// Takes the words apart; words that are no options are kept (`bare`).
+    ///
+    /// # Errors
+    /// An unknown option, or a missing value.
+    pub fn parse_with_bare(words: &[String], known: &[&[Option_]]) -> Result<Self, Wrong> {
         let mut given = Self::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
-            let (name, inline) = match word
-                .strip_prefix("--")
-                .map(|long| long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value))))
-            {
-                Some(parts) => parts,
-                None => (word.strip_prefix('-').ok_or_else(|| format!("'{word}' is no option"))?, None),
+            let (name, inline) = match word.strip_prefix("--") {
+                Some(long) => long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value))),
+                None => match word.strip_prefix('-') {
+                    Some(letter) => (letter, None),
+                    None => {
+                        given.bare.push(word.clone());
+                        continue;
+                    }
+                },
             };
+            let is_long = word.starts_with("--");
             let found = known.iter().flat_map(|options| options.iter()).find(|option| {
-                option.name == name
-                    || (!word.starts_with("--") && option.letter.is_some_and(|letter| name.chars().eq([letter])))
+                if is_long {
+                    option.name == name
+                } else {
+                    option.letter.is_some_and(|letter| name.chars().eq([letter]))
+                }
             });
-            let option = found.ok_or_else(|| format!("unknown option '{word}'"))?;
+            let option = found.ok_or_else(|| Wrong(format!("unknown option '{word}'")))?;
             let value = match (option.value.is_empty(), inline) {
                 (true, None) => String::new(),
-                (true, Some(_)) => return Err(format!("--{} takes no value", option.name)),
+                (true, Some(_)) => return Err(Wrong(format!("--{} takes no value", option.name))),
                 (false, Some(value)) => value.to_owned(),
-                (false, None) => {
-                    rest.next().cloned().ok_or_else(|| format!("--{} needs a value ({})", option.name, option.value))?
-                }
+                (false, None) => rest
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| Wrong(format!("--{} needs a value ({})", option.name, option.value)))?,
             };
-            given.values.insert(option.name, value);
+            given.values.entry(option.name).or_default().push(value);
         }
         Ok(given)
     }
 
-    /// The value of an option.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(String::as_str)
+    /// The words that are no options.
+    pub fn bare(&self) -> &[String] {
+        &self.bare
     }
 
-    /// Whether a flag is given.
+    /// The value of an option; the last one if it was given several times.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).and_then(|values| values.last()).map(String::as_str)
+    }
+
+    /// Every value of an option.
+    pub fn texts(&self, name: &str) -> &[String] {
+        self.values.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether an option is given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
+    }
+
+    /// The value of an option as words.
+    pub fn words(&self, name: &str) -> Vec<String> {
+        self.text(name).unwrap_or("").split_whitespace().map(str::to_owned).collect()
     }
 
     /// The value of an option as a number within bounds, or the usual one.
     ///
     /// # Errors
     /// No number, or out of bounds.
-    pub fn number(&self, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, String> {
+    pub fn number(&self, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, Wrong> {
         let Some(text) = self.text(name) else { return Ok(usual) };
-        match text.parse() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => Err(format!("--{name} is a number from {least} to {most}, not '{text}'")),
+        number(name, text, least, most)
+    }
+
+    /// The value of an option as a number within bounds, if it is given.
+    ///
+    /// # Errors
+    /// As `number`.
+    pub fn number_if_given(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Wrong> {
+        self.text(name).map(|text| number(name, text, least, most)).transpose()
+    }
+
+    /// The value of an option as numbers with commas between, each within bounds and none twice, or the usual ones.
+    ///
+    /// # Errors
+    /// A part that is no number, out of bounds, or there already.
+    pub fn list(&self, name: &str, usual: &[usize], least: usize, most: usize) -> Result<Vec<usize>, Wrong> {
+        let Some(text) = self.text(name) else { return Ok(usual.to_vec()) };
+        let mut numbers = Vec::new();
+        for part in text.split(',') {
+            let one = number(name, part, least as u64, most as u64)? as usize;
+            if numbers.contains(&one) {
+                return Err(Wrong(format!("--{name}: {one} stands there twice")));
+            }
+            numbers.push(one);
         }
+        Ok(numbers)
+    }
+
+    /// The value of an option that is one of some words, or the first of them.
+    ///
+    /// # Errors
+    /// Another word.
+    pub fn one_of(&self, name: &str, choices: &[&'static str]) -> Result<&'static str, Wrong> {
+        let Some(text) = self.text(name) else { return Ok(choices.first().copied().unwrap_or_default()) };
+        choices
+            .iter()
+            .copied()
+            .find(|&choice| choice == text)
+            .ok_or_else(|| Wrong(format!("--{name} is one of {}, not '{text}'", choices.join(", "))))
+    }
+
+    /// All options as texts, for the record: several values with blanks between, flags as `yes`.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let text = |values: &[String]| {
+            let joined = values.join(" ");
+            if joined.is_empty() { "yes".to_owned() } else { joined }
+        };
+        self.values.iter().map(|(&name, values)| (name.to_owned(), text(values))).collect()
+    }
+}
+
+fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, Wrong> {
+    match text.trim().parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
     }
 }
 
@@ -97,34 +208,94 @@ pub fn help(usage: &str, known: &[&[Option_]]) -> String {
     text
 }
 
+/// The help on a command, with what it does before and examples behind the options.
+pub fn help_with(usage: &str, about: &str, known: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+    let options = help(usage, known);
+    let (usage, options) = options.split_once("\n\n").unwrap_or((&options, ""));
+    let mut text = format!("{usage}\n\n{}\n\n{options}", about.trim());
+    if !examples.is_empty() {
+        text.push_str("\nExamples\n");
+        for (command, what) in examples {
+            text.push_str(&format!("  harrier bench {command}\n      {what}\n"));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KNOWN: &[Option_] = &[option("sizes", Some('m'), "MIN:MAX", "sizes"), option("quick", None, "", "less")];
+    const KNOWN: &[Option_] = &[
+        option("sizes", Some('m'), "MIN:MAX", "sizes"),
+        option("quick", None, "", "less"),
+        option("against", None, "URL", "another"),
+    ];
 
-    fn check(words: &str, expected: &str) {
-        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        let shown = Given::parse(&words, &[KNOWN]).map_or_else(|error| error, |given| format!("{:?}", given.values));
-        assert_eq!(shown, expected, "{words:?}");
+    fn words(words: &str) -> Vec<String> {
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn check(line: &str, expected: &str) {
+        let shown =
+            Given::parse(&words(line), &[KNOWN]).map_or_else(|error| error.0, |given| format!("{:?}", given.shown()));
+        assert_eq!(shown, expected, "{line:?}");
     }
 
     #[test]
     fn command_lines() {
-        check("-m 1:8 --quick", r#"{"quick": "", "sizes": "1:8"}"#);
+        check("-m 1:8 --quick", r#"{"quick": "yes", "sizes": "1:8"}"#);
         check("--sizes=1:8", r#"{"sizes": "1:8"}"#);
+        check("--against a --against=b", r#"{"against": "a b"}"#);
         check("--sizes", "--sizes needs a value (MIN:MAX)");
         check("--quick=1", "--quick takes no value");
         check("-x", "unknown option '-x'");
+        check("-sizes 1", "unknown option '-sizes'");
         check("--m 1", "unknown option '--m'");
         check("word", "'word' is no option");
     }
 
     #[test]
+    fn bare_words_are_kept_where_they_are_wanted() {
+        let given = Given::parse_with_bare(&words("a.toml --quick b"), &[KNOWN]).expect("known");
+        assert_eq!(given.bare(), ["a.toml", "b"]);
+        assert!(given.has("quick"));
+    }
+
+    #[test]
     fn numbers_have_bounds() {
-        let given = Given::parse(&["-m".to_owned(), "7".to_owned()], &[KNOWN]).expect("known");
+        let given = Given::parse(&words("-m 7"), &[KNOWN]).expect("known");
         assert_eq!(given.number("sizes", 1, 1, 9), Ok(7));
         assert_eq!(given.number("other", 1, 1, 9), Ok(1));
-        assert_eq!(given.number("sizes", 1, 1, 6), Err("--sizes is a number from 1 to 6, not '7'".to_owned()));
+        assert_eq!(given.number_if_given("other", 1, 9), Ok(None));
+        assert_eq!(given.number("sizes", 1, 1, 6), Err(Wrong("--sizes is a number from 1 to 6, not '7'".to_owned())));
+    }
+
+    #[test]
+    fn lists_are_numbers_with_commas() {
+        let list = |text: &str| {
+            let given = Given::parse(&words(&format!("-m {text}")), &[KNOWN]).expect("known");
+            given.list("sizes", &[1], 1, 64).map_or_else(|wrong| wrong.0, |list| format!("{list:?}"))
+        };
+        assert_eq!(list("1,2,32"), "[1, 2, 32]");
+        assert_eq!(list("1,,2"), "--sizes is a number from 1 to 64, not ''");
+        assert_eq!(list("65"), "--sizes is a number from 1 to 64, not '65'");
+        assert_eq!(list("2,2"), "--sizes: 2 stands there twice");
+    }
+
+    #[test]
+    fn a_choice_is_one_of_its_words() {
+        let given = Given::parse(&words("-m all"), &[KNOWN]).expect("known");
+        assert_eq!(given.one_of("sizes", &["one", "all"]), Ok("all"));
+        assert_eq!(given.one_of("other", &["one", "all"]), Ok("one"));
+        assert_eq!(given.one_of("sizes", &["one"]), Err(Wrong("--sizes is one of one, not 'all'".to_owned())));
+    }
+
+    #[test]
+    fn help_has_everything() {
+        let text = help_with("harrier bench x [OPTIONS]", "Does x.", &[KNOWN], &[("x -m 1:8", "small ones")]);
+        for part in ["usage: harrier bench x", "Does x.", "-m, --sizes MIN:MAX", "harrier bench x -m 1:8\n"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

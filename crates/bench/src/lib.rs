@@ -8,7 +8,8 @@
 //! processes do), `paper` (de-spsc, de-pp, floor) and `perf` (the figures to reach).
 #![forbid(unsafe_code)]
 
-mod arguments;
+pub mod arguments;
+mod failure;
 mod interrupt;
 pub mod limits;
 mod paper;
@@ -24,6 +25,7 @@ mod target;
 
 use std::process::ExitCode;
 
+use failure::Failure;
 use paper::Benchmark;
 
 const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
@@ -50,26 +52,26 @@ pub fn main(words: &[String]) -> ExitCode {
     if command == "role" {
         return role::run(rest);
     }
-    let outcome = interrupt::listen().and_then(|()| match command {
-        "de-spsc" => paper::run(Benchmark::DeSpsc, rest),
-        "de-pp" => paper::run(Benchmark::DePp, rest),
-        "floor" => paper::run(Benchmark::Floor, rest),
-        "suite" => suite::run(rest),
-        "perf" => perf::run(rest),
-        "scale" => scale::run(rest),
-        "help" | "--help" | "-h" => report::table::put(USAGE),
-        "" => Err(USAGE.to_owned()),
-        other => Err(format!("unknown command '{other}'\n{USAGE}")),
-    });
-    match outcome {
+    match interrupt::listen().map_err(Failure::from).and_then(|()| run(command, rest)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) if interrupt::requested() => {
-            eprintln!("harrier bench: {}", interrupt::MESSAGE);
-            ExitCode::from(130)
+        Err(failure) => {
+            let failure = failure.or_interrupted();
+            eprintln!("harrier bench: {failure}");
+            failure.exit()
         }
-        Err(why) => {
-            eprintln!("harrier bench: {why}");
-            ExitCode::FAILURE
-        }
+    }
+}
+
+fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
+    match command {
+        "de-spsc" => Ok(paper::run(Benchmark::DeSpsc, rest)?),
+        "de-pp" => Ok(paper::run(Benchmark::DePp, rest)?),
+        "floor" => Ok(paper::run(Benchmark::Floor, rest)?),
+        "suite" => Ok(suite::run(rest)?),
+        "perf" => Ok(perf::run(rest)?),
+        "scale" => Ok(scale::run(rest)?),
+        "help" | "--help" | "-h" => Ok(report::table::put(USAGE)?),
+        "" => Err(Failure::Usage(USAGE.to_owned())),
+        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     }
 }

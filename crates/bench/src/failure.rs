@@ -1,0 +1,82 @@
+//! How a command ends when it does not end well.
+//!
+//! Enters: texts of what went wrong.  Leaves: an exit status and a line for standard error.
+//! Owns:   the statuses: 1 failed, 2 wrong usage, 3 figures that must not be trusted, 130 interrupted.
+//! Never:  prints, ends the process.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::arguments::Wrong;
+use crate::interrupt;
+
+/// Why a command did not do what was asked. A plain text (`?` on a `Result<_, String>`) is a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The run could not be made, or was cut short.
+    Failed(String),
+    /// The command line asks for something that does not exist.
+    Usage(String),
+    /// The run was made, and its figures must not be trusted.
+    Invalid(String),
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Invalid(_) => 3,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The exit status for `main`.
+    pub fn exit(&self) -> ExitCode {
+        ExitCode::from(self.status())
+    }
+
+    /// What is left of a failure once Ctrl-C is known: waits that were cut off by it fail with texts of their own.
+    pub fn or_interrupted(self) -> Self {
+        if interrupt::requested() { Self::Interrupted } else { self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) | Self::Usage(why) => f.write_str(why),
+            Self::Invalid(why) => write!(f, "INVALID: {why}"),
+            Self::Interrupted => f.write_str(interrupt::MESSAGE),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Self {
+        Self::Usage(wrong.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_its_status() {
+        let shown = |failure: Failure| format!("{} {failure}", failure.status());
+        assert_eq!(shown("no broker".to_owned().into()), "1 no broker");
+        assert_eq!(shown(Wrong("no such option".to_owned()).into()), "2 no such option");
+        assert_eq!(shown(Failure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
+        assert_eq!(shown(Failure::Interrupted), "130 interrupted");
+    }
+}
