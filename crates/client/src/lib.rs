@@ -43,6 +43,7 @@ mod message;
 mod options;
 mod outlet;
 mod parked;
+mod polled;
 mod pump;
 mod state;
 mod url;

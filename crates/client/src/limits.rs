@@ -22,6 +22,11 @@ pub const FLUSH_BYTES: usize = 64 << 10;
 pub const WRITTEN_BYTES_MAX: usize = 1 << 20;
 /// Bodies of at least this many bytes are sent from memory of their own and not copied between the heads.
 pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
+/// Bytes that a polled client may have written and not sent before its handler waits. Far more than a handler's own
+/// answers: who is not read from while he does not read would wait for ever.
+pub const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// Reads in one call of `dispatch_now`; what is left then waits until the thread's other clients had their turn.
+pub const READS_A_TURN_MAX: u32 = 16;
 /// How long to wait for a connection, an answer, or for room to send.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 

@@ -94,7 +94,7 @@ impl Client {
     }
 
     /// Reads once; all events must have been taken. Says whether bytes came.
-    fn receive(&mut self) -> Result<bool> {
+    pub(crate) fn receive(&mut self) -> Result<bool> {
         let room = self.buffer.room();
         let wanted = self.inbound.scratch_bytes_wanted().min(room.len());
         let direct = self.inbound.direct();
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// Sends what the link takes now. Says whether all went.
-    fn send_some(&mut self) -> Result<bool> {
+    pub(crate) fn send_some(&mut self) -> Result<bool> {
         match self.link.send(self.outbound.gather_mut()) {
             Ok(sent) => {
                 self.sent_since = true;
@@ -236,7 +236,7 @@ impl Client {
     }
 
     /// The server's close, if it has come.
-    fn check_closed(&mut self) -> Result<()> {
+    pub(crate) fn check_closed(&mut self) -> Result<()> {
         let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
         // The session has written close-ok; whether it still arrives is the server's affair.
         let _told = self.link.send(self.outbound.gather_mut());
@@ -371,7 +371,7 @@ impl Client {
         Ok(self.parked.show(self.buffer.memory()))
     }
 
-    fn pop_aside(&mut self) -> bool {
+    pub(crate) fn pop_aside(&mut self) -> bool {
         self.shown = self.aside.pop_front();
         if let Some(message) = &self.shown {
             self.aside_bytes -= message.bytes();

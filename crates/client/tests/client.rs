@@ -4,7 +4,7 @@ mod peer;
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueDeclared, QueueOptions};
+use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueDeclared, QueueOptions, Url};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -184,6 +184,44 @@ fn names_that_are_too_long_are_refused_before_anything_is_sent() {
         Err(Error::TooLong { bytes: 256 })
     ));
     client.qos(channel, 1, false).expect("the channel is as before");
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_polled_client_never_waits_and_loses_nothing() {
+    let (url, thread) = peer::start();
+    // Written bytes leave by `flush_now` alone.
+    let options = Options { flush_bytes: usize::MAX, ..Options::default() };
+    let mut client = Client::connect_with(&Url::parse(&url).expect("an address"), options).expect("a connection");
+    let channel = client.open_channel().expect("a channel");
+    client.consume(channel, "q", &ConsumeOptions::default()).expect("a consumer");
+    let mut poll = mio::Poll::new().expect("a poll");
+    client.register(poll.registry(), mio::Token(0)).expect("registered");
+    // Far more than the sockets hold: the link takes it in pieces.
+    let (count, mut came) = (3_000, 0);
+    for number in 0..count {
+        client.publish(channel, &Publish::to("x", "key"), &body(number, 5_000)).expect("published");
+    }
+    assert!(client.unsent_bytes() > count * 5_000);
+    let mut events = mio::Events::with_capacity(4);
+    client.flush_now().expect("sent in part");
+    while came < count {
+        poll.poll(&mut events, Some(WAIT)).expect("polled");
+        assert!(!events.is_empty(), "{came} of {count} came, {} bytes unsent", client.unsent_bytes());
+        loop {
+            client.flush_now().expect("no error");
+            let dispatched = client.dispatch_now(|delivery, _| {
+                assert!(delivery.body() == body(came, 5_000), "message {came}");
+                came += 1;
+                Ok(())
+            });
+            if dispatched.expect("no error").drained {
+                break;
+            }
+        }
+    }
+    assert_eq!(client.unsent_bytes(), 0);
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
 }
