@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use session::{Event, Outbound};
 use slab::Pool;
 use wire::method::{basic, channel, connection};
-use wire::{Method, ShortStr};
+use wire::{Method, ShortStr, Table};
 
 use crate::channel::{Channel, Channels};
+use crate::client::Client;
 use crate::limits::RETURNED_MAX;
 use crate::message::{Kept, Message, Returned};
 
@@ -60,6 +61,15 @@ pub(crate) struct State {
     pub(crate) returned: VecDeque<Returned>,
     pub(crate) returned_count: u64,
     pub(crate) cancelled: VecDeque<Cancelled>,
+    /// What the server said of itself in its greeting; empty if that is no table.
+    pub(crate) server_properties: Table,
+}
+
+impl Client {
+    /// What the server says of itself: `product`, `version`, `capabilities` and the like (AMQP 0-9-1 §1.4.2.1).
+    pub fn server_properties(&self) -> &Table {
+        &self.state.server_properties
+    }
 }
 
 impl State {
@@ -111,6 +121,7 @@ impl State {
             }
             Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Answer::ChannelCloseOk),
             Event::Start(start) => {
+                self.server_properties = start.server_properties.to_table().unwrap_or_default();
                 self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() })
             }
             Event::Tune(tune) => self.answer(0, "connection.tune", Answer::Tune(tune)),
