@@ -169,3 +169,61 @@ pub struct Network {
     /// Segments sent again.
     pub retransmits: u64,
 }
+
+impl Document {
+    /// The facts on a target.
+    pub fn target(&self, name: &str) -> Option<&TargetFacts> {
+        self.targets.iter().find(|facts| facts.name == name)
+    }
+
+    /// A target with what it is: `rabbitmq (RabbitMQ 3.10.8, tcp)`.
+    pub fn target_line(&self, name: &str) -> String {
+        self.target(name).map_or_else(|| name.to_owned(), TargetFacts::line)
+    }
+
+    /// The most runs that a point of this document has.
+    pub fn runs(&self) -> usize {
+        self.series.iter().flat_map(|series| &series.points).map(|point| point.runs.len()).max().unwrap_or(0)
+    }
+
+    /// What was asked, when, where and of whom, a line each.
+    pub fn facts(&self) -> Vec<String> {
+        let ended = self.ended.as_ref().map_or_else(String::new, |ended| format!(" to {ended}"));
+        let commit = self.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
+        let mut facts = vec![
+            format!("`{}`", self.command),
+            format!("{}{ended}{commit}", self.began),
+            self.environment.line(),
+            format!("placement: {}", self.placement),
+        ];
+        for target in &self.targets {
+            let mut line = target.line();
+            let mut more: Vec<String> = target.url.iter().cloned().collect();
+            let tcp: Vec<String> = target.tcp.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            more.extend((!tcp.is_empty()).then(|| tcp.join(", ")));
+            if !more.is_empty() {
+                line.push_str(&format!(": {}", more.join("; ")));
+            }
+            facts.push(line);
+        }
+        facts.push(match self.runs() {
+            0 => "nothing was measured".to_owned(),
+            1 => "one run, no intervals".to_owned(),
+            runs => format!("medians of {runs} runs with their intervals"),
+        });
+        facts.extend(self.cut_short.as_ref().map(|why| format!("cut short: {why}")));
+        facts
+    }
+}
+
+impl TargetFacts {
+    /// Its name with what it is: `rabbitmq (RabbitMQ 3.10.8, tcp)`.
+    pub fn line(&self) -> String {
+        let product = match (&self.product, &self.version) {
+            (Some(product), Some(version)) => format!("{product} {version}, "),
+            (Some(product), None) => format!("{product}, "),
+            _ => String::new(),
+        };
+        format!("{} ({product}{})", self.name, self.transport)
+    }
+}

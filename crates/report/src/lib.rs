@@ -3,12 +3,29 @@
 //! Enters: runs with their figures.  Leaves: tables, JSON, CSV, Markdown, a page with figures, the comparison of two documents.
 //! Owns:   the document's schema and the names, units and directions of all metrics.
 //! Never:  measures, starts anything, loads anything from anywhere.
+//!
+//! Read `document` first (what a run of the program found), then `metric` (what can be read off it) and `columns` (what
+//! a benchmark shows of it); each format is one file.
 #![forbid(unsafe_code)]
 
+pub mod columns;
+pub mod csv;
 pub mod document;
+mod estimate;
+#[cfg(test)]
+mod fixture;
+mod format;
+pub mod json;
+pub mod markdown;
 mod metric;
+pub mod osu;
 pub mod page;
+mod progress;
 pub mod table;
 
 pub use document::Document;
+pub use estimate::{Estimate, complaints, marks};
+pub use format::Format;
 pub use metric::{Better, Metric, Role};
+pub use osu::OsuTable;
+pub use progress::Progress;

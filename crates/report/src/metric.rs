@@ -28,6 +28,10 @@ pub enum Metric {
     MbPerS,
     /// Operations a second (`churn`).
     OperationsPerS,
+    /// Microseconds from one published message to the next, on the mean.
+    UsPerMessage,
+    /// Half the mean of a kind of round trip, in microseconds: one way, as the OSU benchmarks print it.
+    OneWayMeanUs(String),
     /// Mean of a kind of latency, in microseconds.
     LatencyMeanUs(String),
     /// A quantile (0 to 1) of a kind of latency, in microseconds; 1 is the largest.
@@ -36,10 +40,16 @@ pub enum Metric {
     CpuSPerMillion(Role),
     /// Processors that a role used.
     Cores(Role),
+    /// The part of them in user space.
+    UserCores(Role),
+    /// The part of them in the kernel.
+    SystemCores(Role),
     /// Processors that a role used, in percent of one, for each publisher-consumer pair or consumer: the paper normalises so.
     CpuPercent(Role),
     /// Context switches of a role for a thousand deliveries.
     SwitchesPerThousand(Role),
+    /// Page faults of a role for a thousand deliveries, with and without a disk.
+    FaultsPerThousand(Role),
     /// Most resident memory of a role, in MiB.
     ResidentMib(Role),
     /// Seconds a second in which a role waited for a processor.
@@ -50,6 +60,8 @@ pub enum Metric {
     PacketBytes,
     /// Mean time between TCP segments, in microseconds.
     PacketGapUs,
+    /// TCP segments sent again, for a million sent.
+    RetransmitsPerMillion,
 }
 
 /// Whose processes.
@@ -64,11 +76,23 @@ pub enum Role {
 }
 
 impl Role {
-    fn name(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Role; 3] = [Role::Broker, Role::Publishers, Role::Consumers];
+
+    /// Its name in headings.
+    pub fn name(self) -> &'static str {
         match self {
             Role::Broker => "Broker",
             Role::Publishers => "Publisher",
             Role::Consumers => "Consumer",
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Role::Broker => "broker",
+            Role::Publishers => "publishers",
+            Role::Consumers => "consumers",
         }
     }
 
@@ -84,6 +108,22 @@ impl Role {
 /// Samples above a quantile that it takes to name it.
 const SAMPLES_ABOVE_MIN: f64 = 10.0;
 
+/// A kind of latency as headings name it.
+fn spoken(kind: &str) -> String {
+    if kind == "round_trip" {
+        return "RTT".to_owned();
+    }
+    let mut name = kind.replace('_', " ");
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    name
+}
+
+fn percent(quantile: f64) -> f64 {
+    (quantile * 1e6).round() / 1e4
+}
+
 impl Metric {
     /// Its name with the unit, as columns are headed.
     pub fn name(&self) -> String {
@@ -92,20 +132,52 @@ impl Metric {
             Metric::DeliveredPerS => "Delivered/s".to_owned(),
             Metric::MbPerS => "MB/s".to_owned(),
             Metric::OperationsPerS => "Operations/s".to_owned(),
-            Metric::LatencyMeanUs(_) => "Latency (us)".to_owned(),
-            Metric::LatencyUs(_, quantile) if *quantile >= 1.0 => "max (us)".to_owned(),
-            Metric::LatencyUs(_, quantile) => {
-                format!("p{} (us)", (quantile * 1e6).round() / 1e4)
-            }
+            Metric::UsPerMessage => "us/message".to_owned(),
+            Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
+            Metric::LatencyMeanUs(kind) => format!("{} mean (us)", spoken(kind)),
+            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{} max (us)", spoken(kind)),
+            Metric::LatencyUs(kind, quantile) => format!("{} p{} (us)", spoken(kind), percent(*quantile)),
             Metric::CpuSPerMillion(role) => format!("{} CPU s/M", role.name()),
             Metric::Cores(role) => format!("{} cores", role.name()),
+            Metric::UserCores(role) => format!("{} user", role.name()),
+            Metric::SystemCores(role) => format!("{} system", role.name()),
             Metric::CpuPercent(role) => format!("{} CPU %", role.name()),
             Metric::SwitchesPerThousand(role) => format!("{} csw/k", role.name()),
+            Metric::FaultsPerThousand(role) => format!("{} faults/k", role.name()),
             Metric::ResidentMib(role) => format!("{} MiB", role.name()),
             Metric::RunQueue(role) => format!("{} runq", role.name()),
             Metric::PacketsPerMessage => "Packets/msg".to_owned(),
             Metric::PacketBytes => "Packet bytes".to_owned(),
             Metric::PacketGapUs => "Packet gap (us)".to_owned(),
+            Metric::RetransmitsPerMillion => "Resent/M".to_owned(),
+        }
+    }
+
+    /// Its name for programs, the unit last: `round_trip_p99_us`.
+    pub fn key(&self) -> String {
+        match self {
+            Metric::PublishedPerS => "published_per_s".to_owned(),
+            Metric::DeliveredPerS => "delivered_per_s".to_owned(),
+            Metric::MbPerS => "mb_per_s".to_owned(),
+            Metric::OperationsPerS => "operations_per_s".to_owned(),
+            Metric::UsPerMessage => "message_us".to_owned(),
+            Metric::OneWayMeanUs(kind) => format!("{kind}_half_mean_us"),
+            Metric::LatencyMeanUs(kind) => format!("{kind}_mean_us"),
+            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{kind}_max_us"),
+            Metric::LatencyUs(kind, quantile) => format!("{kind}_p{}_us", percent(*quantile)),
+            Metric::CpuSPerMillion(role) => format!("{}_cpu_s_per_million", role.key()),
+            Metric::Cores(role) => format!("{}_cores", role.key()),
+            Metric::UserCores(role) => format!("{}_user_cores", role.key()),
+            Metric::SystemCores(role) => format!("{}_system_cores", role.key()),
+            Metric::CpuPercent(role) => format!("{}_cpu_percent", role.key()),
+            Metric::SwitchesPerThousand(role) => format!("{}_switches_per_thousand", role.key()),
+            Metric::FaultsPerThousand(role) => format!("{}_faults_per_thousand", role.key()),
+            Metric::ResidentMib(role) => format!("{}_resident_mib", role.key()),
+            Metric::RunQueue(role) => format!("{}_run_queue", role.key()),
+            Metric::PacketsPerMessage => "packets_per_message".to_owned(),
+            Metric::PacketBytes => "packet_bytes".to_owned(),
+            Metric::PacketGapUs => "packet_gap_us".to_owned(),
+            Metric::RetransmitsPerMillion => "retransmits_per_million".to_owned(),
         }
     }
 
@@ -131,15 +203,18 @@ impl Metric {
             latencies.merge(run.latencies.get(kind)?);
             (latencies.count() > 0).then_some(latencies)
         };
+        let share = |seconds: f64| (run.elapsed_s > 0.0).then(|| seconds / run.elapsed_s);
         let cores = |role: Role| {
             let usage = role.of(run)?;
-            (run.elapsed_s > 0.0).then(|| (usage.user_s + usage.system_s) / run.elapsed_s)
+            share(usage.user_s + usage.system_s)
         };
         match self {
             Metric::PublishedPerS => per_s(run.published).filter(|_| run.published > 0),
             Metric::DeliveredPerS => per_s(run.delivered).filter(|_| run.delivered > 0),
             Metric::MbPerS => per_s(run.delivered_bytes).map(|bytes| bytes / 1e6).filter(|_| run.delivered > 0),
             Metric::OperationsPerS => per_s(run.operations?),
+            Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
+            Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),
             Metric::LatencyUs(kind, quantile) => {
                 let latencies = latencies(kind)?;
@@ -154,6 +229,8 @@ impl Metric {
                 per_delivery((usage.user_s + usage.system_s) * 1e6)
             }
             Metric::Cores(role) => cores(*role),
+            Metric::UserCores(role) => share(role.of(run)?.user_s),
+            Metric::SystemCores(role) => share(role.of(run)?.system_s),
             Metric::CpuPercent(role) => {
                 let processes = f64::from(role.of(run)?.processes.max(1));
                 Some(cores(*role)? * 100.0 / processes)
@@ -163,7 +240,11 @@ impl Metric {
                 per_delivery((usage.voluntary_switches + usage.involuntary_switches) as f64 * 1e3)
             }
             Metric::ResidentMib(role) => Some(role.of(run)?.resident_bytes as f64 / f64::from(1 << 20)),
-            Metric::RunQueue(role) => Some(role.of(run)?.run_queue_s / run.elapsed_s),
+            Metric::FaultsPerThousand(role) => {
+                let usage = role.of(run)?;
+                per_delivery((usage.minor_faults + usage.major_faults) as f64 * 1e3)
+            }
+            Metric::RunQueue(role) => share(role.of(run)?.run_queue_s),
             Metric::PacketsPerMessage => per_delivery(run.network?.packets as f64),
             Metric::PacketBytes => {
                 let network = run.network?;
@@ -172,6 +253,10 @@ impl Metric {
             Metric::PacketGapUs => {
                 let network = run.network?;
                 (network.packets > 0).then(|| run.elapsed_s * 1e6 / network.packets as f64)
+            }
+            Metric::RetransmitsPerMillion => {
+                let network = run.network?;
+                (network.packets > 0).then(|| network.retransmits as f64 * 1e6 / network.packets as f64)
             }
         }
     }

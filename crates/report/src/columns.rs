@@ -1,0 +1,153 @@
+//! Which metrics a benchmark shows, unless all are asked for: declared here and nowhere else.
+//!
+//! Enters: a series, or a benchmark's name.  Leaves: metrics in the order in which they are shown.
+//! Owns:   the table of benchmarks and their headline figures, the kinds of latency they have.
+//! Never:  decides how a figure is printed.
+
+use std::collections::BTreeSet;
+
+use crate::document::Series;
+use crate::metric::{Metric, Role};
+
+/// Quantiles of latencies, when all columns are asked for. Each is shown only where the samples can bear it.
+pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+
+/// The metrics that are shown of a series by default, the most important first.
+///
+/// The first of a stream are MB/s and Messages/s, and of round trips the latency one way, as the OSU benchmarks print them.
+pub fn usual(series: &Series) -> Vec<Metric> {
+    let us = |kind: &str, quantiles: &[f64]| {
+        quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
+    };
+    let mut metrics = Vec::new();
+    match series.benchmark.split_whitespace().next().unwrap_or("") {
+        _ if is_ping_pong(series) => {
+            metrics.push(Metric::OneWayMeanUs("round_trip".to_owned()));
+            metrics.extend(us("round_trip", &[0.5, 0.99, 0.999, 1.0]));
+        }
+        "fe-spmc" => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::DeliveredPerS]),
+        "confirm" => {
+            metrics.extend([Metric::MbPerS, Metric::PublishedPerS]);
+            metrics.extend(us("confirm", &[0.5, 0.99]));
+        }
+        "churn" => {
+            metrics.push(Metric::OperationsPerS);
+            metrics.extend(kinds(series).iter().flat_map(|kind| us(kind, &[0.5, 0.99])));
+        }
+        "drain" => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::DeliveredPerS]),
+        "open" | "workload" => {
+            metrics.push(Metric::DeliveredPerS);
+            metrics.extend(us("delivery", &[0.5, 0.99, 0.999, 1.0]));
+        }
+        "order" => {
+            metrics.push(Metric::OperationsPerS);
+            metrics.extend(us("completion", &[0.5, 0.99, 0.999, 1.0]));
+        }
+        _ => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::UsPerMessage]),
+    }
+    metrics
+}
+
+/// Whether messages go to and fro one at a time.
+pub fn is_ping_pong(series: &Series) -> bool {
+    series.benchmark == "de-pp" || series.parameters.get("shape").is_some_and(|shape| shape == "ping-pong")
+}
+
+/// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
+/// left out as soon as it has a run.
+pub fn all(series: &Series) -> Vec<Metric> {
+    let mut metrics = usual(series);
+    let mut others = vec![
+        Metric::MbPerS,
+        Metric::PublishedPerS,
+        Metric::DeliveredPerS,
+        Metric::UsPerMessage,
+        Metric::OperationsPerS,
+    ];
+    for kind in kinds(series) {
+        others.push(Metric::LatencyMeanUs(kind.clone()));
+        others.extend(QUANTILES.map(|quantile| Metric::LatencyUs(kind.clone(), quantile)));
+    }
+    for role in Role::ALL {
+        others.extend([
+            Metric::CpuSPerMillion(role),
+            Metric::CpuPercent(role),
+            Metric::Cores(role),
+            Metric::UserCores(role),
+            Metric::SystemCores(role),
+            Metric::RunQueue(role),
+            Metric::SwitchesPerThousand(role),
+            Metric::FaultsPerThousand(role),
+            Metric::ResidentMib(role),
+        ]);
+    }
+    others.extend([Metric::PacketsPerMessage, Metric::PacketBytes, Metric::PacketGapUs, Metric::RetransmitsPerMillion]);
+    for metric in others {
+        if !metrics.contains(&metric) {
+            metrics.push(metric);
+        }
+    }
+    let runs = || series.points.iter().flat_map(|point| &point.runs);
+    if runs().next().is_some() {
+        metrics.retain(|metric| runs().any(|run| metric.of(run).is_some()));
+    }
+    metrics
+}
+
+/// The kinds of latency of a series: those its runs have, or those its benchmark will have.
+fn kinds(series: &Series) -> Vec<String> {
+    let found: BTreeSet<&String> =
+        series.points.iter().flat_map(|point| &point.runs).flat_map(|run| run.latencies.keys()).collect();
+    if !found.is_empty() {
+        return found.into_iter().cloned().collect();
+    }
+    let known: &[&str] = match series.benchmark.split_whitespace().next().unwrap_or("") {
+        _ if is_ping_pong(series) => &["round_trip"],
+        "confirm" => &["confirm"],
+        "churn" => &["operation"],
+        "open" | "workload" => &["delivery", "service"],
+        "order" => &["completion"],
+        _ => &[],
+    };
+    known.iter().map(|kind| (*kind).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn check(benchmark: &str, expected: &str) {
+        let series = fixture::series(benchmark, "size_bytes", Vec::new());
+        let names: Vec<_> = usual(&series).iter().map(Metric::name).collect();
+        assert_eq!(names.join(" | "), expected, "{benchmark}");
+    }
+
+    #[test]
+    fn headline_figures() {
+        check("de-spsc", "MB/s | Messages/s | us/message");
+        check("de-pp", "Latency (us) | RTT p50 (us) | RTT p99 (us) | RTT p99.9 (us) | RTT max (us)");
+        check("fe-spmc", "MB/s | Messages/s | Delivered/s");
+        check("confirm", "MB/s | Messages/s | Confirm p50 (us) | Confirm p99 (us)");
+        check("churn", "Operations/s | Operation p50 (us) | Operation p99 (us)");
+        check("open", "Delivered/s | Delivery p50 (us) | Delivery p99 (us) | Delivery p99.9 (us) | Delivery max (us)");
+        check(
+            "workload market-data",
+            "Delivered/s | Delivery p50 (us) | Delivery p99 (us) | Delivery p99.9 (us) | Delivery max (us)",
+        );
+    }
+
+    #[test]
+    fn all_metrics_begin_with_the_usual_ones_and_leave_out_what_no_run_has() {
+        let empty = fixture::series("de-pp", "size_bytes", Vec::new());
+        assert!(all(&empty).starts_with(&usual(&empty)) && all(&empty).contains(&Metric::PacketGapUs));
+        let document = fixture::document();
+        let found = all(&document.series[0]);
+        assert!(found.contains(&Metric::Cores(Role::Broker)) && !found.contains(&Metric::OperationsPerS));
+        let mut keys: Vec<_> = all(&empty).iter().map(Metric::key).collect();
+        keys.sort();
+        let count = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "two metrics of one key");
+    }
+}

@@ -1,0 +1,128 @@
+//! What all runs of a point say of one metric: a median with its interval, and whether it may be trusted.
+//!
+//! Enters: a point and a metric.  Leaves: an estimate; the reasons why runs are INVALID.
+//! Owns:   the rule that a tail which no single run can bear is read off all runs' histograms together.
+//! Never:  leaves a run out: one that is INVALID counts, and marks its point.
+
+use gauge::{Latencies, Runs, Summary};
+
+use crate::document::{Point, Run};
+use crate::metric::Metric;
+
+/// A metric over the runs of one point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// The middle value.
+    pub median: f64,
+    /// Ends of the interval; `None` for a single run, or for a quantile of all runs together.
+    pub interval: Option<(f64, f64)>,
+    /// One value a run, in their order (empty for a quantile of all runs together).
+    pub values: Vec<f64>,
+}
+
+impl Estimate {
+    /// Reads a metric off a point; `None` if no run has it.
+    pub fn of(metric: &Metric, point: &Point) -> Option<Self> {
+        let values: Vec<f64> =
+            point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
+        let Some(Summary { median, low, high, .. }) = values.iter().copied().collect::<Runs>().summary() else {
+            return Some(Self { median: merged(metric, point)?, interval: None, values });
+        };
+        Some(Self { median, interval: (values.len() > 1).then_some((low, high)), values })
+    }
+}
+
+/// A quantile of all runs' latencies together.
+fn merged(metric: &Metric, point: &Point) -> Option<f64> {
+    let Metric::LatencyUs(kind, _) = metric else { return None };
+    let mut latencies = Latencies::default();
+    for run in &point.runs {
+        if let Some(buckets) = run.latencies.get(kind) {
+            latencies.merge(buckets);
+        }
+    }
+    metric.of(&Run { latencies: [(kind.clone(), latencies.buckets())].into(), ..Run::default() })
+}
+
+/// Why the figures of a run must not be trusted: what it says itself, and every message that went wrong.
+pub fn complaints(run: &Run) -> Vec<String> {
+    let mut why = run.invalid.clone();
+    let faults = run.faults;
+    let wrong = [
+        (faults.lost, "lost"),
+        (faults.duplicates, "doubled"),
+        (faults.reordered, "out of order"),
+        (faults.strays, "stray"),
+        (run.refused, "refused"),
+    ];
+    let wrong: Vec<_> =
+        wrong.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    // A run that explains itself already need not be told twice.
+    if !wrong.is_empty() && why.is_empty() {
+        why.push(format!("messages went wrong: {}", wrong.join(", ")));
+    }
+    why
+}
+
+/// Why a point is INVALID, one line a reason with the number of runs it concerns; empty if all its runs are sound.
+pub fn marks(point: &Point) -> Vec<String> {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for reason in point.runs.iter().flat_map(complaints) {
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    let runs = point.runs.len();
+    reasons
+        .into_iter()
+        .map(|(reason, count)| if runs > 1 { format!("{reason} ({count} of {runs} runs)") } else { reason })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn medians_with_intervals() {
+        let point = fixture::point(64.0, &[1_000, 3_000, 2_000]);
+        let estimate = Estimate::of(&Metric::PublishedPerS, &point).expect("three runs");
+        assert_eq!((estimate.median, estimate.interval), (2_000.0, Some((1_000.0, 3_000.0))));
+        assert_eq!(estimate.values, [1_000.0, 3_000.0, 2_000.0]);
+        let one = Estimate::of(&Metric::PublishedPerS, &fixture::point(64.0, &[1_000])).expect("a run");
+        assert_eq!(one.interval, None);
+        assert_eq!(Estimate::of(&Metric::OperationsPerS, &point), None);
+    }
+
+    #[test]
+    fn a_tail_is_read_off_all_runs_if_one_cannot_bear_it() {
+        // 500 samples a run: p99 would have 5 above it, of two runs together 10.
+        let samples = |from: u64| (from..from + 500).map(|us| us * 1_000).collect::<Vec<_>>();
+        let point = fixture::latency_point(64.0, "round_trip", &[samples(1), samples(501)]);
+        let tail = Metric::LatencyUs("round_trip".to_owned(), 0.99);
+        assert!(point.runs.iter().all(|run| tail.of(run).is_none()));
+        let estimate = Estimate::of(&tail, &point).expect("1,000 samples");
+        assert!((estimate.median - 990.0).abs() < 1.0 && estimate.interval.is_none() && estimate.values.is_empty());
+        let further = Metric::LatencyUs("round_trip".to_owned(), 0.999);
+        assert_eq!(Estimate::of(&further, &point), None, "1,000 samples cannot bear p99.9");
+    }
+
+    #[test]
+    fn reasons_are_counted() {
+        let mut point = fixture::point(64.0, &[1, 2, 3]);
+        point.runs[0].invalid = vec!["the publisher used 93 % of its core".to_owned()];
+        point.runs[2].invalid = point.runs[0].invalid.clone();
+        point.runs[1].faults.lost = 2;
+        point.runs[1].refused = 1;
+        assert_eq!(
+            marks(&point),
+            [
+                "the publisher used 93 % of its core (2 of 3 runs)",
+                "messages went wrong: 2 lost, 1 refused (1 of 3 runs)"
+            ]
+        );
+        assert!(marks(&fixture::point(64.0, &[1])).is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! A small document for the tests of this crate: every field filled, figures that can be followed by hand.
+//!
+//! Enters: counts and samples.  Leaves: points, series, a document.
+//! Owns:   nothing.
+//! Never:  part of the program.
+
+use std::collections::BTreeMap;
+
+use gauge::{Environment, Faults, Latencies};
+
+use crate::document::{Document, Network, Pace, Point, RoleUsage, Run, SCHEMA, Series, TargetFacts};
+
+/// A run of one second in which `count` messages of `size_bytes` passed.
+pub fn run(size_bytes: f64, count: u64) -> Run {
+    let usage = RoleUsage {
+        processes: 1,
+        user_s: 0.25,
+        system_s: 0.5,
+        voluntary_switches: 10,
+        involuntary_switches: 20,
+        minor_faults: 30,
+        major_faults: 1,
+        resident_bytes: 8 << 20,
+        run_queue_s: 0.125,
+        busiest_cores: 0.75,
+        cores_max: 1.0,
+    };
+    Run {
+        elapsed_s: 1.0,
+        published: count,
+        delivered: count,
+        delivered_bytes: count * size_bytes as u64,
+        broker: Some(usage),
+        publishers: Some(usage),
+        consumers: Some(usage),
+        network: Some(Network { packets: 2_000, bytes: 320_000, retransmits: 1 }),
+        ..Run::default()
+    }
+}
+
+/// A point with one run for each count.
+pub fn point(size_bytes: f64, counts: &[u64]) -> Point {
+    Point { at: size_bytes, size_bytes, runs: counts.iter().map(|&count| run(size_bytes, count)).collect() }
+}
+
+/// A point with one run for each list of latencies in nanoseconds.
+pub fn latency_point(at: f64, kind: &str, runs: &[Vec<u64>]) -> Point {
+    let runs = runs.iter().map(|samples| {
+        let mut latencies = Latencies::default();
+        samples.iter().for_each(|&ns| latencies.record(ns));
+        Run { latencies: [(kind.to_owned(), latencies.buckets())].into(), ..run(at, samples.len() as u64) }
+    });
+    Point { at, size_bytes: at, runs: runs.collect() }
+}
+
+/// A series on the target `harrier`.
+pub fn series(benchmark: &str, axis: &str, points: Vec<Point>) -> Series {
+    Series {
+        benchmark: benchmark.to_owned(),
+        target: "harrier".to_owned(),
+        pace: if benchmark == "open" { Pace::Open } else { Pace::Closed },
+        parameters: BTreeMap::new(),
+        axis: axis.to_owned(),
+        points,
+    }
+}
+
+/// A target.
+pub fn target(name: &str, product: &str, version: &str) -> TargetFacts {
+    TargetFacts {
+        name: name.to_owned(),
+        transport: "tcp".to_owned(),
+        product: Some(product.to_owned()),
+        version: Some(version.to_owned()),
+        url: Some("amqp://127.0.0.1:5672".to_owned()),
+        capabilities: vec!["basic.nack".to_owned()],
+        tcp: [("nodelay".to_owned(), "true".to_owned())].into(),
+    }
+}
+
+/// A document of the given series, each field filled.
+pub fn document_of(targets: Vec<TargetFacts>, series: Vec<Series>) -> Document {
+    Document {
+        schema: SCHEMA.to_owned(),
+        command: "harrier bench de-spsc -m 64:128 --runs 3".to_owned(),
+        began: "2026-01-31T12:34:56Z".to_owned(),
+        ended: Some("2026-01-31T12:35:10Z".to_owned()),
+        commit: Some("0123abc".to_owned()),
+        environment: Environment {
+            date: "2026-01-31".to_owned(),
+            processor: "Example CPU".to_owned(),
+            processors: 2,
+            memory_mib: 4_096,
+            kernel: "6.1.0".to_owned(),
+            congestion_control: "cubic".to_owned(),
+            version: "0.1.0".to_owned(),
+            optimised: true,
+        },
+        placement: "any".to_owned(),
+        options: [("runs".to_owned(), "3".to_owned())].into(),
+        targets,
+        series,
+        cut_short: None,
+    }
+}
+
+/// A stream through `harrier` at 64 and 128 bytes, three runs each, the last of which is INVALID.
+pub fn document() -> Document {
+    let mut last = point(128.0, &[900, 950, 1_000]);
+    last.runs[2].invalid.push("the publisher used 93 % of its core".to_owned());
+    last.runs[2].notes.push("1 retransmit".to_owned());
+    last.runs[2].faults = Faults::default();
+    let mut series = series("de-spsc", "size_bytes", vec![point(64.0, &[1_000, 2_000, 3_000]), last]);
+    series.parameters.insert("pairs".to_owned(), "1".to_owned());
+    document_of(vec![target("harrier", "Harrier", "0.1.0")], vec![series])
+}

@@ -1,0 +1,74 @@
+//! The formats a document is written in, by name.
+//!
+//! Enters: `--format NAME`.  Leaves: text.
+//! Owns:   the names.
+//! Never:  the writing itself.
+
+use crate::document::Document;
+use crate::{csv, json, markdown, osu};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Columns of the OSU micro-benchmarks, row by row while it is measured.
+    Osu,
+    /// The whole document.
+    Json,
+    /// One row a run.
+    Csv,
+    /// Tables with medians and intervals.
+    Markdown,
+}
+
+impl Format {
+    /// The names, for the help.
+    pub const NAMES: &str = "osu|json|csv|md";
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "osu" => Ok(Self::Osu),
+            "json" => Ok(Self::Json),
+            "csv" => Ok(Self::Csv),
+            "md" => Ok(Self::Markdown),
+            other => Err(format!("--format is one of {}, not '{other}'", Self::NAMES)),
+        }
+    }
+
+    /// Whether rows are printed while they are measured; otherwise everything is written at the end.
+    pub fn is_incremental(self) -> bool {
+        self == Self::Osu
+    }
+
+    /// Writes a whole document; `full`: all metrics, where the format has a choice.
+    ///
+    /// # Errors
+    /// A value that the format has no notation for.
+    pub fn write(self, document: &Document, full: bool) -> Result<String, String> {
+        match self {
+            Self::Osu => Ok(osu::write(document, full)),
+            Self::Json => json::write(document),
+            Self::Csv => Ok(csv::write(document)),
+            Self::Markdown => Ok(markdown::write(document, full)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Format;
+    use crate::fixture;
+
+    #[test]
+    fn names_and_what_they_write() {
+        for (name, start) in [("osu", "# harrier bench"), ("json", "{\n"), ("csv", "benchmark,"), ("md", "# Measured")]
+        {
+            let text = Format::parse(name).and_then(|format| format.write(&fixture::document(), false));
+            assert!(text.as_ref().is_ok_and(|text| text.starts_with(start)), "{name}: {text:?}");
+        }
+        assert_eq!(Format::parse("xml"), Err("--format is one of osu|json|csv|md, not 'xml'".to_owned()));
+    }
+}

@@ -1,0 +1,259 @@
+//! Tables in the look of the OSU micro-benchmarks: comment lines, sizes, figures; each row as soon as it is known.
+//!
+//! Enters: series in the making, one a target, and their points.  Leaves: lines on standard output.
+//! Owns:   widths (10 for the axis, 18 for each figure) and decimals (two); the `*` behind a row that is INVALID.
+//! Never:  a line that is neither a comment (`#`) nor a row, a row that is kept back.
+
+use crate::columns;
+use crate::document::{Document, Pace, Point, Series};
+use crate::estimate::{Estimate, marks};
+use crate::metric::Metric;
+use crate::table::put;
+
+const AXIS_WIDTH: usize = 10;
+const FIELD_WIDTH: usize = 18;
+
+/// A table in the making: one group of columns for each target, the first target's first.
+pub struct OsuTable {
+    groups: Vec<Vec<Column>>,
+    axis: String,
+}
+
+/// A column: a metric's median, or an end of its interval.
+struct Column {
+    metric: Metric,
+    part: Part,
+    name: String,
+    width: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Median,
+    Low,
+    High,
+}
+
+impl OsuTable {
+    /// Prints the head and returns the table, which takes one row a point. `series` are those of all targets that are
+    /// measured in turns (of one, as a rule), still without points; `full`: all metrics, the usual ones with intervals.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub fn begin(document: &Document, series: &[&Series], full: bool) -> Result<Self, String> {
+        let table = Self::new(series, full);
+        put(&table.head(document, series))?;
+        Ok(table)
+    }
+
+    /// Prints the row of one place on the axis: a point of each series, in their order.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub fn row(&self, points: &[&Point]) -> Result<(), String> {
+        put(&self.line(points))
+    }
+
+    fn new(series: &[&Series], full: bool) -> Self {
+        let groups = series
+            .iter()
+            .enumerate()
+            .map(|(index, series)| {
+                let number = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
+                columns_of(series, full, &number)
+            })
+            .collect();
+        let axis = series.first().map_or_else(String::new, |series| axis_name(&series.axis));
+        Self { groups, axis }
+    }
+
+    /// The comment lines and the columns' names.
+    fn head(&self, document: &Document, series: &[&Series]) -> String {
+        let mut text = String::new();
+        for (index, one) in series.iter().enumerate() {
+            let title = title(document, one);
+            let number = if series.len() > 1 { format!("({}) ", index + 1) } else { String::new() };
+            let program = if index == 0 { "harrier bench " } else { "" };
+            text.push_str(&format!("# {number}{program}{title}\n"));
+        }
+        text.push_str(&format!("# {}\n", document.environment.line()));
+        text.push_str(&format!("# placement: {}\n", document.placement));
+        text.push_str(&format!("{:<AXIS_WIDTH$}", format!("# {}", self.axis)));
+        for column in self.groups.iter().flatten() {
+            text.push_str(&format!("{:>1$}", column.name, column.width));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn line(&self, points: &[&Point]) -> String {
+        let Some(at) = points.first().map(|point| plain(point.at)) else { return String::new() };
+        let mut text = format!("{at:<AXIS_WIDTH$}");
+        for (group, point) in self.groups.iter().zip(points) {
+            for column in group {
+                text.push_str(&format!("{:>1$}", column.value(point), column.width));
+            }
+        }
+        let mut below = String::new();
+        for (index, point) in points.iter().enumerate() {
+            let number = if points.len() > 1 { format!(" ({})", index + 1) } else { String::new() };
+            for reason in marks(point) {
+                below.push_str(&format!("# * {at}{number}: INVALID: {reason}\n"));
+            }
+        }
+        text.push_str(if below.is_empty() { "\n" } else { "  *\n" });
+        text + &below
+    }
+}
+
+impl Column {
+    fn value(&self, point: &Point) -> String {
+        let Some(estimate) = Estimate::of(&self.metric, point) else { return "-".to_owned() };
+        match (self.part, estimate.interval) {
+            (Part::Median, _) => decimals(estimate.median),
+            (Part::Low, Some((low, _))) => decimals(low),
+            (Part::High, Some((_, high))) => decimals(high),
+            _ => "-".to_owned(),
+        }
+    }
+}
+
+fn columns_of(series: &Series, full: bool, number: &str) -> Vec<Column> {
+    let usual = columns::usual(series);
+    let shown = if full { columns::all(series) } else { usual.clone() };
+    let mut columns = Vec::new();
+    for metric in shown {
+        let parts: &[Part] =
+            if full && usual.contains(&metric) { &[Part::Median, Part::Low, Part::High] } else { &[Part::Median] };
+        for &part in parts {
+            let name = match part {
+                Part::Median => format!("{}{number}", metric.name()),
+                Part::Low => "low".to_owned(),
+                Part::High => "high".to_owned(),
+            };
+            let width = FIELD_WIDTH.max(name.len() + 2);
+            columns.push(Column { metric: metric.clone(), part, name, width });
+        }
+    }
+    columns
+}
+
+/// What a series measures, on what and how: `de-spsc, pairs=2: harrier (Harrier 0.1.0, tcp), closed loop`.
+pub fn title(document: &Document, series: &Series) -> String {
+    let mut text = series.benchmark.clone();
+    for (name, value) in &series.parameters {
+        text.push_str(&format!(", {name}={value}"));
+    }
+    let pace = match series.pace {
+        Pace::Closed => "closed loop",
+        Pace::Open => "open loop",
+    };
+    format!("{text}: {}, {pace}", document.target_line(&series.target))
+}
+
+/// An axis as columns are headed: `Size` for `size_bytes`.
+pub fn axis_name(axis: &str) -> String {
+    match axis {
+        "size_bytes" => "Size".to_owned(),
+        "rate_per_s" => "Rate/s".to_owned(),
+        other => {
+            let mut name = other.replace('_', " ");
+            if let Some(first) = name.get_mut(..1) {
+                first.make_ascii_uppercase();
+            }
+            name
+        }
+    }
+}
+
+/// A place on an axis: whole numbers without a point.
+pub fn plain(at: f64) -> String {
+    format!("{at}")
+}
+
+/// Two decimals, as the OSU benchmarks print; four for what is small.
+fn decimals(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1.0 { format!("{value:.4}") } else { format!("{value:.2}") }
+}
+
+/// Whole tables of all series of a document, as they would have been printed while it was measured.
+pub fn write(document: &Document, full: bool) -> String {
+    let mut text = String::new();
+    for series in &document.series {
+        let table = OsuTable::new(&[series], full);
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&table.head(document, &[series]));
+        for point in &series.points {
+            text.push_str(&table.line(&[point]));
+        }
+    }
+    if let Some(why) = &document.cut_short {
+        text.push_str(&format!("# cut short: {why}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_document_as_osu_tables() {
+        let mut document = fixture::document();
+        document.cut_short = Some("interrupted".to_owned());
+        let expected = "\
+# harrier bench de-spsc, pairs=1: harrier (Harrier 0.1.0, tcp), closed loop
+# harrier 0.1.0, 2 x Example CPU, 4096 MiB, Linux 6.1.0, TCP cubic
+# placement: any
+# Size                  MB/s        Messages/s        us/message
+64                    0.1280           2000.00            500.00
+128                   0.1216            950.00           1052.63  *
+# * 128: INVALID: the publisher used 93 % of its core (1 of 3 runs)
+# cut short: interrupted
+";
+        assert_eq!(write(&document, false), expected);
+    }
+
+    #[test]
+    fn all_columns_begin_with_the_usual_ones_and_their_intervals() {
+        let document = fixture::document();
+        let text = write(&document, true);
+        let rows: Vec<_> = text.lines().skip(3).collect();
+        assert!(
+            rows[0].starts_with("# Size                  MB/s               low              high        Messages/s"),
+            "{}",
+            rows[0]
+        );
+        assert!(
+            rows[1].starts_with("64                    0.1280            0.0640            0.1920           2000.00"),
+            "{}",
+            rows[1]
+        );
+        assert!(rows[0].contains("Broker CPU s/M") && rows[0].contains("Packet gap (us)"), "{}", rows[0]);
+        assert_eq!(rows[0].matches("low").count(), 3);
+    }
+
+    #[test]
+    fn targets_side_by_side() {
+        let mut document = fixture::document();
+        document.targets.push(fixture::target("rabbitmq", "RabbitMQ", "3.10.8"));
+        let first = fixture::series("de-pp", "pairs", Vec::new());
+        let second = Series { target: "rabbitmq".to_owned(), ..first.clone() };
+        let table = OsuTable::new(&[&first, &second], false);
+        let head = table.head(&document, &[&first, &second]);
+        assert!(head.starts_with(
+            "# (1) harrier bench de-pp: harrier (Harrier 0.1.0, tcp), closed loop\n\
+             # (2) de-pp: rabbitmq (RabbitMQ 3.10.8, tcp), closed loop\n"
+        ));
+        assert!(head.contains("\n# Pairs         Latency (us)") && head.contains("Latency (us) (2)"), "{head}");
+        let quick = fixture::latency_point(2.0, "round_trip", &[vec![100_000; 10]]);
+        let mut slow = fixture::latency_point(2.0, "round_trip", &[vec![200_000; 10]]);
+        slow.runs[0].invalid.push("why".to_owned());
+        let line = table.line(&[&quick, &slow]);
+        assert!(line.starts_with("2                      50.0"), "{line}");
+        assert!(line.ends_with("  *\n# * 2 (2): INVALID: why\n"), "{line}");
+    }
+}
