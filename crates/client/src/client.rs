@@ -5,7 +5,7 @@
 //! Never:  starts a thread, reconnects by itself, waits without an end.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use link::{Address, DialOptions, Link};
 use session::heartbeat::Heartbeat;
@@ -234,14 +234,6 @@ impl Client {
     /// What the system says.
     pub fn register(&mut self, registry: &mio::Registry, token: mio::Token) -> std::io::Result<()> {
         self.link.register(registry, token)
-    }
-
-    /// Sends a heartbeat if one is due, and takes in what has come. For programs that are idle for long.
-    ///
-    /// # Errors
-    /// The connection's end.
-    pub fn keep_alive(&mut self) -> Result<()> {
-        self.set_aside(Duration::ZERO).map(drop)
     }
 
     pub(crate) fn outlet(&mut self) -> Outlet<'_> {

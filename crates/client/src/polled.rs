@@ -1,0 +1,119 @@
+//! A client among many on one thread: it takes and sends what can be taken and sent now, and never waits.
+//!
+//! Enters: the readiness of the link, as a poll reports it.  Leaves: deliveries for a handler; sent bytes.
+//! Owns:   the calls that a program with many clients makes; heartbeats between them.
+//! Never:  waits for the server, reads without an end while others wait for their turn.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use session::heartbeat::Due;
+
+use crate::client::Client;
+use crate::clock::now;
+use crate::error::{Error, Result};
+use crate::limits::{READS_A_TURN_MAX, UNSENT_BYTES_MAX};
+use crate::message::Delivery;
+use crate::outlet::Outlet;
+use crate::pump::{Dispatched, Taken};
+
+impl Client {
+    /// Sends what the link takes now. Says whether everything went; if not, the link reports when it takes more.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub fn flush_now(&mut self) -> Result<bool> {
+        if self.outbound.is_empty() { Ok(true) } else { self.send_some() }
+    }
+
+    /// Bytes that are written and not sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.outbound.bytes()
+    }
+
+    /// As `dispatch` without a wait, not even for room to send: what the link does not take stays written (see
+    /// `unsent_bytes` and `flush_now`), and the handler is called no more while that is
+    /// `limits::UNSENT_BYTES_MAX`. Call it when the link is ready, again while `drained` is false, and now and then
+    /// (a fraction of the heartbeat) when it is not.
+    ///
+    /// # Errors
+    /// As `dispatch`.
+    pub fn dispatch_now(
+        &mut self,
+        mut handler: impl FnMut(&Delivery<'_>, &mut Outlet<'_>) -> Result<()>,
+    ) -> Result<Dispatched> {
+        let mut deliveries = 0_u64;
+        while self.pop_aside() {
+            if let Some(message) = self.shown.take() {
+                deliveries += 1;
+                handler(&message.view(), &mut self.outlet())?;
+            }
+        }
+        let mut reads = 0;
+        loop {
+            let mut failed = None;
+            let taken = self.take_events(|delivery, outlet| {
+                deliveries += 1;
+                if let Err(error) = handler(&delivery, outlet) {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+                let full = outlet.outbound.bytes() >= UNSENT_BYTES_MAX;
+                if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let sent = self.flush_now()?;
+            self.check_closed()?;
+            self.check_channels()?;
+            if taken == Taken::Stopped {
+                if sent {
+                    continue;
+                }
+                // The link says when it takes more; until then the server is left waiting.
+                return Ok(Dispatched { deliveries, drained: true });
+            }
+            let looked = reads > 0 && self.drained;
+            if looked || reads == READS_A_TURN_MAX {
+                self.beat()?;
+                return Ok(Dispatched { deliveries, drained: looked });
+            }
+            reads += 1;
+            reads += 1;
+            self.receive()?;
+        }
+    }
+
+    /// Sends a heartbeat if one is due.
+    pub(crate) fn beat(&mut self) -> Result<()> {
+        let Some(heartbeat) = self.heartbeat else { return Ok(()) };
+        let time = now();
+        if std::mem::take(&mut self.received_since) {
+            self.last_received = time;
+        }
+        if std::mem::take(&mut self.sent_since) {
+            self.last_sent = time;
+        }
+        match heartbeat.due(time, self.last_received, self.last_sent) {
+            Due::Wait { .. } => Ok(()),
+            Due::Dead => Err(Error::TimedOut { awaited: "heartbeat" }),
+            Due::Send => {
+                if self.outbound.is_empty() {
+                    self.outbound.heartbeat(&self.pool);
+                }
+                self.sent_since = true;
+                self.flush_now().map(drop)
+            }
+        }
+    }
+
+    /// Sends a heartbeat if one is due, and takes in what has come. For programs that are idle for long.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub fn keep_alive(&mut self) -> Result<()> {
+        self.set_aside(Duration::ZERO)?;
+        self.beat()
+    }
+}
