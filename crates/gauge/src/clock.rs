@@ -47,9 +47,23 @@ pub fn pause(wait: Duration) {
 
 /// Today's date in UTC as `YYYY-MM-DD`, for names of records.
 pub fn date() -> String {
-    let seconds = clock_gettime(ClockId::CLOCK_REALTIME).map(|time| time.tv_sec()).unwrap_or(0);
+    timestamp_of(wall_s()).chars().take(10).collect()
+}
+
+/// The time in UTC as `YYYY-MM-DDThh:mm:ssZ`, for records.
+pub fn timestamp() -> String {
+    timestamp_of(wall_s())
+}
+
+fn wall_s() -> i64 {
+    clock_gettime(ClockId::CLOCK_REALTIME).map(|time| time.tv_sec()).unwrap_or(0)
+}
+
+fn timestamp_of(seconds: i64) -> String {
     let (year, month, day) = civil_date(seconds.div_euclid(86_400));
-    format!("{year:04}-{month:02}-{day:02}")
+    let second = seconds.rem_euclid(86_400);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// The Gregorian date of a day counted from 1970-01-01, found by walking 400-year eras that begin in March.
@@ -71,6 +85,14 @@ fn civil_date(days_since_epoch: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_known_seconds() {
+        assert_eq!(timestamp_of(0), "1970-01-01T00:00:00Z");
+        assert_eq!(timestamp_of(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(timestamp().len(), "1970-01-01T00:00:00Z".len());
+        assert_eq!(date().len(), "1970-01-01".len());
+    }
 
     #[test]
     fn dates_of_known_days() {
