@@ -138,10 +138,10 @@ impl Figures {
 
     /// What is wrong with this segment, if anything.
     pub fn complaint(&self) -> Option<String> {
-        let Faults { lost, duplicates, reordered, strays } = self.faults;
+        let Faults { lost, duplicates, reordered, strays, damaged } = self.faults;
         (self.faults.total() + self.refused > 0).then(|| {
             format!(
-                "{} bytes: {lost} lost, {duplicates} doubled, {reordered} out of order, {strays} stray, {} refused",
+                "{} bytes: {lost} lost, {duplicates} doubled, {reordered} out of order, {strays} stray, {damaged} damaged, {} refused",
                 self.segment.size_bytes, self.refused
             )
         })

@@ -9,7 +9,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 /// The machine a run was made on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Date of the run, UTC.
     pub date: String,
@@ -23,6 +23,25 @@ pub struct Environment {
     pub kernel: String,
     /// TCP congestion control.
     pub congestion_control: String,
+    /// TCP congestion controls that the kernel has.
+    #[serde(default)]
+    pub congestion_controls: Vec<String>,
+    /// Least, first and largest bytes of a TCP receive buffer that the system sizes itself.
+    #[serde(default)]
+    pub tcp_rmem: String,
+    /// The same of a send buffer.
+    #[serde(default)]
+    pub tcp_wmem: String,
+    /// What sets the processors' clock: `performance`, `powersave`, …; `None` if the system does not tell (as in most virtual
+    /// machines).
+    #[serde(default)]
+    pub governor: Option<String>,
+    /// Whether the processors are a virtual machine's; `None` where they do not tell.
+    #[serde(default)]
+    pub virtualised: Option<bool>,
+    /// Load average of the last minute before the run.
+    #[serde(default)]
+    pub load_before: Option<f64>,
     /// Version of this program.
     pub version: String,
     /// Whether this program was built with optimisation.
@@ -49,6 +68,17 @@ impl Environment {
             memory_mib: memory_kib.unwrap_or(0) / 1_024,
             kernel: text("/proc/sys/kernel/osrelease").split('-').next().unwrap_or("unknown").to_owned(),
             congestion_control: text("/proc/sys/net/ipv4/tcp_congestion_control"),
+            congestion_controls: text("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
+            tcp_rmem: spaced(&text("/proc/sys/net/ipv4/tcp_rmem")),
+            tcp_wmem: spaced(&text("/proc/sys/net/ipv4/tcp_wmem")),
+            governor: fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+                .ok()
+                .map(|name| name.trim().to_owned()),
+            virtualised: virtualised(&text("/proc/cpuinfo")),
+            load_before: text("/proc/loadavg").split_whitespace().next().and_then(|load| load.parse().ok()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             optimised: !cfg!(debug_assertions),
         }
@@ -64,7 +94,49 @@ impl Environment {
     }
 }
 
+fn spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// x86 processors of a virtual machine have the flag `hypervisor`; others tell nothing.
+fn virtualised(processors: &str) -> Option<bool> {
+    let flags = processors.lines().find(|line| line.starts_with("flags"))?;
+    Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
 /// Processors this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_described() {
+        let environment = Environment::read();
+        assert!(environment.processors >= 1 && environment.memory_mib > 0);
+        assert!(environment.congestion_controls.contains(&environment.congestion_control), "{environment:?}");
+        assert_eq!(environment.tcp_rmem.split(' ').count(), 3, "{}", environment.tcp_rmem);
+        assert!(environment.load_before.is_some());
+        assert_eq!(environment.optimised, !cfg!(debug_assertions));
+    }
+
+    #[test]
+    fn virtual_machines() {
+        assert_eq!(virtualised("flags\t\t: fpu hypervisor sse\n"), Some(true));
+        assert_eq!(virtualised("flags\t\t: fpu sse\n"), Some(false));
+        assert_eq!(virtualised("Features\t: fp asimd\n"), None);
+    }
+
+    #[test]
+    fn an_older_description_is_read() {
+        let mut value = serde_json::to_value(Environment::read()).expect("it has a form");
+        let fields = value.as_object_mut().expect("an object");
+        for new in ["congestion_controls", "tcp_rmem", "tcp_wmem", "governor", "virtualised", "load_before"] {
+            assert!(fields.remove(new).is_some(), "{new}");
+        }
+        assert!(serde_json::from_value::<Environment>(value).is_ok());
+    }
 }

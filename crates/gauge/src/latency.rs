@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::LATENCY_NS_MAX;
+use crate::limits::{LATENCY_NS_MAX, SAMPLES_ABOVE_MIN};
 
 /// A histogram of latencies in nanoseconds.
 #[derive(Clone, Debug)]
@@ -43,6 +43,19 @@ impl Latencies {
     /// The latency that the given share (0 to 1) of all stays within, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         self.histogram.value_at_quantile(share) as f64 / 1e3
+    }
+
+    /// The same, only where enough latencies lie above it to name it ([`SAMPLES_ABOVE_MIN`]); the largest (1) always can.
+    pub fn bearable_quantile_us(&self, share: f64) -> Option<f64> {
+        if self.count() == 0 {
+            return None;
+        }
+        if share >= 1.0 {
+            return Some(self.max_us());
+        }
+        // Rounded, since 1,000 times 0.01 is a little less than 10 in binary.
+        let above = (self.count() as f64 * (1.0 - share) * 1e6).round() / 1e6;
+        (above >= SAMPLES_ABOVE_MIN).then(|| self.quantile_us(share))
     }
 
     /// The mean in microseconds.
@@ -93,5 +106,20 @@ mod tests {
                 there.quantile_us(share)
             );
         }
+    }
+
+    #[test]
+    fn quantiles_need_samples_above_them() {
+        let of = |count: u64| {
+            let mut latencies = Latencies::default();
+            (1..=count).for_each(|us| latencies.record(us * 1_000));
+            latencies
+        };
+        assert_eq!(of(0).bearable_quantile_us(0.5), None);
+        assert_eq!(of(999).bearable_quantile_us(0.99), None);
+        assert!(of(1_000).bearable_quantile_us(0.99).is_some());
+        assert!(of(99_999).bearable_quantile_us(0.9999).is_none());
+        assert!(of(100_000).bearable_quantile_us(0.9999).is_some());
+        assert!(of(1).bearable_quantile_us(1.0).is_some_and(|us| (us - 1.0).abs() < 0.01));
     }
 }

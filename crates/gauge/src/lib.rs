@@ -5,16 +5,35 @@
 //! Never:  knows what is being measured, prints.
 #![forbid(unsafe_code)]
 
+mod bootstrap;
 pub mod clock;
+mod diag;
 mod environment;
+pub mod judge;
 pub mod latency;
 pub mod limits;
+mod listener;
+mod look;
+mod meter;
+mod network;
+mod offset;
+mod role_usage;
+mod stamp;
+mod steadiness;
 mod summary;
 mod tally;
 mod usage;
 
+pub use bootstrap::{bootstrap_interval, ratio_interval};
 pub use environment::{Environment, processors};
 pub use latency::{Buckets, Latencies};
+pub use listener::{broker_at, broker_on, listener_at, listener_on, with_descendants};
+pub use meter::Meter;
+pub use network::{Network, NetworkMeter, options_found};
+pub use offset::{Exchange, Offset, offset};
+pub use role_usage::RoleUsage;
+pub use stamp::Stamp;
+pub use steadiness::{Steadiness, steadiness};
 pub use summary::{Runs, Summary};
 pub use tally::{EXACT_BYTES_MIN, Faults, SEQUENCE_BYTES_MAX, Tally, write_sequence};
-pub use usage::{Usage, listener_on, resident_bytes};
+pub use usage::{Usage, resident_bytes};

@@ -1,10 +1,12 @@
 //! Loss, duplicates and reordering of one segment, from the sequence number each body carries.
 //!
-//! Enters: the first bytes of each body, in the order of arrival.  Leaves: counts.
+//! Enters: each body, in the order of arrival.  Leaves: counts.
 //! Owns:   the bitmap of what was seen.
 //! Never:  trusts that a number lies within the segment.
 
 use serde::{Deserialize, Serialize};
+
+use crate::stamp::Stamp;
 
 /// Bytes of a body that carry its sequence number, little-endian: as many as fit, at most eight.
 pub const SEQUENCE_BYTES_MAX: usize = 8;
@@ -30,12 +32,15 @@ pub struct Faults {
     pub reordered: u64,
     /// Messages that belong to no message of this segment (wrong size or number).
     pub strays: u64,
+    /// Messages that were not as they were sent (only with a [`Tally::checking`]; such a message is not called lost as well).
+    #[serde(default)]
+    pub damaged: u64,
 }
 
 impl Faults {
     /// Sum of all kinds.
     pub fn total(&self) -> u64 {
-        self.lost + self.duplicates + self.reordered + self.strays
+        self.lost + self.duplicates + self.reordered + self.strays + self.damaged
     }
 
     /// Adds another consumer's faults.
@@ -44,6 +49,7 @@ impl Faults {
         self.duplicates += other.duplicates;
         self.reordered += other.reordered;
         self.strays += other.strays;
+        self.damaged += other.damaged;
     }
 }
 
@@ -56,6 +62,7 @@ pub struct Tally {
     mask: u64,
     seen: Vec<u64>,
     faults: Faults,
+    stamp: Option<Stamp>,
 }
 
 impl Tally {
@@ -72,7 +79,13 @@ impl Tally {
             mask,
             seen: vec![0; words as usize],
             faults: Faults::default(),
+            stamp: None,
         }
+    }
+
+    /// The same for bodies that a [`Stamp`] of this size was written into, each of whose bytes is checked.
+    pub fn checking(size_bytes: usize, count: u64) -> Self {
+        Self { stamp: Some(Stamp::new(size_bytes)), ..Self::new(size_bytes, count) }
     }
 
     /// One message arrived.
@@ -83,6 +96,14 @@ impl Tally {
             return;
         }
         self.received += 1;
+        if let Some(stamp) = &self.stamp
+            && !stamp.holds(body)
+        {
+            // Its number may be what is wrong with it; for the order it counts as the one that was due.
+            self.faults.damaged += 1;
+            self.expected_next += 1;
+            return;
+        }
         let mut bytes = [0; SEQUENCE_BYTES_MAX];
         match body.first_chunk::<SEQUENCE_BYTES_MAX>() {
             Some(chunk) => bytes = *chunk,
@@ -133,7 +154,9 @@ impl Tally {
         } else {
             self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
         };
-        faults.lost = self.count.saturating_sub(distinct);
+        // Of a number too short to tell messages apart, all that came are taken for distinct: the damaged are among them.
+        let damaged = if self.seen.is_empty() { 0 } else { faults.damaged };
+        faults.lost = self.count.saturating_sub(distinct + damaged);
         faults
     }
 }
@@ -163,6 +186,48 @@ mod tests {
         check(4, 3, &[2, 1, 0], Faults { reordered: 2, ..none });
         check(1, 3, &[0, 2, 1], Faults { reordered: 2, ..none });
         check(1, 600, &(0..600).collect::<Vec<_>>(), none);
+    }
+
+    #[test]
+    fn damage_is_told_from_loss() {
+        for (size_bytes, place) in [(9, 8), (12, 3), (64, 3), (64, 60)] {
+            let stamp = Stamp::new(size_bytes);
+            let mut tally = Tally::checking(size_bytes, 4);
+            for sequence in 0..4 {
+                let mut body = vec![0; size_bytes];
+                stamp.fill(&mut body);
+                stamp.write(&mut body, sequence);
+                if sequence == 2 {
+                    body[place] ^= 1;
+                }
+                tally.arrived(&body);
+            }
+            assert!(tally.complete());
+            assert_eq!(tally.faults(), Faults { damaged: 1, ..Faults::default() }, "{size_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_damaged_number_without_a_sum_is_still_a_fault() {
+        for size_bytes in [1, 2, 4, 8] {
+            let stamp = Stamp::new(size_bytes);
+            let mut tally = Tally::checking(size_bytes, 3);
+            for sequence in 0..3 {
+                let mut body = vec![0; size_bytes];
+                stamp.fill(&mut body);
+                stamp.write(&mut body, sequence);
+                body[0] ^= if sequence == 1 { 0x40 } else { 0 };
+                tally.arrived(&body);
+            }
+            assert!(tally.faults().total() > 0, "{size_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn faults_of_an_older_document_are_read() {
+        let old = r#"{"lost":1,"duplicates":2,"reordered":3,"strays":4}"#;
+        let faults: Faults = serde_json::from_str(old).expect("an older form");
+        assert_eq!(faults.total(), 10);
     }
 
     #[test]

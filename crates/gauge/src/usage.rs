@@ -33,10 +33,10 @@ impl Usage {
         // The name in brackets may hold blanks; fields are counted after it (proc(5): minflt is 10, utime 14).
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
-        const TICK_NS: u64 = 10_000_000;
+        let tick_ns = crate::look::tick_ns()?;
         Some(Self {
             cpu_ns: time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
-            user_ns: field(14)? * TICK_NS,
+            user_ns: field(14)? * tick_ns,
             context_switches: context_switches(pid),
             page_faults: field(10)?,
         })
@@ -87,36 +87,6 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1_024)
 }
 
-/// The process that listens on a TCP port of this machine, found through `/proc`; `None` when it is elsewhere or hidden.
-pub fn listener_on(port: u16) -> Option<u32> {
-    let mut inodes = Vec::new();
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let Ok(text) = fs::read_to_string(table) else { continue };
-        for line in text.lines().skip(1) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            // Field 1 is address:port in hexadecimal, 3 the state (0A: listening), 9 the inode.
-            let (Some(local), Some(&"0A"), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else {
-                continue;
-            };
-            if local.rsplit_once(':').and_then(|(_, hex)| u16::from_str_radix(hex, 16).ok()) == Some(port) {
-                inodes.push(format!("socket:[{inode}]"));
-            }
-        }
-    }
-    for process in fs::read_dir("/proc").ok()?.flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
-        let listens = descriptors
-            .flatten()
-            .filter_map(|descriptor| fs::read_link(descriptor.path()).ok())
-            .any(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()));
-        if listens {
-            return Some(pid);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,14 +100,5 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(resident_bytes(pid).expect("own memory") > 100_000);
-    }
-
-    #[test]
-    fn listener_is_found_by_its_port() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
-        let port = listener.local_addr().expect("address").port();
-        assert_eq!(listener_on(port), Some(std::process::id()));
-        drop(listener);
-        assert_eq!(listener_on(port), None);
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use gauge::{Buckets, Environment, Faults};
+pub use gauge::{Network, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 /// The schema that this program writes. A reader refuses another number before the dot.
@@ -130,44 +131,6 @@ pub struct Run {
     pub invalid: Vec<String>,
     /// What a reader should know, and what does not make the figures invalid.
     pub notes: Vec<String>,
-}
-
-/// What the processes of one role used in the interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RoleUsage {
-    /// How many processes.
-    pub processes: u32,
-    /// Processor seconds in user space.
-    pub user_s: f64,
-    /// Processor seconds in the kernel.
-    pub system_s: f64,
-    /// Context switches of its own will (it waited).
-    pub voluntary_switches: u64,
-    /// Context switches against it (another had its turn).
-    pub involuntary_switches: u64,
-    /// Page faults that needed no disk.
-    pub minor_faults: u64,
-    /// Page faults that needed it.
-    pub major_faults: u64,
-    /// Most resident bytes that were seen.
-    pub resident_bytes: u64,
-    /// Seconds in which a thread was ready to run and no processor free (run queue).
-    pub run_queue_s: f64,
-    /// The most that one of its processes used, in processors (1.0: one core busy all the time).
-    pub busiest_cores: f64,
-    /// Processors that this busiest process could use at most: its threads, or the processors it may run on.
-    pub cores_max: f64,
-}
-
-/// What crossed the network in the interval, over all sockets of the roles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Network {
-    /// TCP segments sent.
-    pub packets: u64,
-    /// Bytes in them, without the headers of TCP and below.
-    pub bytes: u64,
-    /// Segments sent again.
-    pub retransmits: u64,
 }
 
 impl Document {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use gauge::{Environment, Faults, Latencies};
+use serde_json::json;
 
 use crate::document::{Document, Network, Pace, Point, RoleUsage, Run, SCHEMA, Series, TargetFacts};
 
@@ -23,7 +24,7 @@ pub fn run(size_bytes: f64, count: u64) -> Run {
         resident_bytes: 8 << 20,
         run_queue_s: 0.125,
         busiest_cores: 0.75,
-        cores_max: 1.0,
+        ..RoleUsage::default()
     };
     Run {
         elapsed_s: 1.0,
@@ -33,7 +34,7 @@ pub fn run(size_bytes: f64, count: u64) -> Run {
         broker: Some(usage),
         publishers: Some(usage),
         consumers: Some(usage),
-        network: Some(Network { packets: 2_000, bytes: 320_000, retransmits: 1 }),
+        network: Some(Network { packets: 2_000, bytes: 320_000, ..Network::default() }),
         ..Run::default()
     }
 }
@@ -78,6 +79,21 @@ pub fn target(name: &str, product: &str, version: &str) -> TargetFacts {
     }
 }
 
+/// A machine, of which only what every document has is known.
+fn environment() -> Environment {
+    let facts = json!({
+        "date": "2026-01-31",
+        "processor": "Example CPU",
+        "processors": 2,
+        "memory_mib": 4_096,
+        "kernel": "6.1.0",
+        "congestion_control": "cubic",
+        "version": "0.1.0",
+        "optimised": true,
+    });
+    serde_json::from_value(facts).expect("the facts of an environment")
+}
+
 /// A document of the given series, each field filled.
 pub fn document_of(targets: Vec<TargetFacts>, series: Vec<Series>) -> Document {
     Document {
@@ -86,16 +102,7 @@ pub fn document_of(targets: Vec<TargetFacts>, series: Vec<Series>) -> Document {
         began: "2026-01-31T12:34:56Z".to_owned(),
         ended: Some("2026-01-31T12:35:10Z".to_owned()),
         commit: Some("0123abc".to_owned()),
-        environment: Environment {
-            date: "2026-01-31".to_owned(),
-            processor: "Example CPU".to_owned(),
-            processors: 2,
-            memory_mib: 4_096,
-            kernel: "6.1.0".to_owned(),
-            congestion_control: "cubic".to_owned(),
-            version: "0.1.0".to_owned(),
-            optimised: true,
-        },
+        environment: environment(),
         placement: "any".to_owned(),
         options: [("runs".to_owned(), "3".to_owned())].into(),
         targets,

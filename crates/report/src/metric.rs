@@ -105,9 +105,6 @@ impl Role {
     }
 }
 
-/// Samples above a quantile that it takes to name it.
-const SAMPLES_ABOVE_MIN: f64 = 10.0;
-
 /// A kind of latency as headings name it.
 fn spoken(kind: &str) -> String {
     if kind == "round_trip" {
@@ -216,14 +213,7 @@ impl Metric {
             Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
             Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),
-            Metric::LatencyUs(kind, quantile) => {
-                let latencies = latencies(kind)?;
-                if *quantile >= 1.0 {
-                    return Some(latencies.max_us());
-                }
-                let above = latencies.count() as f64 * (1.0 - quantile);
-                (above >= SAMPLES_ABOVE_MIN).then(|| latencies.quantile_us(*quantile))
-            }
+            Metric::LatencyUs(kind, quantile) => latencies(kind)?.bearable_quantile_us(*quantile),
             Metric::CpuSPerMillion(role) => {
                 let usage = role.of(run)?;
                 per_delivery((usage.user_s + usage.system_s) * 1e6)
@@ -246,14 +236,8 @@ impl Metric {
             }
             Metric::RunQueue(role) => share(role.of(run)?.run_queue_s),
             Metric::PacketsPerMessage => per_delivery(run.network?.packets as f64),
-            Metric::PacketBytes => {
-                let network = run.network?;
-                (network.packets > 0).then(|| network.bytes as f64 / network.packets as f64)
-            }
-            Metric::PacketGapUs => {
-                let network = run.network?;
-                (network.packets > 0).then(|| run.elapsed_s * 1e6 / network.packets as f64)
-            }
+            Metric::PacketBytes => run.network?.packet_bytes(),
+            Metric::PacketGapUs => run.network?.packet_gap_us(run.elapsed_s),
             Metric::RetransmitsPerMillion => {
                 let network = run.network?;
                 (network.packets > 0).then(|| network.retransmits as f64 * 1e6 / network.packets as f64)

@@ -1,0 +1,186 @@
+//! Which processes listen at an address of this machine, and which belong to them.
+//!
+//! Enters: a port, or the path of a Unix socket.  Leaves: process ids.
+//! Owns:   the search through `/proc`.
+//! Never:  guesses: a process whose descriptors are hidden is not found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The process that listens on a TCP port of this machine; `None` when it is elsewhere or hidden. Of several that share
+/// the socket it is the one that was there first.
+pub fn listener_on(port: u16) -> Option<u32> {
+    holders(&tcp_listeners(port)).first().copied()
+}
+
+/// The process that listens on a Unix socket of this machine.
+pub fn listener_at(path: &Path) -> Option<u32> {
+    holders(&unix_listeners(path)).first().copied()
+}
+
+/// All processes of the broker that listens on a TCP port: those that hold the listening socket, and everything they
+/// started that still runs.
+pub fn broker_on(port: u16) -> Vec<u32> {
+    with_descendants(&holders(&tcp_listeners(port)))
+}
+
+/// All processes of the broker that listens on a Unix socket.
+pub fn broker_at(path: &Path) -> Vec<u32> {
+    with_descendants(&holders(&unix_listeners(path)))
+}
+
+/// Processes and all that they started and that still runs, directly or not.
+pub fn with_descendants(roots: &[u32]) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for pid in processes() {
+        if let Some(parent) = parent(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = BTreeSet::new();
+    let mut waiting = roots.to_vec();
+    while let Some(pid) = waiting.pop() {
+        if found.insert(pid) {
+            waiting.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    // The roots first: whoever wants one process wants the broker itself.
+    let mut all = roots.to_vec();
+    all.extend(found.iter().filter(|pid| !roots.contains(pid)));
+    all
+}
+
+/// Numbers of the sockets that a process holds.
+pub(crate) fn socket_inodes(pid: u32) -> Vec<u64> {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    descriptors
+        .flatten()
+        .filter_map(|descriptor| {
+            let target = fs::read_link(descriptor.path()).ok()?;
+            target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+        })
+        .collect()
+}
+
+fn tcp_listeners(port: u16) -> BTreeSet<u64> {
+    const LISTEN: &str = "0A";
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let texts: Vec<String> = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+    texts
+        .iter()
+        .flat_map(|text| text.lines().skip(1))
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // Field 1 is address:port in hexadecimal, 3 the state, 9 the inode.
+            let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+            let found = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+            (*state == LISTEN && found == port).then(|| inode.parse().ok())?
+        })
+        .collect()
+}
+
+fn unix_listeners(path: &Path) -> BTreeSet<u64> {
+    const ACCEPTS: u32 = 0x1_0000;
+    let Ok(text) = fs::read("/proc/net/unix") else { return BTreeSet::new() };
+    let absolute = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    text.split(|&byte| byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            // Num RefCount Protocol Flags Type St Inode Path; a path may hold blanks.
+            let text = String::from_utf8_lossy(line);
+            let mut fields = text.split_ascii_whitespace();
+            let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
+            let inode: u64 = fields.nth(2)?.parse().ok()?;
+            let start = line.iter().position(|&byte| byte == b'/')?;
+            let bound = Path::new(std::ffi::OsStr::from_bytes(&line[start..]));
+            let same =
+                bound == path || bound == absolute || fs::canonicalize(bound).is_ok_and(|bound| bound == absolute);
+            (flags & ACCEPTS != 0 && same).then_some(inode)
+        })
+        .collect()
+}
+
+/// The processes that hold one of these sockets, the oldest first.
+fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    let mut found: Vec<(u64, u32)> = processes()
+        .filter(|&pid| socket_inodes(pid).iter().any(|inode| inodes.contains(inode)))
+        .map(|pid| (stat_field(pid, 22).unwrap_or(u64::MAX), pid))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").ok().into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat_field(pid, 4)?.try_into().ok()
+}
+
+/// A number of `/proc/PID/stat`, counted as in proc_pid_stat(5).
+fn stat_field(pid: u32, number: usize) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold blanks and brackets; field 3 follows it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_listener_is_found_by_its_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        assert_eq!(listener_on(port), Some(std::process::id()));
+        drop(listener);
+        assert_eq!(listener_on(port), None);
+        assert!(broker_on(port).is_empty());
+    }
+
+    #[test]
+    fn a_listener_is_found_by_its_path() {
+        let folder = std::env::temp_dir().join(format!("harrier gauge {}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder of one's own");
+        let path = folder.join("s.sock");
+        let listener = UnixListener::bind(&path).expect("bind");
+        assert_eq!(listener_at(&path), Some(std::process::id()));
+        assert_eq!(listener_at(&folder.join(".").join("s.sock")), Some(std::process::id()), "another way to write it");
+        assert_eq!(listener_at(&folder.join("other.sock")), None);
+        drop(listener);
+        assert_eq!(listener_at(&path), None);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn what_a_broker_started_belongs_to_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        // A child that has a child of its own; both end when their input does.
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(child.stdout.take().expect("it has an output"));
+        std::io::BufRead::read_line(&mut output, &mut line).expect("it says its child's id");
+        let grandchild: u32 = line.trim().parse().expect("a process id");
+        let found = broker_on(port);
+        assert_eq!(found.first(), Some(&std::process::id()));
+        assert!(found.contains(&child.id()) && found.contains(&grandchild), "{found:?}");
+        drop(child.stdin.take());
+        child.wait().expect("sh ends");
+    }
+}

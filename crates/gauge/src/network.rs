@@ -1,0 +1,276 @@
+//! What crosses the network: packets, bytes and retransmits of TCP sockets over an interval.
+//!
+//! Enters: processes, or a port.  Leaves: a `Network`.
+//! Owns:   the choice of the sockets, and the difference of two readings.
+//! Never:  counts a socket twice in one reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::diag::{self, Counts, Socket};
+use crate::listener::socket_inodes;
+
+/// What crossed the network in the interval, over all sockets of the roles.
+///
+/// A client's socket counts both ways, what it sent and what it received: the sum over all clients is all that passed
+/// between them and the broker, and the broker's own sockets must not be added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// TCP segments.
+    pub packets: u64,
+    /// Bytes in them, without the headers of TCP and below.
+    pub bytes: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+}
+
+impl Network {
+    /// Adds the sockets of another role.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.retransmits += other.retransmits;
+    }
+
+    /// Mean bytes of a packet, if there was one.
+    pub fn packet_bytes(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.bytes as f64 / self.packets as f64)
+    }
+
+    /// Mean time between packets in microseconds, if there was one.
+    pub fn packet_gap_us(&self, elapsed_s: f64) -> Option<f64> {
+        (self.packets > 0).then(|| elapsed_s * 1e6 / self.packets as f64)
+    }
+}
+
+/// Which sockets are counted.
+#[derive(Clone, Debug)]
+enum Whose {
+    /// Those that these processes hold.
+    Processes(Vec<u32>),
+    /// Those connected to this port of a broker.
+    ClientsOf(u16),
+    /// All of this network namespace, by its totals; both ends of each connection are in it, or one.
+    Namespace { both_ends: bool },
+}
+
+/// Measures TCP sockets from its start to its stop. Sockets that were closed meanwhile are not counted (but in the totals
+/// of a namespace).
+#[derive(Debug)]
+pub struct NetworkMeter {
+    whose: Whose,
+    before: Option<Reading>,
+}
+
+#[derive(Debug)]
+enum Reading {
+    Sockets(BTreeMap<(u64, u16, u16), Counts>),
+    Totals(Network),
+}
+
+impl NetworkMeter {
+    /// Begins to measure the TCP sockets of this process.
+    pub fn of_self() -> Self {
+        Self::of(&[std::process::id()])
+    }
+
+    /// Begins to measure the TCP sockets that these processes of the same network namespace hold.
+    pub fn of(pids: &[u32]) -> Self {
+        Self::begin(Whose::Processes(pids.to_vec()))
+    }
+
+    /// Begins to measure all connections of this network namespace to a broker's port.
+    pub fn of_clients(port: u16) -> Self {
+        Self::begin(Whose::ClientsOf(port))
+    }
+
+    /// Begins to measure the whole network namespace by its totals: for a kernel that does not list sockets, and right
+    /// only while nothing else runs there. `both_ends` says that broker and clients are both in it, so that each packet
+    /// is in the totals as sent and as received. Bytes are those of IP packets, headers included.
+    pub fn of_namespace(both_ends: bool) -> Self {
+        Self::begin(Whose::Namespace { both_ends })
+    }
+
+    fn begin(whose: Whose) -> Self {
+        let before = read(&whose);
+        Self { whose, before }
+    }
+
+    /// Ends the measurement; `None` if the kernel does not tell.
+    pub fn stop(self) -> Option<Network> {
+        match (self.before?, read(&self.whose)?) {
+            (Reading::Sockets(before), Reading::Sockets(after)) => Some(difference(&before, &after)),
+            (Reading::Totals(before), Reading::Totals(after)) => Some(Network {
+                packets: after.packets.saturating_sub(before.packets),
+                bytes: after.bytes.saturating_sub(before.bytes),
+                retransmits: after.retransmits.saturating_sub(before.retransmits),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// TCP options that the accepted sockets of a port were found with: `congestion_control`, `send_buffer_bytes` and
+/// `receive_buffer_bytes` (as the kernel holds them now), each only if all sockets agree.
+pub fn options_found(port: u16) -> BTreeMap<String, String> {
+    let sockets = diag::sockets().unwrap_or_default();
+    let accepted: Vec<&Socket> =
+        sockets.iter().filter(|socket| socket.local_port == port && !socket.listens && socket.inode != 0).collect();
+    let mut found = BTreeMap::new();
+    let mut note = |name: &str, of: &dyn Fn(&Socket) -> Option<String>| {
+        let values: BTreeSet<Option<String>> = accepted.iter().map(|socket| of(socket)).collect();
+        if let (1, Some(Some(value))) = (values.len(), values.first()) {
+            found.insert(name.to_owned(), value.clone());
+        }
+    };
+    note("congestion_control", &|socket| socket.congestion.clone());
+    note("receive_buffer_bytes", &|socket| socket.buffer_bytes.map(|(receive, _)| receive.to_string()));
+    note("send_buffer_bytes", &|socket| socket.buffer_bytes.map(|(_, send)| send.to_string()));
+    found
+}
+
+fn read(whose: &Whose) -> Option<Reading> {
+    let chosen: Box<dyn Fn(&Socket) -> bool> = match whose {
+        Whose::Namespace { both_ends } => return totals(*both_ends).map(Reading::Totals),
+        Whose::Processes(pids) => {
+            let inodes: BTreeSet<u64> = pids.iter().flat_map(|&pid| socket_inodes(pid)).collect();
+            Box::new(move |socket| inodes.contains(&socket.inode))
+        }
+        Whose::ClientsOf(port) => {
+            let port = *port;
+            Box::new(move |socket| socket.remote_port == port)
+        }
+    };
+    let sockets = diag::sockets().ok()?;
+    let chosen = sockets.into_iter().filter(|socket| !socket.listens && socket.inode != 0 && chosen(socket));
+    let counts = chosen
+        .map(|socket| Some(((socket.inode, socket.local_port, socket.remote_port), socket.counts?)))
+        .collect::<Option<_>>()?;
+    Some(Reading::Sockets(counts))
+}
+
+fn difference(before: &BTreeMap<(u64, u16, u16), Counts>, after: &BTreeMap<(u64, u16, u16), Counts>) -> Network {
+    let mut sum = Network::default();
+    for (socket, now) in after {
+        // A socket that is new began with nothing.
+        let then = before.get(socket).copied().unwrap_or_default();
+        let sent = wrapped(now.segments_sent, then.segments_sent);
+        let received = wrapped(now.segments_received, then.segments_received);
+        sum.packets += sent + received;
+        sum.bytes +=
+            now.bytes_sent.saturating_sub(then.bytes_sent) + now.bytes_received.saturating_sub(then.bytes_received);
+        sum.retransmits += now.retransmits.saturating_sub(then.retransmits);
+    }
+    sum
+}
+
+/// The kernel counts the segments of a connection in 32 bits, which a long run goes round.
+fn wrapped(now: u64, then: u64) -> u64 {
+    u64::from((now as u32).wrapping_sub(then as u32))
+}
+
+fn totals(both_ends: bool) -> Option<Network> {
+    let tcp = fs::read_to_string("/proc/net/snmp").ok()?;
+    let ip = fs::read_to_string("/proc/net/netstat").ok()?;
+    let tcp = |name| column(&tcp, "Tcp:", name);
+    let ip = |name| column(&ip, "IpExt:", name);
+    let (mut packets, mut bytes) = (tcp("OutSegs")?, ip("OutOctets")?);
+    if !both_ends {
+        packets += tcp("InSegs")?;
+        bytes += ip("InOctets")?;
+    }
+    Some(Network { packets, bytes, retransmits: tcp("RetransSegs")? })
+}
+
+/// A value of a table in which a line of names stands over a line of numbers, both behind the same word.
+fn column(text: &str, word: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(word));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let at = names.split_whitespace().position(|found| found == name)?;
+    numbers.split_whitespace().nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn connected() -> (TcpStream, TcpStream, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let client = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+        let (server, _) = listener.accept().expect("a client waits");
+        (client, server, port)
+    }
+
+    fn exchange(client: &mut TcpStream, server: &mut TcpStream, request: usize, answer: usize) {
+        client.write_all(&vec![1; request]).expect("the server reads");
+        server.read_exact(&mut vec![0; request]).expect("all of it comes");
+        server.write_all(&vec![2; answer]).expect("the client reads");
+        client.read_exact(&mut vec![0; answer]).expect("all of it comes");
+    }
+
+    #[test]
+    fn the_clients_of_a_port_count_both_ways() {
+        let (mut client, mut server, port) = connected();
+        exchange(&mut client, &mut server, 500, 500);
+        let meter = NetworkMeter::of_clients(port);
+        exchange(&mut client, &mut server, 1_000, 3_000);
+        let network = meter.stop().expect("the kernel lists sockets");
+        assert_eq!(network.bytes, 4_000, "only what came after the start, and each byte once");
+        assert!(network.packets >= 2 && network.packets < 100, "{network:?}");
+        assert_eq!(network.packet_bytes(), Some(4_000.0 / network.packets as f64));
+        assert_eq!(network.packet_gap_us(1.0), Some(1e6 / network.packets as f64));
+        assert_eq!(NetworkMeter::of_clients(1).stop(), Some(Network::default()));
+    }
+
+    #[test]
+    fn own_sockets_are_found_by_their_descriptors() {
+        let meter = NetworkMeter::of_self();
+        let (mut client, mut server, _) = connected();
+        exchange(&mut client, &mut server, 1_000, 3_000);
+        let network = meter.stop().expect("the kernel lists sockets");
+        // Both ends are this process's, and other tests of it have sockets too.
+        assert!(network.bytes >= 8_000, "{network:?}");
+    }
+
+    #[test]
+    fn the_totals_of_the_namespace_grow() {
+        let meter = NetworkMeter::of_namespace(true);
+        let (mut client, mut server, _) = connected();
+        exchange(&mut client, &mut server, 1_000, 3_000);
+        let network = meter.stop().expect("the kernel has totals");
+        assert!(network.packets >= 5 && network.bytes >= 4_000, "{network:?}");
+    }
+
+    #[test]
+    fn options_of_accepted_sockets_are_found() {
+        let (_client, server, port) = connected();
+        let found = options_found(port);
+        let system = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").expect("the system says");
+        assert_eq!(found.get("congestion_control").map(String::as_str), Some(system.trim()));
+        assert!(found.contains_key("send_buffer_bytes"), "{found:?}");
+        drop(server);
+        assert_eq!(options_found(1), BTreeMap::new());
+    }
+
+    #[test]
+    fn counters_go_round_and_sockets_come_and_go() {
+        assert_eq!(wrapped(5, u64::from(u32::MAX) - 4), 10);
+        let counts = |segments_sent| Counts { segments_sent, bytes_sent: 10 * segments_sent, ..Counts::default() };
+        let before = BTreeMap::from([((1, 1, 1), counts(5)), ((2, 2, 2), counts(100))]);
+        let after = BTreeMap::from([((1, 1, 1), counts(7)), ((3, 3, 3), counts(4))]);
+        assert_eq!(difference(&before, &after), Network { packets: 6, bytes: 60, retransmits: 0 });
+    }
+
+    #[test]
+    fn tables_of_the_kernel() {
+        let text = "Ip: A B\nIp: 1 2\nTcp: InSegs OutSegs\nTcp: 30 40\n";
+        assert_eq!(column(text, "Tcp:", "OutSegs"), Some(40));
+        assert_eq!(column(text, "Tcp:", "None"), None);
+        assert_eq!(column(text, "Udp:", "OutSegs"), None);
+    }
+}

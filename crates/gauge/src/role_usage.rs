@@ -1,0 +1,107 @@
+//! What the processes of one role used in an interval.
+//!
+//! Enters: what a meter read.  Leaves: figures that travel as JSON and add up.
+//! Owns:   the meaning of each figure.
+//! Never:  reads anything.
+
+use serde::{Deserialize, Serialize};
+
+/// What the processes of one role used in the interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleUsage {
+    /// How many processes; zero if none could be read, and then nothing else means anything.
+    pub processes: u32,
+    /// Processor seconds in user space.
+    pub user_s: f64,
+    /// Processor seconds in the kernel.
+    pub system_s: f64,
+    /// Context switches of its own will (it waited).
+    pub voluntary_switches: u64,
+    /// Context switches against it (another had its turn).
+    pub involuntary_switches: u64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults that needed it.
+    pub major_faults: u64,
+    /// Most resident bytes that were seen, all processes together.
+    pub resident_bytes: u64,
+    /// Seconds in which a thread was ready to run and no processor free (run queue).
+    pub run_queue_s: f64,
+    /// The most that one of its processes used, in processors (1.0: one core busy all the time).
+    pub busiest_cores: f64,
+    /// Processors that this busiest process could use at most: its threads, or the processors it may run on.
+    pub cores_max: f64,
+    /// The most that one thread used, in processors: near 1.0, this thread is what the rest waits for.
+    #[serde(default)]
+    pub busiest_thread_cores: f64,
+}
+
+impl RoleUsage {
+    /// Processor seconds, user and system together.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    /// Itself, unless no process could be read.
+    pub fn known(self) -> Option<Self> {
+        (self.processes > 0).then_some(self)
+    }
+
+    /// Adds other processes of the same role in the same interval.
+    pub fn add(&mut self, other: &Self) {
+        self.processes += other.processes;
+        self.user_s += other.user_s;
+        self.system_s += other.system_s;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.resident_bytes += other.resident_bytes;
+        self.run_queue_s += other.run_queue_s;
+        // The busiest is the one nearest to what it can have, not the one with the larger number.
+        if other.share_of_cores() > self.share_of_cores() || self.cores_max == 0.0 {
+            self.busiest_cores = other.busiest_cores;
+            self.cores_max = other.cores_max;
+        }
+        self.busiest_thread_cores = self.busiest_thread_cores.max(other.busiest_thread_cores);
+    }
+
+    /// How much of its processors the busiest process used: 0 to 1.
+    pub fn share_of_cores(&self) -> f64 {
+        if self.cores_max > 0.0 { self.busiest_cores / self.cores_max } else { 0.0 }
+    }
+}
+
+impl<'a> FromIterator<&'a RoleUsage> for RoleUsage {
+    fn from_iter<I: IntoIterator<Item = &'a RoleUsage>>(usages: I) -> Self {
+        let mut sum = Self::default();
+        usages.into_iter().for_each(|usage| sum.add(usage));
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_keep_the_process_that_is_nearest_to_its_limit() {
+        let wide = RoleUsage { processes: 1, user_s: 2.0, busiest_cores: 2.0, cores_max: 8.0, ..RoleUsage::default() };
+        let narrow =
+            RoleUsage { processes: 1, user_s: 0.9, busiest_cores: 0.9, cores_max: 1.0, ..RoleUsage::default() };
+        for order in [[&wide, &narrow], [&narrow, &wide]] {
+            let sum: RoleUsage = order.into_iter().collect();
+            assert_eq!((sum.processes, sum.busiest_cores, sum.cores_max), (2, 0.9, 1.0));
+            assert!((sum.cpu_s() - 2.9).abs() < 1e-9);
+        }
+        assert_eq!(RoleUsage::default().known(), None);
+    }
+
+    #[test]
+    fn a_document_without_the_busiest_thread_is_read() {
+        let old = serde_json::to_string(&RoleUsage::default()).expect("it has a form");
+        let without = old.replace(",\"busiest_thread_cores\":0.0", "");
+        assert_ne!(old, without);
+        assert_eq!(serde_json::from_str::<RoleUsage>(&without).expect("an older form"), RoleUsage::default());
+    }
+}
