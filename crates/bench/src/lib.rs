@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+mod compare;
 mod failure;
 mod interrupt;
 pub mod limits;
@@ -35,6 +36,7 @@ const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
   floor     the same through a relay that knows no AMQP
   suite     de-spsc and de-pp with the usual options, and a report (`make bench`)
   perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)
+  compare   two results saved with --json: ratios with intervals, and what is noise
   scale     many connections, queues, bindings, messages, and what each costs in memory
 
 harrier bench COMMAND --help lists the options.
@@ -70,6 +72,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "suite" => Ok(suite::run(rest)?),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
+        "compare" => compare::run(rest),
         "help" | "--help" | "-h" => Ok(report::table::put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),
         other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),

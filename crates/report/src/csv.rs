@@ -134,7 +134,7 @@ mod tests {
             rows[1],
             "de-spsc,harrier,tcp,Harrier,0.1.0,closed,size_bytes,1,64,64,1,1,1000,1000,64000,,0.064,1000,1000,1000,\
              750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,\
-             2,160,500,500,0,0,0,0,0,,,"
+             2,160,500,0,0,0,0,0,0,,,"
         );
         assert!(rows[6].ends_with(",0,0,0,0,0,*,the publisher used 93 % of its core,1 retransmit"), "{}", rows[6]);
         let columns = rows[0].split(',').count();

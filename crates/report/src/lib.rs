@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod compare;
 pub mod csv;
 pub mod document;
 mod estimate;
@@ -23,6 +24,7 @@ pub mod page;
 mod progress;
 pub mod table;
 
+pub use compare::Comparison;
 pub use document::Document;
 pub use estimate::{Estimate, complaints, marks};
 pub use format::Format;

@@ -1,0 +1,88 @@
+//! `harrier bench compare A B`: two saved documents, figure by figure.
+//!
+//! Enters: two files that `--json` wrote.  Leaves: ratios with intervals and verdicts.
+//! Owns:   the options of the command.
+//! Never:  measures.
+
+use std::fs;
+use std::path::Path;
+
+use report::Document;
+use report::table::put;
+
+use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::failure::Failure;
+
+const OPTIONS: &[Option_] = &[
+    option("format", None, "text|json|md", "how it is written (default text)"),
+    option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Pairs what both documents measured (same benchmark, parameters and place on the axis; same target, unless each has one
+only) and prints B/A of the medians with its interval, found by resampling the runs. A difference whose interval contains
+1, or that fewer than five runs on a side show, is called noise. What may explain a ratio otherwise (another machine,
+kernel or option) is said first.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("compare before.json after.json", "is it faster now?"),
+    ("compare harrier.json rabbitmq.json -f --format md", "everything, for a document"),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a file that cannot be read, a document that cannot be understood, nothing in common.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench compare A.json B.json [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
+    }
+    let format = given.one_of("format", &["text", "json", "md"])?;
+    let [a, b] = given.bare() else {
+        return Err(Wrong("two documents are compared: harrier bench compare A.json B.json".to_owned()).into());
+    };
+    let (first, second) = (read(a)?, read(b)?);
+    let (name_a, name_b) = if a == b { (format!("{a} (A)"), format!("{b} (B)")) } else { (a.clone(), b.clone()) };
+    let comparison = report::compare::documents((&name_a, &first), (&name_b, &second), given.has("full"));
+    put(&match format {
+        "json" => comparison.json()?,
+        "md" => comparison.markdown(),
+        _ => comparison.text(),
+    })?;
+    match comparison.rows.is_empty() {
+        true => Err(Failure::Failed(format!("{a} and {b} have no figure in common"))),
+        false => Ok(()),
+    }
+}
+
+/// Reads a saved document.
+pub(crate) fn read(file: &str) -> Result<Document, Failure> {
+    let text = fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
+    Ok(report::json::read(&text).map_err(|why| format!("{file}: {why}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(words: &str) -> String {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        run(&words).map_or_else(|failure| format!("{} {failure}", failure.status()), |()| "ok".to_owned())
+    }
+
+    #[test]
+    fn wrong_command_lines_and_files() {
+        let two = "2 two documents are compared: harrier bench compare A.json B.json";
+        assert_eq!([ends(""), ends("a"), ends("a b c")], [two, two, two]);
+        assert_eq!(ends("a b --format xml"), "2 --format is one of text, json, md, not 'xml'");
+        assert_eq!(ends("no-such-file b"), "1 no-such-file: No such file or directory (os error 2)");
+        let path = std::env::temp_dir().join(format!("harrier-compare-{}.json", std::process::id()));
+        fs::write(&path, "{}").expect("a file");
+        let name = path.to_string_lossy().into_owned();
+        let found = ends(&format!("{name} b"));
+        fs::remove_file(&path).expect("the file is removed");
+        assert_eq!(found, format!("1 {name}: this is no document of `harrier bench`: it has no field `schema`"));
+    }
+}

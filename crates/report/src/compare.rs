@@ -1,0 +1,252 @@
+//! The comparison of two documents, or of the targets of one: ratios of medians, and which of them mean something.
+//!
+//! Enters: two documents.  Leaves: a row for every figure both have, what could not be compared, what speaks against it.
+//! Owns:   which points belong together, and the verdict.
+//! Never:  calls a difference real whose interval contains none, or that too few runs show.
+
+mod differences;
+mod pairs;
+mod write;
+
+use serde::{Serialize, Serializer};
+
+use crate::columns;
+use crate::document::{Document, Point, Series, TargetFacts};
+use crate::estimate::{Estimate, marks};
+use crate::metric::{Better, Metric};
+
+/// Runs on each side below which no difference is called real.
+pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
+/// Share of repetitions in which the interval of a ratio should hold the true one.
+const CONFIDENCE: f64 = 0.95;
+/// The seed of the resampling: the same documents give the same verdicts.
+const SEED: u64 = 2_008;
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The first side, to which the second is compared.
+    pub a: String,
+    /// The second side.
+    pub b: String,
+    /// Why the comparison may mislead: other machines, options, versions, runs that are INVALID.
+    pub warnings: Vec<String>,
+    /// One figure each.
+    pub rows: Vec<Row>,
+    /// What only one side has.
+    pub unmatched: Vec<String>,
+}
+
+/// One figure of both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured, with its parameters and targets.
+    pub what: String,
+    /// Name of the axis.
+    pub axis: String,
+    /// Place on the axis.
+    pub at: f64,
+    /// The metric.
+    #[serde(serialize_with = "key")]
+    pub metric: Metric,
+    /// Median of the first side.
+    pub a: f64,
+    /// Median of the second side.
+    pub b: f64,
+    /// Runs of both sides.
+    pub runs: (usize, usize),
+    /// The second median, in parts of the first.
+    pub ratio: f64,
+    /// The interval of the ratio (95 %, by bootstrap); `None` if there are too few runs for one.
+    pub interval: Option<(f64, f64)>,
+    /// What it means.
+    pub verdict: Verdict,
+    /// Why the figures of either side are INVALID; empty if they are sound.
+    pub invalid: Vec<String>,
+}
+
+/// What a ratio means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The second side is better.
+    Better,
+    /// The second side is worse.
+    Worse,
+    /// The interval contains 1, or there are too few runs for one.
+    Noise,
+}
+
+impl Verdict {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Noise => "noise",
+        }
+    }
+}
+
+fn key<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&metric.key())
+}
+
+/// Compares two documents, called by the names of their files; `full`: all metrics.
+pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> Comparison {
+    let mut comparison = Comparison {
+        a: a.0.to_owned(),
+        b: b.0.to_owned(),
+        warnings: differences::between(a.1, b.1),
+        rows: Vec::new(),
+        unmatched: Vec::new(),
+    };
+    let (together, alone) = pairs::of_documents(a, b);
+    comparison.unmatched = alone;
+    for (first, second) in together {
+        comparison.series(first, second, full);
+    }
+    comparison
+}
+
+/// Compares each further target of a document with its first (`--against`): one comparison a target.
+pub fn targets(document: &Document, full: bool) -> Vec<Comparison> {
+    let Some((first, others)) = document.targets.split_first() else { return Vec::new() };
+    let of = |facts: &TargetFacts| {
+        let name = facts.name.clone();
+        document.series.iter().filter(move |series| series.target == name)
+    };
+    others
+        .iter()
+        .filter(|other| of(other).next().is_some())
+        .map(|other| {
+            let mut comparison = Comparison {
+                a: first.line(),
+                b: other.line(),
+                warnings: differences::between_targets(first, other),
+                rows: Vec::new(),
+                unmatched: Vec::new(),
+            };
+            for b in of(other) {
+                match of(first).find(|a| pairs::same_measurement(a, b)) {
+                    Some(a) => comparison.series(a, b, full),
+                    None => comparison.unmatched.push(format!("{} only at {}", pairs::what(b), other.name)),
+                }
+            }
+            comparison
+        })
+        .collect()
+}
+
+impl Comparison {
+    /// Compares two series point by point.
+    fn series(&mut self, a: &Series, b: &Series, full: bool) {
+        let what = match a.target == b.target {
+            true => format!("{}: {}", pairs::what(a), a.target),
+            false => format!("{}: {}, {}", pairs::what(a), a.target, b.target),
+        };
+        let metrics = if full { columns::all(a) } else { columns::usual(a) };
+        for first in &a.points {
+            match b.points.iter().find(|second| second.at == first.at) {
+                Some(second) => {
+                    self.rows.extend(metrics.iter().filter_map(|metric| row(&what, &a.axis, metric, first, second)));
+                }
+                None => self.unmatched.push(format!("{what}, {} {} only in {}", a.axis, first.at, self.a)),
+            }
+        }
+        for second in b.points.iter().filter(|second| a.points.iter().all(|first| first.at != second.at)) {
+            self.unmatched.push(format!("{what}, {} {} only in {}", b.axis, second.at, self.b));
+        }
+    }
+
+    /// How many rows have each verdict: better, worse, noise.
+    pub fn tally(&self) -> (usize, usize, usize) {
+        let count = |verdict| self.rows.iter().filter(|row| row.verdict == verdict).count();
+        (count(Verdict::Better), count(Verdict::Worse), count(Verdict::Noise))
+    }
+}
+
+fn row(what: &str, axis: &str, metric: &Metric, first: &Point, second: &Point) -> Option<Row> {
+    let (a, b) = (Estimate::of(metric, first)?, Estimate::of(metric, second)?);
+    let ratio = b.median / a.median;
+    if !ratio.is_finite() {
+        return None;
+    }
+    let enough = a.values.len().min(b.values.len()) >= RUNS_MIN;
+    let interval = if enough { gauge::ratio_interval(&b.values, &a.values, CONFIDENCE, SEED) } else { None };
+    let interval =
+        interval.map(|found| (found.low, found.high)).filter(|(low, high)| low.is_finite() && high.is_finite());
+    let verdict = match interval {
+        Some((low, high)) if low > 1.0 || high < 1.0 => match (metric.better(), low > 1.0) {
+            (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
+            _ => Verdict::Worse,
+        },
+        _ => Verdict::Noise,
+    };
+    let mut invalid = Vec::new();
+    for (side, point) in [("A", first), ("B", second)] {
+        invalid.extend(marks(point).into_iter().map(|reason| format!("{side}: {reason}")));
+    }
+    Some(Row {
+        what: what.to_owned(),
+        axis: axis.to_owned(),
+        at: first.at,
+        metric: metric.clone(),
+        a: a.median,
+        b: b.median,
+        runs: (first.runs.len(), second.runs.len()),
+        ratio,
+        interval,
+        verdict,
+        invalid,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn verdict(metric: &Metric, a: &[u64], b: &[u64]) -> Verdict {
+        let row = row("x", "size_bytes", metric, &fixture::point(64.0, a), &fixture::point(64.0, b));
+        row.map(|row| row.verdict).expect("both sides have it")
+    }
+
+    const A: [u64; 5] = [1_000, 1_010, 990, 1_005, 995];
+    const MORE: [u64; 5] = [2_000, 2_010, 1_990, 2_005, 1_995];
+    const LIKE: [u64; 5] = [1_001, 989, 1_012, 996, 1_004];
+
+    #[test]
+    fn a_verdict_follows_the_direction_of_the_metric() {
+        assert_eq!(verdict(&Metric::PublishedPerS, &A, &MORE), Verdict::Better);
+        assert_eq!(verdict(&Metric::PublishedPerS, &MORE, &A), Verdict::Worse);
+        assert_eq!(verdict(&Metric::UsPerMessage, &A, &MORE), Verdict::Better);
+        assert_eq!(verdict(&Metric::UsPerMessage, &MORE, &A), Verdict::Worse);
+    }
+
+    #[test]
+    fn likeness_and_few_runs_are_noise() {
+        assert_eq!(verdict(&Metric::PublishedPerS, &A, &LIKE), Verdict::Noise);
+        assert_eq!(verdict(&Metric::PublishedPerS, &A[..4], &MORE), Verdict::Noise);
+        assert_eq!(verdict(&Metric::PublishedPerS, &[1_000], &[2_000]), Verdict::Noise);
+    }
+
+    #[test]
+    fn the_targets_of_one_document() {
+        let first = fixture::series("de-spsc", "size_bytes", vec![fixture::point(64.0, &A)]);
+        let mut second = fixture::series("de-spsc", "size_bytes", vec![fixture::point(64.0, &MORE)]);
+        second.target = "rabbitmq".to_owned();
+        let mut other = fixture::series("te-spsc", "size_bytes", vec![fixture::point(64.0, &MORE)]);
+        other.target = "rabbitmq".to_owned();
+        let targets = vec![
+            fixture::target("harrier", "Harrier", "0.1.0"),
+            fixture::target("rabbitmq", "RabbitMQ", "3.10.8"),
+            fixture::target("unused", "Unused", "1"),
+        ];
+        let found = super::targets(&fixture::document_of(targets, vec![first, second, other]), false);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].tally(), (3, 0, 0));
+        assert_eq!(found[0].rows[0].what, "de-spsc: harrier, rabbitmq");
+        assert_eq!(found[0].unmatched, ["te-spsc only at rabbitmq"]);
+    }
+}

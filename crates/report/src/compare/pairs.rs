@@ -1,0 +1,91 @@
+//! Which series of two documents belong together.
+//!
+//! Enters: two documents.  Leaves: pairs, and what has no partner.
+//! Owns:   the rule: same benchmark, parameters and axis; same target, or the only one of each side.
+//! Never:  pairs a series twice.
+
+use std::collections::BTreeSet;
+
+use crate::document::{Document, Series};
+
+/// Series that belong together.
+pub(super) type Together<'a> = Vec<(&'a Series, &'a Series)>;
+
+/// Whether two series measured the same thing, be it on other targets.
+pub(super) fn same_measurement(a: &Series, b: &Series) -> bool {
+    (&a.benchmark, &a.parameters, &a.axis, a.pace) == (&b.benchmark, &b.parameters, &b.axis, b.pace)
+}
+
+/// A series without its target: `de-spsc, pairs=2`.
+pub(super) fn what(series: &Series) -> String {
+    let mut text = series.benchmark.clone();
+    for (name, value) in &series.parameters {
+        text.push_str(&format!(", {name}={value}"));
+    }
+    text
+}
+
+/// Pairs the series of two documents, called by names.
+pub(super) fn of_documents<'a>(a: (&str, &'a Document), b: (&str, &'a Document)) -> (Together<'a>, Vec<String>) {
+    let names =
+        |document: &'a Document| document.series.iter().map(|series| &*series.target).collect::<BTreeSet<&str>>();
+    let (in_a, in_b) = (names(a.1), names(b.1));
+    // One target each: two brokers are compared, whatever they are called. Otherwise names decide.
+    let by_name = in_a.len() != 1 || in_b.len() != 1;
+    let belong = |first: &Series, second: &Series| {
+        same_measurement(first, second) && (!by_name || first.target == second.target)
+    };
+    let mut together = Vec::new();
+    let mut alone = Vec::new();
+    let mut taken = BTreeSet::new();
+    for first in &a.1.series {
+        let partner =
+            b.1.series.iter().enumerate().find(|(index, second)| !taken.contains(index) && belong(first, second));
+        match partner {
+            Some((index, second)) => {
+                taken.insert(index);
+                together.push((first, second));
+            }
+            None => alone.push(format!("{}: {} only in {}", what(first), first.target, a.0)),
+        }
+    }
+    for (_, second) in b.1.series.iter().enumerate().filter(|(index, _)| !taken.contains(index)) {
+        alone.push(format!("{}: {} only in {}", what(second), second.target, b.0));
+    }
+    (together, alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// Series as `benchmark@target`, and what comes of pairing them.
+    fn check(a: &[&str], b: &[&str], together: &str, alone: &[&str]) {
+        let document = |words: &[&str]| {
+            let series = words.iter().map(|word| {
+                let (benchmark, target) = word.split_once('@').expect("benchmark@target");
+                Series { target: target.to_owned(), ..fixture::series(benchmark, "size_bytes", Vec::new()) }
+            });
+            fixture::document_of(Vec::new(), series.collect())
+        };
+        let (a, b) = (document(a), document(b));
+        let (found, left) = of_documents(("A", &a), ("B", &b));
+        let found: Vec<_> =
+            found.iter().map(|(a, b)| format!("{}@{}-{}@{}", a.benchmark, a.target, b.benchmark, b.target)).collect();
+        assert_eq!(
+            (found.join(" "), left.iter().map(String::as_str).collect::<Vec<_>>()),
+            (together.to_owned(), alone.to_vec())
+        );
+    }
+
+    #[test]
+    fn who_belongs_together() {
+        check(&["x@h"], &["x@h"], "x@h-x@h", &[]);
+        check(&["x@h"], &["x@r"], "x@h-x@r", &[]);
+        check(&["x@h", "x@r"], &["x@r", "x@h"], "x@h-x@h x@r-x@r", &[]);
+        check(&["x@h", "x@r"], &["x@q"], "", &["x: h only in A", "x: r only in A", "x: q only in B"]);
+        check(&["x@h"], &["y@h"], "", &["x: h only in A", "y: h only in B"]);
+        check(&["x@h", "x@h"], &["x@h"], "x@h-x@h", &["x: h only in A"]);
+    }
+}
