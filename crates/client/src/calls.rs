@@ -4,6 +4,7 @@
 //! Owns:   the shape of each call.
 //! Never:  leaves a call unanswered: each waits, at most `Options::answer_wait`.
 
+use session::Capabilities;
 use wire::method::{basic, confirm, exchange, queue, tx};
 use wire::{Method, Table, TableRef};
 
@@ -127,7 +128,7 @@ impl Client {
     /// Binds an exchange to another one (RabbitMQ extension).
     ///
     /// # Errors
-    /// The server's refusal, which closes the channel.
+    /// The server's refusal, which closes the channel; `NotAnnounced` where the server has no such bindings.
     pub fn bind_exchange(
         &mut self,
         channel: Channel,
@@ -136,6 +137,7 @@ impl Client {
         routing_key: &str,
         arguments: &Table,
     ) -> Result<()> {
+        self.state.channels.announced(Capabilities::EXCHANGE_EXCHANGE_BINDINGS, "bindings between exchanges")?;
         let arguments = encoded(arguments);
         let (destination, source, routing_key) = (short(destination)?, short(source)?, short(routing_key)?);
         let method =
@@ -146,7 +148,7 @@ impl Client {
     /// Takes a binding between exchanges away (RabbitMQ extension).
     ///
     /// # Errors
-    /// The server's refusal, which closes the channel.
+    /// As `bind_exchange`.
     pub fn unbind_exchange(
         &mut self,
         channel: Channel,
@@ -155,6 +157,7 @@ impl Client {
         routing_key: &str,
         arguments: &Table,
     ) -> Result<()> {
+        self.state.channels.announced(Capabilities::EXCHANGE_EXCHANGE_BINDINGS, "bindings between exchanges")?;
         let arguments = encoded(arguments);
         let (destination, source, routing_key) = (short(destination)?, short(source)?, short(routing_key)?);
         let method =
@@ -335,8 +338,9 @@ impl Client {
     /// Turns confirms on: every later publish on this channel is confirmed or refused by the server.
     ///
     /// # Errors
-    /// A channel that is not open or is transactional.
+    /// A channel that is not open or is transactional; `NotAnnounced` where the server has no confirms.
     pub fn confirm_select(&mut self, channel: Channel) -> Result<()> {
+        self.state.channels.announced(Capabilities::PUBLISHER_CONFIRMS, "publisher confirms")?;
         self.call(channel, confirm::Select { no_wait: false }.into(), "confirm.select-ok")?;
         self.state.channels.open(channel)?.confirming = true;
         Ok(())
@@ -399,10 +403,11 @@ impl Client {
         self.flush_if_much()
     }
 
-    /// Refuses one delivery, or all of the channel up to it (RabbitMQ extension).
+    /// Refuses one delivery, or all of the channel up to it (RabbitMQ extension; a single one is `reject`ed where the
+    /// server does not know it).
     ///
     /// # Errors
-    /// As `ack`.
+    /// As `ack`, and `NotAnnounced` for several at once where the server does not know it.
     pub fn nack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
         self.outlet().nack(channel, delivery_tag, multiple, requeue)?;
         self.flush_if_much()

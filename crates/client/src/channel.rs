@@ -4,6 +4,8 @@
 //! Owns:   one record per channel number.
 //! Never:  confuses a number's former user with its present one.
 
+use session::Capabilities;
+
 use crate::confirms::Confirms;
 use crate::error::{Error, Result};
 
@@ -40,6 +42,8 @@ pub(crate) struct Record {
 /// All channels of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
+    /// What the server says it understands beyond the specification; it is asked for nothing else.
+    pub(crate) announced: Capabilities,
     records: Vec<Option<Record>>,
     serial: u32,
 }
@@ -55,6 +59,11 @@ impl Channels {
         self.records[index] =
             Some(Record { serial: self.serial, state: State::Open, confirming: false, confirms: Confirms::default() });
         Channel { number, serial: self.serial }
+    }
+
+    /// Whether the server understands an extension; `what` is its name.
+    pub(crate) fn announced(&self, extension: Capabilities, what: &'static str) -> Result<()> {
+        if self.announced.has(extension) { Ok(()) } else { Err(Error::NotAnnounced { what }) }
     }
 
     /// The server closed it.

@@ -61,6 +61,11 @@ pub enum Error {
     },
     /// More deliveries arrived than the client sets aside while it waits for an answer (`limits::ASIDE_BYTES_MAX`).
     TooMuchAside,
+    /// The server does not say that it understands this extension, so it is not asked for it.
+    NotAnnounced {
+        /// The extension's name among a server's capabilities.
+        what: &'static str,
+    },
     /// All channel numbers that were agreed on are in use.
     NoChannelLeft,
     /// The client was closed before.
@@ -85,6 +90,7 @@ impl fmt::Display for Error {
             Self::TimedOut { awaited } => write!(f, "no {awaited} in time"),
             Self::TooLong { bytes } => write!(f, "a name of {bytes} bytes; AMQP takes at most 255"),
             Self::TooMuchAside => f.write_str("more deliveries arrived than are set aside while waiting for an answer"),
+            Self::NotAnnounced { what } => write!(f, "the broker does not offer {what}"),
             Self::NoChannelLeft => f.write_str("no channel number is left"),
             Self::Closed => f.write_str("the connection is closed"),
         }

@@ -57,6 +57,7 @@ pub use message::{Delivery, Message, Returned};
 pub use options::Options;
 pub use outlet::{Outlet, Publish};
 pub use pump::Dispatched;
+pub use session::Capabilities;
 pub use slab::{BlockMut, Slice};
 pub use state::Cancelled;
 pub use url::Url;

@@ -4,7 +4,7 @@
 //! Owns:   nothing: it borrows the sending half, the memory and the channels.
 //! Never:  sends, blocks, or allocates for a message (but memory for large bodies, which is reused).
 
-use session::{BodyOut, Outbound, PublishHead};
+use session::{BodyOut, Capabilities, Outbound, PublishHead};
 use slab::{Pool, Slice};
 use wire::method::basic;
 use wire::{RawProperties, ShortStr};
@@ -89,8 +89,12 @@ impl Outlet<'_> {
     /// Refuses one delivery, or all of the channel up to it; they are requeued, dropped or dead-lettered.
     ///
     /// # Errors
-    /// A channel that is not open.
+    /// A channel that is not open; several at once where the server has no `basic.nack`.
     pub fn nack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
+        if !multiple && !self.channels.announced.has(Capabilities::BASIC_NACK) {
+            return self.reject(channel, delivery_tag, requeue);
+        }
+        self.channels.announced(Capabilities::BASIC_NACK, "basic.nack")?;
         self.channels.open(channel)?;
         self.outbound.method(self.pool, channel.number, &basic::Nack { delivery_tag, multiple, requeue }.into());
         Ok(())

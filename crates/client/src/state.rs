@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use session::{Event, Outbound};
+use session::{Capabilities, Event, Outbound};
 use slab::Pool;
 use wire::method::{basic, channel, connection};
-use wire::{Method, ShortStr, Table};
+use wire::{Method, ShortStr, Table, TableRef, ValueRef};
 
 use crate::channel::{Channel, Channels};
 use crate::client::Client;
@@ -70,6 +70,12 @@ impl Client {
     pub fn server_properties(&self) -> &Table {
         &self.state.server_properties
     }
+
+    /// The extensions of AMQP 0-9-1 that the server says it understands. A call that needs another one fails with
+    /// `Error::NotAnnounced` and sends nothing.
+    pub fn announced(&self) -> Capabilities {
+        self.state.channels.announced
+    }
 }
 
 impl State {
@@ -121,6 +127,7 @@ impl State {
             }
             Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Answer::ChannelCloseOk),
             Event::Start(start) => {
+                self.channels.announced = announced(start.server_properties);
                 self.server_properties = start.server_properties.to_table().unwrap_or_default();
                 self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() })
             }
@@ -190,6 +197,37 @@ impl State {
     }
 }
 
+/// The extensions that a server names in its greeting: RabbitMQ's table of capabilities, and the one that Qpid names in
+/// a property of its own.
+fn announced(properties: TableRef<'_>) -> Capabilities {
+    let named = Capabilities::of(properties);
+    match properties.get("qpid.confirmed_publish_supported") {
+        Some(ValueRef::LongStr(b"true")) => named.with(Capabilities::PUBLISHER_CONFIRMS),
+        _ => named,
+    }
+}
+
 fn text_of(text: ShortStr<'_>) -> String {
     String::from_utf8_lossy(text.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Value;
+
+    #[test]
+    fn extensions_are_what_the_greeting_names() {
+        let none = Table::new().to_bytes();
+        assert_eq!(announced(TableRef::new(&none)), Capabilities::default());
+        let rabbit = Capabilities::PUBLISHER_CONFIRMS.with(Capabilities::BASIC_NACK);
+        let named =
+            Table::new().with("capabilities", Value::Table(rabbit.to_table())).expect("a short name").to_bytes();
+        assert_eq!(announced(TableRef::new(&named)), rabbit);
+        for (text, expected) in [("true", Capabilities::PUBLISHER_CONFIRMS), ("false", Capabilities::default())] {
+            let value = Value::LongStr(text.as_bytes().into());
+            let qpid = Table::new().with("qpid.confirmed_publish_supported", value).expect("a short name").to_bytes();
+            assert_eq!(announced(TableRef::new(&qpid)), expected, "{text}");
+        }
+    }
 }

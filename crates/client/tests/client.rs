@@ -4,7 +4,7 @@ mod peer;
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueDeclared, QueueOptions, Url};
+use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueDeclared, QueueOptions, Table, Url};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -122,6 +122,17 @@ fn confirms_are_counted_and_refusals_named() {
     assert_eq!(client.returned_count(), 4_995);
     let returned = client.take_returned().expect("a returned message");
     assert_eq!((returned.code, returned.text.as_str(), returned.body()), (312, "NO_ROUTE", &b"text"[..]));
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn what_the_server_does_not_offer_is_not_asked_for() {
+    let (mut client, channel, thread) = connected();
+    let why = client.bind_exchange(channel, "a", "b", "", &Table::new()).expect_err("not offered").to_string();
+    assert_eq!(why, "the broker does not offer bindings between exchanges");
+    assert!(matches!(client.unbind_exchange(channel, "a", "b", "", &Table::new()), Err(Error::NotAnnounced { .. })));
+    client.qos(channel, 10, false).expect("nothing was sent, so the channel is open");
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
 }
