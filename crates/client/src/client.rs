@@ -79,7 +79,7 @@ impl Client {
     pub fn connect_with(url: &Url, options: Options) -> Result<Self> {
         let address: Address =
             url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
-        let dial = DialOptions { timeout: options.answer_wait, socket: options.socket.clone() };
+        let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
         Self::over(link::dial(&address, &dial)?, url, options)
     }
 

@@ -25,7 +25,7 @@ pub struct Options {
     pub answer_wait: Duration,
     /// Written bytes that are sent without a call of `flush`.
     pub flush_bytes: usize,
-    /// Options of the socket, such as the congestion control.
+    /// Options of the socket, such as the congestion control; what the address says of it holds over them.
     pub socket: SocketOptions,
 }
 

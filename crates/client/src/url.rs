@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use link::SocketOptions;
+
 use crate::error::Error;
 
 /// Where to connect, as whom, and to which virtual host.
@@ -13,6 +15,10 @@ use crate::error::Error;
 /// - `amqp://guest:guest@127.0.0.1:5672/%2F`: TCP. User and password default to `guest`, the host to `127.0.0.1`, the
 ///   port to 5672, the virtual host to `/`; `amqp://host/` names the virtual host with the empty name.
 /// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
+///
+/// Behind a `?` may stand what the socket shall be: `nodelay=false`, `congestion=cubic`, `send_buffer_bytes=65536`,
+/// `receive_buffer_bytes=65536`, with `&` between them. It holds over `Options::socket`. Parameters that other clients
+/// know are passed over in `amqp:` addresses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     /// The address in the link's notation: `host:port` or `unix:/path`.
@@ -23,6 +29,8 @@ pub struct Url {
     pub password: String,
     /// The virtual host.
     pub vhost: String,
+    /// What the address says of the socket.
+    pub socket: SocketOptions,
 }
 
 const PORT: u16 = 5672;
@@ -42,7 +50,11 @@ impl Url {
     }
 
     fn tcp(rest: &str) -> Result<Self, String> {
-        let rest = rest.split_once('?').map_or(rest, |(before, _parameters)| before);
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut socket = SocketOptions::default();
+        for (name, value) in pairs(parameters) {
+            set(&mut socket, name, value)?;
+        }
         let (authority, vhost) = match rest.split_once('/') {
             Some((authority, vhost)) => (authority, decoded(vhost)?),
             None => (rest, "/".to_owned()),
@@ -59,7 +71,7 @@ impl Url {
             _ => (place, PORT),
         };
         let host = if host.is_empty() { "127.0.0.1" } else { host };
-        Ok(Self { address: format!("{host}:{port}"), user, password, vhost })
+        Ok(Self { address: format!("{host}:{port}"), user, password, vhost, socket })
     }
 
     fn unix(rest: &str) -> Result<Self, String> {
@@ -72,18 +84,55 @@ impl Url {
             return Err("a Unix socket needs an absolute path".to_owned());
         }
         let mut vhost = "/".to_owned();
-        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("vhost", name)) => vhost = decoded(name)?,
-                _ => return Err(format!("unknown parameter '{parameter}'")),
+        let mut socket = SocketOptions::default();
+        for (name, value) in pairs(parameters) {
+            match name {
+                "vhost" => vhost = decoded(value)?,
+                "send_buffer_bytes" | "receive_buffer_bytes" => set(&mut socket, name, value)?,
+                _ => return Err(format!("unknown parameter '{name}={value}'")),
             }
         }
         let (user, password, place) = login(authority)?;
         if !place.is_empty() {
             return Err("a Unix socket has no host".to_owned());
         }
-        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost })
+        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost, socket })
     }
+
+    /// What the socket shall be: as the address says, and where it says nothing, as `usual` says.
+    pub fn socket_over(&self, usual: &SocketOptions) -> SocketOptions {
+        SocketOptions {
+            tcp_nodelay: self.socket.tcp_nodelay.or(usual.tcp_nodelay),
+            tcp_congestion: self.socket.tcp_congestion.clone().or_else(|| usual.tcp_congestion.clone()),
+            send_buffer_bytes: self.socket.send_buffer_bytes.or(usual.send_buffer_bytes),
+            receive_buffer_bytes: self.socket.receive_buffer_bytes.or(usual.receive_buffer_bytes),
+        }
+    }
+}
+
+/// The parameters behind the `?`; one without `=` has no value.
+fn pairs(parameters: &str) -> impl Iterator<Item = (&str, &str)> {
+    let written = parameters.split('&').filter(|parameter| !parameter.is_empty());
+    written.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
+}
+
+/// Sets what a parameter says of the socket; others say nothing of it.
+fn set(socket: &mut SocketOptions, name: &str, value: &str) -> Result<(), String> {
+    let bytes = || match value.parse() {
+        Ok(bytes) if bytes > 0 => Ok(Some(bytes)),
+        _ => Err(format!("'{name}={value}' is no number of bytes")),
+    };
+    match name {
+        "nodelay" => {
+            let nodelay = value.parse().map_err(|_| "nodelay is true or false".to_owned())?;
+            socket.tcp_nodelay = Some(nodelay);
+        }
+        "congestion" => socket.tcp_congestion = Some(decoded(value)?),
+        "send_buffer_bytes" => socket.send_buffer_bytes = bytes()?,
+        "receive_buffer_bytes" => socket.receive_buffer_bytes = bytes()?,
+        _ => {}
+    }
+    Ok(())
 }
 
 /// User, password, and what follows the `@`.
@@ -124,6 +173,7 @@ impl fmt::Debug for Url {
 #[cfg(test)]
 mod tests {
     use super::Url;
+    use link::SocketOptions;
 
     fn check(text: &str, expected: &str) {
         let shown = match Url::parse(text) {
@@ -153,6 +203,33 @@ mod tests {
         check("amqp://host/%2", "'amqp://host/%2': a % is followed by two hexadecimal digits");
         check("amqp+unix:run", "'amqp+unix:run': a Unix socket needs an absolute path");
         check("amqp+unix:/run?x=1", "'amqp+unix:/run?x=1': unknown parameter 'x=1'");
+    }
+
+    #[test]
+    fn what_the_socket_shall_be() {
+        let socket = |text: &str| Url::parse(text).map(|url| url.socket).map_err(|error| error.to_string());
+        let all =
+            "amqp://h?nodelay=false&heartbeat=3&congestion=cubic&send_buffer_bytes=1000&receive_buffer_bytes=2000";
+        let expected = SocketOptions {
+            tcp_nodelay: Some(false),
+            tcp_congestion: Some("cubic".to_owned()),
+            send_buffer_bytes: Some(1_000),
+            receive_buffer_bytes: Some(2_000),
+        };
+        assert_eq!(socket(all), Ok(expected.clone()));
+        assert_eq!(socket("amqp://h/v?heartbeat=3"), Ok(SocketOptions::default()));
+        assert_eq!(socket("amqp+unix:/s?send_buffer_bytes=7").map(|socket| socket.send_buffer_bytes), Ok(Some(7)));
+        assert_eq!(socket("amqp://h?nodelay=1"), Err("'amqp://h?nodelay=1': nodelay is true or false".to_owned()));
+        let none = "amqp://h?send_buffer_bytes=0";
+        assert_eq!(socket(none), Err(format!("'{none}': 'send_buffer_bytes=0' is no number of bytes")));
+        assert!(socket("amqp+unix:/s?congestion=cubic").is_err(), "a Unix socket has none");
+        // The address holds over the options, which hold over nothing said.
+        let url = Url::parse("amqp://h?congestion=reno&nodelay=true").expect("a good address");
+        let over = url.socket_over(&expected);
+        assert_eq!(
+            over,
+            SocketOptions { tcp_congestion: Some("reno".to_owned()), tcp_nodelay: Some(true), ..expected }
+        );
     }
 
     #[test]

@@ -77,6 +77,15 @@ settings! {
         backlog: u32 = "1024", Kind::number(1, 65535);
         /// TCP congestion control of client connections, such as cubic or bbr; the system's choice if empty.
         tcp_congestion: Option<String> = "", Kind::Text;
+        /// Whether TCP sends what is small at once. false: it waits until what was sent before has arrived (Nagle),
+        /// which makes packets fewer and latencies longer.
+        tcp_nodelay: bool = "true", Kind::Flag;
+        /// Bytes the system holds for sending to one client. 0: it sizes that itself. It may allow less
+        /// (net.core.wmem_max), and reports twice as much, its own overhead included.
+        send_buffer_bytes: u32 = "0", Kind::Bytes { least: 0, most: 1 << 30 };
+        /// Bytes the system holds of what one client sent. 0: it sizes that itself. It may allow less
+        /// (net.core.rmem_max).
+        receive_buffer_bytes: u32 = "0", Kind::Bytes { least: 0, most: 1 << 30 };
         /// Client connections at one time; one more is closed at once.
         connections_max: u32 = "65536", Kind::number(1, 16_000_000);
         /// The time a client has to log in.
@@ -235,6 +244,15 @@ macro_rules! number_fields {
 }
 
 number_fields!(u8, u16, u32, u64);
+
+impl Field for bool {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value {
+            Some(Value::Flag(flag)) => *flag,
+            _ => unreachable!("a flag has a flag"),
+        }
+    }
+}
 
 impl Field for Vec<String> {
     fn from_value(value: Option<&Value>) -> Self {

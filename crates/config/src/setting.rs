@@ -45,6 +45,8 @@ pub enum Kind {
     Percent,
     /// A whole percentage with `%`, or bytes with units allowed.
     Memory,
+    /// `true` or `false`.
+    Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Text; empty for none.
@@ -65,6 +67,8 @@ pub enum Value {
     Number(u64),
     /// Of a memory limit given as a percentage.
     Percent(u8),
+    /// Of a flag.
+    Flag(bool),
     /// Of a choice or text.
     Text(String),
     /// Of a list.
@@ -102,7 +106,7 @@ impl Kind {
         match self {
             Kind::Number { most, .. } | Kind::Bytes { most, .. } => most,
             Kind::Percent => 100,
-            Kind::Memory | Kind::Choice(_) | Kind::Text | Kind::List { .. } => 0,
+            Kind::Memory | Kind::Flag | Kind::Choice(_) | Kind::Text | Kind::List { .. } => 0,
         }
     }
 
@@ -118,6 +122,7 @@ impl Kind {
             Kind::Bytes { .. } => "BYTES",
             Kind::Percent => "PERCENT",
             Kind::Memory => "SIZE",
+            Kind::Flag => "true|false",
             Kind::Choice(_) => "WORD",
             Kind::Text => "TEXT",
             Kind::List { item, .. } => item,
@@ -139,6 +144,7 @@ impl Kind {
                 "a percentage from 1% to 100%, or bytes from {}, units allowed",
                 size::readable(MEMORY_LIMIT_BYTES_LEAST)
             ),
+            Kind::Flag => "true or false".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Text => "text, empty for none".to_owned(),
             Kind::List { least: 0, .. } => "a list, may be empty".to_owned(),
@@ -168,6 +174,10 @@ impl Kind {
                     _ => Err(format!("'{}' is no percentage from 1% to 100%", shown(text))),
                 },
                 None => self.within(size::parse(text)?, MEMORY_LIMIT_BYTES_LEAST, u64::MAX, text),
+            },
+            Kind::Flag => match text.parse() {
+                Ok(flag) => Ok(Value::Flag(flag)),
+                Err(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
             },
             Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Kind::Choice(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
@@ -202,6 +212,8 @@ impl Kind {
                 self.read(text)
             }
             (Kind::Memory, DeValue::Integer(number)) => self.read(&decimal(number)?),
+            (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (Kind::Flag, _) => mismatch(),
             (Kind::Number { .. }, _) => mismatch(),
             (Kind::List { least, .. }, DeValue::Array(items)) => {
                 let text = |item: &toml::Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
@@ -220,6 +232,7 @@ impl Kind {
         match self {
             Kind::Number { .. } => "an integer",
             Kind::Bytes { .. } | Kind::Percent | Kind::Memory => "an integer or a string",
+            Kind::Flag => "a boolean",
             Kind::Choice(_) | Kind::Text => "a string",
             Kind::List { .. } => "a list of strings",
         }
@@ -239,6 +252,7 @@ impl Value {
         match self {
             Value::Number(number) => number.to_string(),
             Value::Percent(percent) => format!("\"{percent}%\""),
+            Value::Flag(flag) => flag.to_string(),
             Value::Text(text) => quoted(text),
             Value::List(items) => {
                 format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))

@@ -78,6 +78,7 @@ fn every_setting_is_set_by_every_source() {
             "log_level" => ("trace", "\"trace\""),
             "log_format" => ("json", "\"json\""),
             "tcp_congestion" => ("bbr", "\"bbr\""),
+            "tcp_nodelay" => ("false", "false"),
             "memory_limit" => ("33%", "\"33%\""),
             "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
             _ => ("7", "7"),
@@ -192,6 +193,12 @@ fn what_a_file_refuses() {
         ("log_level = true", "FILE:1: log_level: a string is needed, not a boolean"),
         ("memory_limit = true", "FILE:1: memory_limit: an integer or a string is needed, not a boolean"),
         ("tcp_congestion = \"a\\nb\"", "FILE:1: tcp_congestion: control characters have no place in it"),
+        ("tcp_nodelay = \"true\"", "FILE:1: tcp_nodelay: a boolean is needed, not a string"),
+        ("tcp_nodelay = 1", "FILE:1: tcp_nodelay: a boolean is needed, not an integer"),
+        (
+            "send_buffer_bytes = \"2GiB\"",
+            "FILE:1: send_buffer_bytes: 2GiB is out of range; it takes bytes from 0 B to 1 GiB, units allowed",
+        ),
         ("shards = 1\nshards = 2", "FILE:2: duplicate key"),
         (
             "[broker]\nshards = 1",

@@ -23,11 +23,7 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
     let catalog = limits(config, hash_seed);
     Ok(ServerOptions {
         listen: config.listen.iter().map(address).collect::<Result<_, _>>()?,
-        listen_options: ListenOptions {
-            backlog: config.backlog,
-            socket: SocketOptions { tcp_congestion: config.tcp_congestion.clone(), ..SocketOptions::default() },
-            ..ListenOptions::default()
-        },
+        listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
         shards: config.shard_count(machine),
         session: SessionLimits {
             channel_max: config.channel_max,
@@ -47,6 +43,16 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
         spin: Duration::from_micros(config.spin_us.into()),
         drain_timeout: seconds(config.drain_timeout_s),
     })
+}
+
+fn socket(config: &BrokerConfig) -> SocketOptions {
+    let buffer_bytes = |bytes: u32| (bytes > 0).then_some(bytes as usize);
+    SocketOptions {
+        tcp_nodelay: Some(config.tcp_nodelay),
+        tcp_congestion: config.tcp_congestion.clone(),
+        send_buffer_bytes: buffer_bytes(config.send_buffer_bytes),
+        receive_buffer_bytes: buffer_bytes(config.receive_buffer_bytes),
+    }
 }
 
 fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {

@@ -115,3 +115,40 @@ fn bind_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpListe
 fn backlog(options: &ListenOptions) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SocketOptions;
+    use rustix::net::sockopt;
+
+    #[test]
+    fn accepted_sockets_have_the_options_of_the_listener() {
+        for tcp_nodelay in [None, Some(true), Some(false)] {
+            let socket = SocketOptions {
+                tcp_nodelay,
+                tcp_congestion: Some("reno".to_owned()),
+                send_buffer_bytes: Some(20_000),
+                receive_buffer_bytes: Some(30_000),
+            };
+            let options = ListenOptions { socket, ..ListenOptions::default() };
+            let listener = bind_tcp("127.0.0.1:0".parse().expect("an address"), &options).expect("binds");
+            listener.set_nonblocking(false).expect("it may block");
+            let _client = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+            let (accepted, _) = listener.accept().expect("a client waits");
+            assert_eq!(sockopt::tcp_nodelay(&accepted), Ok(tcp_nodelay != Some(false)));
+            assert_eq!(sockopt::tcp_congestion(&accepted).as_deref(), Ok("reno"));
+            // Linux doubles what is asked for, to make room for its own overhead (socket(7)).
+            assert_eq!(sockopt::socket_send_buffer_size(&accepted), Ok(40_000));
+            assert_eq!(sockopt::socket_recv_buffer_size(&accepted), Ok(60_000));
+        }
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_refused() {
+        let socket = SocketOptions { tcp_congestion: Some("none such".to_owned()), ..SocketOptions::default() };
+        let options = ListenOptions { socket, ..ListenOptions::default() };
+        let refused = bind_tcp("127.0.0.1:0".parse().expect("an address"), &options).expect_err("there is none");
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
+    }
+}

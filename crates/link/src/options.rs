@@ -12,6 +12,9 @@ use crate::limits;
 /// (`TCP_NODELAY`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions {
+    /// Whether TCP sends small segments at once (`TCP_NODELAY`), and does not hold them back until what was sent before is
+    /// acknowledged (Nagle); `None`: it does.
+    pub tcp_nodelay: Option<bool>,
     /// Name of the TCP congestion control, such as `cubic` (`TCP_CONGESTION`); `None`: the system's choice.
     pub tcp_congestion: Option<String>,
     /// Bytes the kernel may hold for sending (`SO_SNDBUF`); `None`: the system sizes it itself.

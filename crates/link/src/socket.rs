@@ -188,9 +188,9 @@ impl<S: Stream> Link for SocketLink<S> {
     }
 }
 
-/// Sets the options of a TCP socket; TCP sends without delay.
+/// Sets the options of a TCP socket.
 pub(crate) fn set_tcp(socket: &impl AsFd, options: &SocketOptions) -> io::Result<()> {
-    rustix::net::sockopt::set_tcp_nodelay(socket, true)?;
+    rustix::net::sockopt::set_tcp_nodelay(socket, options.tcp_nodelay.unwrap_or(true))?;
     if let Some(name) = &options.tcp_congestion {
         rustix::net::sockopt::set_tcp_congestion(socket, name)?;
     }
