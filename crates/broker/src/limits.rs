@@ -14,6 +14,8 @@ pub const BATCH_BYTES: usize = 32 * 1024;
 pub const BATCH_LETTERS: usize = 256;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
+/// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
+pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
 /// Consumers on one channel.
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Messages and acknowledgements that one transaction may hold before it is refused.

@@ -4,6 +4,7 @@
 //! Owns:   the layout of that block.
 //! Never:  parses properties, knows a frame.
 
+use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, Tailed};
 
 /// A body on its way: small ones are copied where they are needed, large ones are shared.
@@ -66,6 +67,19 @@ impl Content<'_> {
                 at += part.len();
             }
         }))
+    }
+
+    /// A copy of the body in memory that any number of queues and consumers can share, if it is worth that and not there yet.
+    #[inline]
+    pub fn share_body(&self, pool: &Pool) -> Option<Slice> {
+        match self.body {
+            BodyRef::Small(bytes) if bytes.len() >= SHARED_BODY_BYTES_MIN => {
+                let mut block = pool.block(bytes.len());
+                block.copy_from_slice(bytes);
+                Some(block.freeze())
+            }
+            BodyRef::Small(_) | BodyRef::Large(_) => None,
+        }
     }
 
     /// Bytes of names, properties and body.

@@ -27,7 +27,7 @@
 //! each other.
 //!
 //! **Receiving.** `next_delivery` shows one delivery at a time, `dispatch` hands all that came to a closure that may
-//! answer at once. Bodies below 16 KiB are views of the receive buffer; larger ones come in memory of their own, which
+//! answer at once. Bodies below 32 KiB are views of the receive buffer; larger ones come in memory of their own, which
 //! can be kept or published again without a copy.
 #![forbid(unsafe_code)]
 

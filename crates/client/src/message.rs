@@ -37,7 +37,7 @@ impl Delivery<'_> {
         self.body.bytes()
     }
 
-    /// The body as shared memory, if it came in memory of its own (16 KiB and more): kept without a copy.
+    /// The body as shared memory, if it came in memory of its own (32 KiB and more): kept without a copy.
     pub fn shared_body(&self) -> Option<&Slice> {
         match &self.body {
             Body::Small(_) => None,

@@ -202,6 +202,8 @@ impl Broker {
             queues => {
                 let count = queues.len();
                 let here = self.options.shard;
+                let body = content.share_body(fx.pool());
+                let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
                 for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.home == here) {
                     let stored = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
                     waits += self.await_store(stored, publication);
