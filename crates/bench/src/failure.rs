@@ -21,6 +21,8 @@ pub enum Failure {
     Invalid(String),
     /// Somebody pressed Ctrl-C.
     Interrupted,
+    /// Of a run on many ranks: it has been told already, with this status.
+    Told(u8),
 }
 
 impl Failure {
@@ -31,6 +33,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Invalid(_) => 3,
             Self::Interrupted => 130,
+            Self::Told(status) => *status,
         }
     }
 
@@ -41,7 +44,7 @@ impl Failure {
 
     /// What is left of a failure once Ctrl-C is known: waits that were cut off by it fail with texts of their own.
     pub fn or_interrupted(self) -> Self {
-        if interrupt::requested() { Self::Interrupted } else { self }
+        if interrupt::requested() && !matches!(self, Self::Told(_)) { Self::Interrupted } else { self }
     }
 }
 
@@ -51,6 +54,7 @@ impl fmt::Display for Failure {
             Self::Failed(why) | Self::Usage(why) => f.write_str(why),
             Self::Invalid(why) => write!(f, "INVALID: {why}"),
             Self::Interrupted => f.write_str(interrupt::MESSAGE),
+            Self::Told(status) => write!(f, "told already, with status {status}"),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod arguments;
 mod compare;
 mod failure;
 mod interrupt;
+pub mod launcher;
 pub mod limits;
 mod paper;
 mod perf;
@@ -54,8 +55,10 @@ pub fn main(words: &[String]) -> ExitCode {
     if command == "role" {
         return role::run(rest);
     }
-    match interrupt::listen().map_err(Failure::from).and_then(|()| run(command, rest)) {
+    let listening = interrupt::listen().map_err(Failure::from);
+    match listening.and_then(|()| launcher::within(command, rest, |rest| run(command, rest))) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure @ Failure::Told(_)) => failure.exit(),
         Err(failure) => {
             let failure = failure.or_interrupted();
             eprintln!("harrier bench: {failure}");
@@ -73,7 +76,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
         "compare" => compare::run(rest),
-        "help" | "--help" | "-h" => Ok(report::table::put(USAGE)?),
+        "help" | "--help" | "-h" => Ok(report::table::put(&format!("{USAGE}\n{}", launcher::HELP))?),
         "" => Err(Failure::Usage(USAGE.to_owned())),
         other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     }

@@ -32,6 +32,28 @@ pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 pub const RAW_BUFFER_BYTES: usize = 128 << 10;
 /// Bodies of at least this many bytes are published from memory that is not copied again.
 pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
+/// Most ranks of a run under a launcher.
+pub const RANKS_MAX: usize = 65_536;
+/// Longest name of a run under a launcher, in bytes: with what stands before and behind it, it names a queue.
+pub const RENDEZVOUS_BYTES_MAX: usize = 64;
+/// Largest letter from rank to rank, in bytes.
+pub const LETTER_BYTES_MAX: usize = 64 << 20;
+/// How long the ranks of a run wait for one another at its beginning.
+pub const RANKS_ARRIVE_WAIT: Duration = Duration::from_secs(30);
+/// How long rank 0 waits at the end until the others have left.
+pub const RANKS_LEAVE_WAIT: Duration = Duration::from_secs(15);
+/// How often a waiting rank asks whether the others are still there.
+pub const KNOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// Seconds between heartbeats of the connections over which the ranks speak: a host that vanished is noticed after two.
+pub const POST_HEARTBEAT_S: u16 = 10;
+/// Questions in a comparison of two clocks.
+pub const CLOCK_QUESTIONS: usize = 32;
+/// Comparisons of two clocks that are kept.
+pub const COMPARISONS_KEPT: usize = 1_024;
+/// How long the answer to such a question may take.
+pub const CLOCK_WAIT: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);
+const _: () = assert!(RENDEZVOUS_BYTES_MAX + 32 < 255);
+const _: () = assert!(CHILD_END_WAIT.as_nanos() * 2 < RANKS_LEAVE_WAIT.as_nanos());
 const _: () = assert!(gauge::limits::LATENCY_NS_MAX as u128 <= SEGMENT_WAIT.as_nanos());

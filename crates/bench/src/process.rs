@@ -1,7 +1,7 @@
-//! Child processes of a run: started from this very program, spoken to in lines of JSON, ended with their parent.
+//! Processes of a run: started from this very program, spoken to in lines of JSON, ended with their parent.
 //!
 //! Enters: a role's name, its task, a placement.  Leaves: reports.
-//! Owns:   the children; dropping one ends it.
+//! Owns:   the children; dropping one ends it. Under a launcher, roles are children of other ranks.
 //! Never:  a shell, a process it did not start.
 
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::interrupt;
+use crate::launcher::Away;
 use crate::limits::CHILD_END_WAIT;
 use crate::placement::Cpus;
 use crate::plan::Report;
@@ -85,16 +86,28 @@ impl Drop for Process {
     }
 }
 
-/// A publisher, consumer or relay in a process of its own.
-pub struct Role {
-    process: Process,
-    orders: ChildStdin,
-    reports: Receiver<Result<Report, String>>,
+/// What a spoken-to process is heard to say.
+#[derive(Debug)]
+pub enum Heard {
+    /// A line.
+    Line(String),
+    /// Its end; what was wrong with its output, if anything was.
+    Ended(Option<String>),
 }
 
-impl Role {
-    /// Starts the role `kind` with its task, pinned to `cpus`.
-    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus) -> Result<Self, String> {
+/// A child that takes orders and gives reports, in lines.
+pub struct Spoken {
+    process: Process,
+    orders: ChildStdin,
+}
+
+impl Spoken {
+    /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
+    pub fn start(
+        kind: &str,
+        cpus: &Cpus,
+        mut hear: impl FnMut(Heard) -> bool + Send + 'static,
+    ) -> Result<Self, String> {
         let program = this_program()?;
         let arguments = ["bench", "role", kind].map(str::to_owned);
         let mut command = launched(cpus, &program.to_string_lossy(), &arguments)?;
@@ -103,44 +116,98 @@ impl Role {
         let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
             return Err(format!("the {kind} has no pipes"));
         };
-        let (sender, reports) = channel();
         std::thread::spawn(move || {
+            let mut why = None;
             for line in BufReader::new(output).lines() {
-                let report = line
-                    .map_err(|error| error.to_string())
-                    .and_then(|line| serde_json::from_str(&line).map_err(|error| format!("{error} in '{line}'")));
-                if sender.send(report).is_err() {
-                    return;
+                match line {
+                    Ok(line) => {
+                        if !hear(Heard::Line(line)) {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        why = Some(error.to_string());
+                        break;
+                    }
                 }
             }
+            hear(Heard::Ended(why));
         });
-        let mut role = Self { process, orders, reports };
-        role.order(task)?;
-        Ok(role)
+        Ok(Self { process, orders })
     }
 
-    /// Its process id.
+    /// Hands it a line.
+    pub fn say(&mut self, line: &str) -> Result<(), String> {
+        let mut text = String::with_capacity(line.len() + 1);
+        text.push_str(line);
+        text.push('\n');
+        let name = &self.process.name;
+        self.orders.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+    }
+}
+
+/// A publisher, consumer or relay in a process of its own: a child of this one, or under a launcher of another rank.
+pub struct Role {
+    kind: String,
+    seat: Seat,
+}
+
+enum Seat {
+    Here { spoken: Spoken, heard: Receiver<Heard> },
+    Away(Away),
+}
+
+impl Role {
+    /// Starts the role `kind` with its task, pinned to `cpus`.
+    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus) -> Result<Self, String> {
+        let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        if let Some(away) = Away::start(kind, &line, cpus)? {
+            return Ok(Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) });
+        }
+        let (hear, heard) = channel();
+        let mut spoken = Spoken::start(kind, cpus, move |said| hear.send(said).is_ok())?;
+        spoken.say(&line)?;
+        Ok(Self { kind: kind.to_owned(), seat: Seat::Here { spoken, heard } })
+    }
+
+    /// Its process id; 0, which is no process of this machine's, if another rank plays it.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        match &self.seat {
+            Seat::Here { spoken, .. } => spoken.process.pid(),
+            Seat::Away(_) => 0,
+        }
     }
 
     /// Sends one order.
     pub fn order<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
-        let mut line = serde_json::to_string(order).map_err(|error| error.to_string())?;
-        line.push('\n');
-        let name = &self.process.name;
-        self.orders.write_all(line.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+        let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
+        match &mut self.seat {
+            Seat::Here { spoken, .. } => spoken.say(&line),
+            Seat::Away(away) => away.say(&line),
+        }
     }
 
     /// Waits for the next report; a role that failed, ended or stays silent is an error.
     pub fn report(&mut self, wait: Duration) -> Result<Report, String> {
-        let name = &self.process.name;
-        match self.reports.recv_timeout(wait) {
-            Ok(Ok(Report::Failed { why })) => Err(format!("{name}: {why}")),
-            Ok(report) => report.map_err(|error| format!("{name}: {error}")),
-            Err(_) if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
-            Err(RecvTimeoutError::Timeout) => Err(format!("{name}: no report within {} s", wait.as_secs())),
-            Err(RecvTimeoutError::Disconnected) => Err(format!("the {name} ended early")),
+        let kind = &self.kind;
+        let heard = match &mut self.seat {
+            Seat::Here { heard, .. } => match heard.recv_timeout(wait) {
+                Ok(said) => Some(said),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Heard::Ended(None)),
+            },
+            Seat::Away(away) => away.hear(wait)?,
+        };
+        match heard {
+            Some(Heard::Line(line)) => match serde_json::from_str(&line) {
+                Ok(Report::Failed { why }) => Err(format!("{kind}: {why}")),
+                Ok(report) => Ok(report),
+                Err(error) => Err(format!("{kind}: {error} in '{line}'")),
+            },
+            _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
+            None => Err(format!("{kind}: no report within {} s", wait.as_secs())),
+            Some(Heard::Ended(None)) => Err(format!("the {kind} ended early")),
+            Some(Heard::Ended(Some(why))) => Err(format!("{kind}: {why}")),
         }
     }
 
@@ -148,7 +215,7 @@ impl Role {
     pub fn ready(&mut self, wait: Duration) -> Result<u16, String> {
         match self.report(wait)? {
             Report::Ready { port } => Ok(port),
-            other => Err(format!("{}: {other:?} instead of being ready", self.process.name)),
+            other => Err(format!("{}: {other:?} instead of being ready", self.kind)),
         }
     }
 }

@@ -1,0 +1,254 @@
+//! Which rank plays which role.
+//!
+//! Enters: the host of each rank, where the broker is, wishes.  Leaves: ranks for publishers, consumers, the agent.
+//! Owns:   the rule: publishers on other hosts than consumers, and both on other hosts than the broker, as far as there are hosts.
+//! Never:  starts anything.
+
+use std::collections::BTreeSet;
+
+use crate::limits::RANKS_MAX;
+
+/// What a role is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It sends the measured messages.
+    Publisher,
+    /// It receives them.
+    Consumer,
+    /// It belongs on the broker's host: it watches the broker, or stands in its place.
+    Agent,
+    /// Any rank that plays will do.
+    Client,
+}
+
+impl Part {
+    /// The part of a role by the name it is started under.
+    pub fn of(kind: &str) -> Self {
+        if kind.contains("publisher") {
+            Self::Publisher
+        } else if kind.contains("consumer") {
+            Self::Consumer
+        } else if kind == "agent" || kind == "relay" {
+            Self::Agent
+        } else {
+            Self::Client
+        }
+    }
+}
+
+/// `--roles`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    publishers: Vec<usize>,
+    consumers: Vec<usize>,
+}
+
+impl Roles {
+    /// Parses `publisher=1,2 consumer=3-4`; blanks, commas and plus signs are the same.
+    ///
+    /// # Errors
+    /// Another role, no number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut roles = Self::default();
+        let mut list: Option<&mut Vec<usize>> = None;
+        for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
+            let numbers = match word.split_once('=') {
+                None => word,
+                Some((role, numbers)) => {
+                    list = Some(match role {
+                        "publisher" => &mut roles.publishers,
+                        "consumer" => &mut roles.consumers,
+                        _ => return Err(format!("--roles: unknown role '{role}' (publisher, consumer)")),
+                    });
+                    numbers
+                }
+            };
+            let list = list.as_deref_mut().ok_or("--roles is written as in publisher=1,2,consumer=3-4")?;
+            let number = |text: &str| match text.parse::<usize>() {
+                Ok(number) if number <= RANKS_MAX => Ok(number),
+                _ => Err(format!("--roles: '{text}' is no rank")),
+            };
+            match numbers.split_once('-') {
+                Some((first, last)) => list.extend(number(first)?..=number(last)?),
+                None => list.push(number(numbers)?),
+            }
+        }
+        if roles == Self::default() {
+            return Err("--roles names no rank".to_owned());
+        }
+        Ok(roles)
+    }
+}
+
+/// Who plays what. A rank may be in several lists: it plays each role in a process of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seats {
+    /// For publishers, in the order in which they are taken.
+    pub publishers: Vec<usize>,
+    /// For consumers.
+    pub consumers: Vec<usize>,
+    /// On the broker's host, if a rank is.
+    pub agent: Option<usize>,
+}
+
+impl Seats {
+    /// Assigns. `hosts[r]` is the host of rank r; `broker` is the host that the broker was seen on.
+    ///
+    /// # Errors
+    /// Wishes for ranks that cannot play.
+    pub fn assign(
+        hosts: &[usize],
+        broker: Option<usize>,
+        agent: Option<usize>,
+        roles: Option<&Roles>,
+    ) -> Result<Self, String> {
+        let wished = roles.cloned().unwrap_or_default();
+        for &rank in wished.publishers.iter().chain(&wished.consumers) {
+            match rank {
+                0 => return Err("--roles: rank 0 controls and plays no role".to_owned()),
+                rank if rank >= hosts.len() => return Err(format!("--roles: there is no rank {rank}")),
+                _ => {}
+            }
+        }
+        if let Some(agent) = agent.filter(|&agent| agent >= hosts.len()) {
+            return Err(format!("--agent-rank: there is no rank {agent}"));
+        }
+        let (publishers, consumers) = Self::by_hosts(hosts, broker, agent);
+        let apart_from = |taken: &[usize], usual: Vec<usize>| {
+            let rest: Vec<usize> =
+                (1..hosts.len()).filter(|rank| !taken.contains(rank) && Some(*rank) != agent).collect();
+            if rest.is_empty() { usual } else { rest }
+        };
+        let (publishers, consumers) = match (wished.publishers.is_empty(), wished.consumers.is_empty()) {
+            (true, true) => (publishers, consumers),
+            (false, true) => (wished.publishers.clone(), apart_from(&wished.publishers, consumers)),
+            (true, false) => (apart_from(&wished.consumers, publishers), wished.consumers),
+            (false, false) => (wished.publishers, wished.consumers),
+        };
+        Ok(Self { publishers, consumers, agent })
+    }
+
+    /// Publishers and consumers on hosts in turn; on one host, ranks in turn; with one rank, both on it.
+    fn by_hosts(hosts: &[usize], broker: Option<usize>, agent: Option<usize>) -> (Vec<usize>, Vec<usize>) {
+        let all: Vec<usize> = (1..hosts.len()).collect();
+        let free: Vec<usize> = all.iter().copied().filter(|&rank| Some(rank) != agent).collect();
+        let away: Vec<usize> = free.iter().copied().filter(|&rank| Some(hosts[rank]) != broker).collect();
+        let players = [away, free].into_iter().find(|ranks| ranks.len() >= 2).unwrap_or(all);
+        let mut order: Vec<usize> = Vec::new();
+        for &rank in &players {
+            if !order.contains(&hosts[rank]) {
+                order.push(hosts[rank]);
+            }
+        }
+        if order.len() == 1 {
+            let every_other = |first: usize| players.iter().copied().skip(first).step_by(2).collect::<Vec<_>>();
+            return match players.as_slice() {
+                [only] => (vec![*only], vec![*only]),
+                _ => (every_other(0), every_other(1)),
+            };
+        }
+        // One rank of each host first, then the second of each: few roles use many hosts.
+        let on = |parity: usize| {
+            let of_host = |host: usize| players.iter().copied().filter(move |&rank| hosts[rank] == host);
+            let lists: Vec<Vec<usize>> =
+                order.iter().skip(parity).step_by(2).map(|&host| of_host(host).collect()).collect();
+            let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+            (0..longest)
+                .flat_map(|turn| lists.iter().filter_map(move |list| list.get(turn).copied()))
+                .collect::<Vec<_>>()
+        };
+        (on(0), on(1))
+    }
+
+    /// The rank for one more role: of those suited the one with the least to do.
+    pub fn next(&self, part: Part, load: impl Fn(usize) -> usize) -> Option<usize> {
+        let suited: Vec<usize> = match part {
+            Part::Publisher => self.publishers.clone(),
+            Part::Consumer => self.consumers.clone(),
+            Part::Agent => self.agent.into_iter().collect(),
+            Part::Client => self.players().into_iter().collect(),
+        };
+        suited.into_iter().min_by_key(|&rank| load(rank))
+    }
+
+    /// Every rank that plays a measured role.
+    pub fn players(&self) -> BTreeSet<usize> {
+        self.publishers.iter().chain(&self.consumers).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `hosts` has a letter for each rank's host, rank 0 first; `broker` is the letter of the broker's host.
+    #[track_caller]
+    fn check(hosts: &str, broker: Option<char>, agent: Option<usize>, roles: &str, expected: &str) {
+        let number = |host: char| host as usize;
+        let roles = if roles.is_empty() { Ok(None) } else { Roles::parse(roles).map(Some) };
+        let places: Vec<usize> = hosts.chars().map(number).collect();
+        let shown = match roles.and_then(|roles| Seats::assign(&places, broker.map(number), agent, roles.as_ref())) {
+            Ok(seats) => format!("{:?} {:?}", seats.publishers, seats.consumers),
+            Err(why) => why,
+        };
+        assert_eq!(shown, expected, "{hosts} {broker:?} {agent:?}");
+    }
+
+    #[test]
+    fn ranks_of_one_host_take_turns() {
+        check("aa", Some('a'), None, "", "[1] [1]");
+        check("aaa", Some('a'), None, "", "[1] [2]");
+        check("aaaaaa", None, None, "", "[1, 3, 5] [2, 4]");
+        check("aaaa", None, Some(1), "", "[2] [3]");
+        check("aaa", None, Some(1), "", "[1] [2]");
+    }
+
+    #[test]
+    fn hosts_take_turns() {
+        check("abc", None, None, "", "[1] [2]");
+        // Rank 0's host may play, by another rank.
+        check("aab", None, None, "", "[1] [2]");
+        check("abbcc", None, None, "", "[1, 2] [3, 4]");
+        check("abcdeabcde", None, None, "", "[1, 3, 5, 6, 8] [2, 4, 7, 9]");
+        // One of each host first.
+        check("xaabbaccdd", None, None, "", "[1, 6, 2, 7, 5] [3, 8, 4, 9]");
+    }
+
+    #[test]
+    fn clients_keep_away_from_the_brokers_host() {
+        check("abcd", Some('b'), Some(1), "", "[2] [3]");
+        check("abbcd", Some('b'), Some(1), "", "[3] [4]");
+        // Unless there are too few other ranks.
+        check("abbc", Some('b'), Some(1), "", "[2] [3]");
+        check("abc", Some('b'), Some(1), "", "[1] [2]");
+        check("abbb", Some('b'), Some(2), "", "[1] [3]");
+    }
+
+    #[test]
+    fn wishes_count() {
+        check("aaaaa", None, None, "publisher=1,2 consumer=3-4", "[1, 2] [3, 4]");
+        check("aaaaa", None, None, "publisher=1,2,consumer=3+4", "[1, 2] [3, 4]");
+        check("aaaa", None, None, "publisher=3", "[3] [1, 2]");
+        check("aaaa", None, None, "consumer=1", "[2, 3] [1]");
+        check("aa", None, None, "consumer=1", "[1] [1]");
+        check("aaa", None, None, "publisher=0", "--roles: rank 0 controls and plays no role");
+        check("aaa", None, None, "publisher=3", "--roles: there is no rank 3");
+        check("aaa", None, Some(3), "", "--agent-rank: there is no rank 3");
+        check("aaa", None, None, "clock=1", "--roles: unknown role 'clock' (publisher, consumer)");
+        check("aaa", None, None, "1", "--roles is written as in publisher=1,2,consumer=3-4");
+        check("aaa", None, None, "publisher=x", "--roles: 'x' is no rank");
+        check("aaa", None, None, "publisher=", "--roles: '' is no rank");
+    }
+
+    #[test]
+    fn one_more_role_goes_where_least_is_done() {
+        let seats = Seats { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
+        let load = |rank: usize| [0, 1, 0, 0, 0, 0][rank];
+        let next = |kind: &str| seats.next(Part::of(kind), load);
+        assert_eq!(next("publisher"), Some(3));
+        assert_eq!(next("raw-consumer"), Some(2));
+        assert_eq!(next("agent"), Some(5));
+        assert_eq!(next("churn"), Some(2));
+        assert_eq!(Seats { agent: None, ..seats.clone() }.next(Part::Agent, load), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! Rank 0's side of the conversation: who is there, which role is played where, whose clock shows what.
+//!
+//! Enters: letters of the other ranks, wishes of the benchmarks.  Leaves: lines of roles, in the times of this rank's clock.
+//! Owns:   the list of ranks and of the roles that are played.
+//! Never:  plays a role, waits without an end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use client::Url;
+use gauge::clock::{Deadline, now_ns};
+use gauge::{Exchange, offset};
+
+use super::VERSION;
+use super::assignment::{Part, Roles, Seats};
+use super::clocks::{Clocks, Comparison};
+use super::host::Host;
+use super::letter::{Letter, RoleNumber};
+use super::membership::Membership;
+use super::post::{Mail, Post};
+use super::times::{has_times, moved};
+use crate::interrupt;
+use crate::limits::{CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
+use crate::process::Heard;
+
+/// Longest time without a look at Ctrl-C.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How old a comparison may be that times are mapped by.
+const COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Rank 0.
+pub struct Controller {
+    post: Post,
+    /// Launcher and how many ranks.
+    pub membership: Membership,
+    /// All of them, this one first.
+    pub ranks: Vec<Rank>,
+    /// Who plays what.
+    pub seats: Seats,
+    played: BTreeMap<RoleNumber, Played>,
+    roles_started: RoleNumber,
+    questions: u64,
+    answer: Option<(usize, u64, u64, u64)>,
+    knock: Deadline,
+    broken: Option<String>,
+    /// Which rank ended without a word.
+    lost: Option<usize>,
+}
+
+/// A rank as rank 0 sees it.
+pub struct Rank {
+    /// Where it is.
+    pub host: Host,
+    /// Number of its host: 0 is this one.
+    pub host_number: usize,
+    /// What comparisons with its clock told.
+    pub clocks: Clocks,
+    /// Whether its clock is this rank's.
+    pub one_clock: bool,
+    gone: bool,
+}
+
+struct Played {
+    rank: usize,
+    heard: VecDeque<Heard>,
+    ended: bool,
+}
+
+impl Controller {
+    /// Waits for all ranks and compares clocks with them.
+    ///
+    /// # Errors
+    /// Who did not arrive; ranks that do not fit together.
+    pub fn gather(
+        membership: Membership,
+        url: &str,
+        agent: Option<usize>,
+        roles: Option<&Roles>,
+    ) -> Result<Self, String> {
+        let address = Url::parse(url).map_err(|error| error.to_string())?.address;
+        let mut post = Post::open(url, &membership.name, 0)?;
+        let gathered = wait_for_all(&mut post, &membership, Host::read(&address));
+        let seated = gathered.and_then(|hosts| {
+            let numbers = numbered(&hosts);
+            let broker = hosts.iter().position(|host| host.sees_broker);
+            let seen_here = hosts[0].sees_broker;
+            let agent = agent.or(broker.filter(|_| !seen_here)).filter(|&rank| rank > 0);
+            let broker_host = agent.or(broker).map(|rank| numbers[rank]);
+            Ok((Seats::assign(&numbers, broker_host, agent, roles)?, hosts, numbers))
+        });
+        let (seats, hosts, numbers) = match seated {
+            Ok(seated) => seated,
+            Err(why) => {
+                // Those that are here must not wait for the rest until their own patience ends.
+                for rank in 1..membership.ranks {
+                    post.send(rank, Letter::End { status: 1 })?;
+                }
+                return Err(why);
+            }
+        };
+        let clock_mark = hosts[0].clock_mark;
+        let ranks = hosts.into_iter().zip(numbers).map(|(host, host_number)| Rank {
+            one_clock: host.clock_mark == clock_mark,
+            host,
+            host_number,
+            clocks: Clocks::default(),
+            gone: false,
+        });
+        let mut controller = Self {
+            post,
+            ranks: ranks.collect(),
+            seats,
+            membership,
+            played: BTreeMap::new(),
+            roles_started: 0,
+            questions: 0,
+            answer: None,
+            knock: Deadline::after(KNOCK_INTERVAL),
+            broken: None,
+            lost: None,
+        };
+        for rank in 1..controller.ranks.len() {
+            controller.post.send(rank, Letter::Welcome)?;
+        }
+        for rank in 1..controller.ranks.len() {
+            controller.compare(rank)?;
+        }
+        Ok(controller)
+    }
+
+    /// Has a suited rank play a role; `None` if none is suited (an agent's, when this rank sees the broker itself).
+    pub fn start(&mut self, kind: &str, task: String, cpus: String) -> Result<Option<RoleNumber>, String> {
+        self.check()?;
+        let load = |rank: usize| self.played.values().filter(|played| played.rank == rank && !played.ended).count();
+        let Some(rank) = self.seats.next(Part::of(kind), load) else { return Ok(None) };
+        if load(rank) == 0 {
+            self.compare(rank)?;
+        }
+        self.roles_started += 1;
+        let role = self.roles_started;
+        self.played.insert(role, Played { rank, heard: VecDeque::new(), ended: false });
+        let task = self.in_times_of(rank, task)?;
+        self.send(rank, Letter::Start { role, kind: kind.to_owned(), task, cpus })?;
+        Ok(Some(role))
+    }
+
+    /// One more line for a role.
+    pub fn order(&mut self, role: RoleNumber, line: String) -> Result<(), String> {
+        let rank = self.rank_of(role)?;
+        let line = self.in_times_of(rank, line)?;
+        self.send(rank, Letter::Order { role, line })
+    }
+
+    /// The next line of a role, in the times of this rank's clock; `None` if none comes in time.
+    pub fn hear(&mut self, role: RoleNumber, wait: Duration) -> Result<Option<Heard>, String> {
+        let deadline = Deadline::after(wait);
+        let rank = self.rank_of(role)?;
+        loop {
+            let played = self.played.get_mut(&role).ok_or("the role has been stopped")?;
+            match played.heard.pop_front() {
+                Some(Heard::Line(line)) if !self.ranks[rank].one_clock && has_times(&line) => {
+                    let age_ns = self.ranks[rank].clocks.last().map_or(u64::MAX, |last| now_ns() - last.at_ns);
+                    if age_ns > COMPARISON_AGE_MAX.as_nanos() as u64 {
+                        self.compare(rank)?;
+                    }
+                    let clocks = &self.ranks[rank].clocks;
+                    return moved(&line, &|time_ns| clocks.to_own(time_ns)).map(|line| Some(Heard::Line(line)));
+                }
+                Some(heard) => return Ok(Some(heard)),
+                None if played.ended => return Ok(Some(Heard::Ended(None))),
+                None if deadline.passed() => return Ok(None),
+                None => self.turn(deadline)?,
+            }
+        }
+    }
+
+    /// Ends a role and waits until it has ended.
+    pub fn stop(&mut self, role: RoleNumber) -> Result<(), String> {
+        let rank = self.rank_of(role)?;
+        let outcome = self.stop_and_wait(role, rank);
+        self.played.remove(&role);
+        outcome?;
+        if !self.played.values().any(|played| played.rank == rank) {
+            self.compare(rank)?;
+        }
+        Ok(())
+    }
+
+    fn stop_and_wait(&mut self, role: RoleNumber, rank: usize) -> Result<(), String> {
+        self.send(rank, Letter::Stop { role })?;
+        let deadline = Deadline::after(CHILD_END_WAIT * 2);
+        // Its process may have ended before it was told to; then the rank says so twice, and the first time will do.
+        while self.played.get(&role).is_some_and(|played| !played.ended) {
+            if deadline.passed() {
+                return Err(format!("rank {rank} did not end its role"));
+            }
+            self.turn(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Compares clocks with a rank, now.
+    pub fn compare(&mut self, rank: usize) -> Result<(), String> {
+        let mut exchanges = Vec::with_capacity(CLOCK_QUESTIONS);
+        for _ in 0..CLOCK_QUESTIONS {
+            self.questions += 1;
+            let question = self.questions;
+            let asked_ns = now_ns();
+            self.send(rank, Letter::Clock { question })?;
+            let deadline = Deadline::after(CLOCK_WAIT);
+            let (answered_ns, heard_ns) = loop {
+                match self.answer.take() {
+                    Some((from, asked, answered_ns, heard_ns)) if from == rank && asked == question => {
+                        break (answered_ns, heard_ns);
+                    }
+                    _ if deadline.passed() => {
+                        return Err(format!("rank {rank} does not tell its clock within {} s", CLOCK_WAIT.as_secs()));
+                    }
+                    _ => self.turn(deadline)?,
+                }
+            };
+            exchanges.push(Exchange { asked_ns, arrived_ns: answered_ns, answered_ns, heard_ns });
+        }
+        let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
+        let rank = &mut self.ranks[rank];
+        // Whatever the kernel says of the two clocks: one clock shows no difference.
+        rank.one_clock &= offset.offset_ns.unsigned_abs() <= offset.error_ns;
+        rank.clocks.add(Comparison { at_ns: now_ns(), offset });
+        Ok(())
+    }
+
+    fn in_times_of(&self, rank: usize, line: String) -> Result<String, String> {
+        let rank = &self.ranks[rank];
+        if rank.one_clock || !has_times(&line) {
+            return Ok(line);
+        }
+        moved(&line, &|time_ns| rank.clocks.to_other(time_ns))
+    }
+
+    fn rank_of(&self, role: RoleNumber) -> Result<usize, String> {
+        self.played.get(&role).map(|played| played.rank).ok_or_else(|| "the role has been stopped".to_owned())
+    }
+
+    /// The rank that plays a role, and its host.
+    pub fn place_of(&self, role: RoleNumber) -> Option<(usize, usize)> {
+        let rank = self.played.get(&role)?.rank;
+        Some((rank, self.ranks[rank].host_number))
+    }
+
+    fn send(&mut self, rank: usize, letter: Letter) -> Result<(), String> {
+        self.check()?;
+        self.post.send(rank, letter)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match &self.broken {
+            _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
+            Some(why) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes in one letter, if one comes soon, and looks after the others.
+    fn turn(&mut self, deadline: Deadline) -> Result<(), String> {
+        self.check()?;
+        if self.knock.passed() {
+            self.knock_at_all()?;
+        }
+        if let Some(mail) = self.post.receive(deadline.left().min(LOOK_INTERVAL))? {
+            self.sort(mail);
+        }
+        self.check()
+    }
+
+    fn knock_at_all(&mut self) -> Result<(), String> {
+        self.knock = Deadline::after(KNOCK_INTERVAL);
+        for rank in 1..self.ranks.len() {
+            if !self.ranks[rank].gone {
+                self.post.send(rank, Letter::Knock)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self, mail: Mail) {
+        let heard_ns = now_ns();
+        let (from, letter) = match mail {
+            Mail::Gone(rank) => {
+                if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
+                    state.gone = true;
+                    self.lost.get_or_insert(rank);
+                    self.broken.get_or_insert(format!("rank {rank} ended"));
+                }
+                return;
+            }
+            Mail::Letter(from, letter) => (from, letter),
+        };
+        match letter {
+            Letter::Report { role, line } => self.note(role, Heard::Line(line)),
+            Letter::Ended { role, why } => self.note(role, Heard::Ended(why)),
+            Letter::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
+            Letter::Knock => {}
+            Letter::Failed { why } => {
+                self.broken.get_or_insert(format!("rank {from}: {why}"));
+            }
+            Letter::Left => {
+                if let Some(rank) = self.ranks.get_mut(from) {
+                    rank.gone = true;
+                }
+            }
+            other => {
+                self.broken.get_or_insert(format!("rank {from} wrote {other:?}, which only rank 0 writes"));
+            }
+        }
+    }
+
+    /// What a role says; nobody asks what one that was stopped says.
+    fn note(&mut self, role: RoleNumber, heard: Heard) {
+        if let Some(played) = self.played.get_mut(&role) {
+            played.ended |= matches!(heard, Heard::Ended(_));
+            played.heard.push_back(heard);
+        }
+    }
+
+    /// No more can be done on the ranks, because of this.
+    pub fn give_up(&mut self, why: &str) {
+        self.broken.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// After an interruption: whether it came because a rank had ended, since launchers interrupt the others then.
+    pub fn who_ended(&mut self) -> Option<String> {
+        const LISTEN: Duration = Duration::from_millis(300);
+        let deadline = Deadline::after(LISTEN);
+        let mut speaks = self.knock_at_all().is_ok();
+        while speaks && self.lost.is_none() && !deadline.passed() {
+            match self.post.receive(deadline.left()) {
+                Ok(Some(mail)) => self.sort(mail),
+                Ok(None) => {}
+                Err(_) => speaks = false,
+            }
+        }
+        self.lost.map(|rank| format!("rank {rank} ended"))
+    }
+
+    /// Ends the run on all ranks and waits until they have left.
+    ///
+    /// # Errors
+    /// Ranks that did not leave, a broker that is gone.
+    pub fn end(mut self, status: u8) -> Result<(), String> {
+        for rank in 1..self.ranks.len() {
+            if !self.ranks[rank].gone {
+                self.post.send(rank, Letter::End { status })?;
+            }
+        }
+        let deadline = Deadline::after(RANKS_LEAVE_WAIT);
+        while self.ranks[1..].iter().any(|rank| !rank.gone) && !deadline.passed() {
+            if let Some(mail) = self.post.receive(LOOK_INTERVAL)? {
+                self.sort(mail);
+            }
+        }
+        let staying = (1..self.ranks.len()).find(|&rank| !self.ranks[rank].gone);
+        self.post.close()?;
+        match staying {
+            Some(rank) => Err(format!("rank {rank} did not leave within {} s", RANKS_LEAVE_WAIT.as_secs())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Hosts numbered in the order of their first ranks.
+fn numbered(hosts: &[Host]) -> Vec<usize> {
+    let mut marks = Vec::new();
+    hosts
+        .iter()
+        .map(|host| {
+            marks.iter().position(|&mark| mark == host.host_mark).unwrap_or_else(|| {
+                marks.push(host.host_mark);
+                marks.len() - 1
+            })
+        })
+        .collect()
+}
+
+/// The hosts of all ranks, this one's first.
+fn wait_for_all(post: &mut Post, membership: &Membership, own: Host) -> Result<Vec<Host>, String> {
+    let mut hosts: Vec<Option<Host>> = vec![None; membership.ranks];
+    hosts[0] = Some(own);
+    let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
+    while hosts.iter().any(Option::is_none) {
+        if interrupt::requested() {
+            return Err(interrupt::MESSAGE.to_owned());
+        }
+        if deadline.passed() {
+            return Err(missing(&hosts));
+        }
+        match post.receive(LOOK_INTERVAL)? {
+            None => {}
+            Some(Mail::Letter(from, Letter::Arrived { ranks, version, host })) => {
+                if ranks != membership.ranks || from == 0 || from >= ranks {
+                    let expected = membership.ranks;
+                    return Err(format!("rank {from} was told of {ranks} ranks, rank 0 of {expected}"));
+                }
+                if version != VERSION {
+                    return Err(format!("rank {from} runs version {version} of this program, rank 0 {VERSION}"));
+                }
+                hosts[from] = Some(*host);
+            }
+            // It has a post already, so it comes.
+            Some(Mail::Letter(_, Letter::Knock)) => {}
+            Some(Mail::Letter(from, Letter::Failed { why })) => return Err(format!("rank {from}: {why}")),
+            Some(Mail::Letter(from, letter)) => {
+                return Err(format!("rank {from} wrote {letter:?} before all were here"));
+            }
+            Some(Mail::Gone(rank)) => return Err(format!("rank {rank} ended")),
+        }
+    }
+    Ok(hosts.into_iter().flatten().collect())
+}
+
+/// Names the ranks that are not here.
+fn missing(hosts: &[Option<Host>]) -> String {
+    let absent: Vec<String> =
+        hosts.iter().enumerate().filter(|(_, host)| host.is_none()).map(|(rank, _)| rank.to_string()).collect();
+    let ranks = if absent.len() == 1 { "rank" } else { "ranks" };
+    format!("{ranks} {} did not arrive within {} s", absent.join(", "), RANKS_ARRIVE_WAIT.as_secs())
+}

@@ -1,0 +1,95 @@
+//! What a rank tells of the host it is on.
+//!
+//! Enters: the broker's address.  Leaves: facts, and marks by which ranks of one host and of one clock are recognised.
+//! Owns:   the marks: what they are made of is never shown.
+//! Never:  tells the name of a host.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+
+use gauge::{Environment, listener_on};
+use serde::{Deserialize, Serialize};
+
+/// A rank's host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// The same for ranks of one host: kernel, name and network.
+    pub host_mark: u64,
+    /// The same for ranks that read one and the same clock.
+    pub clock_mark: u64,
+    /// Whether the broker listens here.
+    pub sees_broker: bool,
+    /// The machine.
+    pub environment: Environment,
+}
+
+impl Host {
+    /// Reads the facts of this host; `address` is the broker's.
+    pub fn read(address: &str) -> Self {
+        let text = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        let boot = text("random/boot_id");
+        let space = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+        Self {
+            host_mark: mark(&(&boot, text("hostname"), space("net"))),
+            clock_mark: mark(&(&boot, space("time"))),
+            sees_broker: sees(address),
+            environment: Environment::read(),
+        }
+    }
+}
+
+/// All ranks run the same program, so the same facts give the same mark.
+fn mark(facts: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    facts.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn sees(address: &str) -> bool {
+    match address.strip_prefix("unix:") {
+        Some(path) => Path::new(path).exists(),
+        None => {
+            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            is_here(address) && port.is_some_and(|port| listener_on(port).is_some())
+        }
+    }
+}
+
+/// Whether `host:port` is an address of this host: only those can be bound.
+pub fn is_here(address: &str) -> bool {
+    let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
+    // A name that is not known leads nowhere, and connecting says so.
+    address.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_host() {
+        for (address, here) in [("127.0.0.1:1", true), ("[::1]:1", true), ("192.0.2.1:1", false), ("nonsense", false)] {
+            // A machine without IPv6 has no ::1.
+            assert!(is_here(address) == here || address.starts_with('['), "{address}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_one_host_have_the_same_marks() {
+        let (one, other) = (Host::read("127.0.0.1:1"), Host::read("127.0.0.1:1"));
+        assert_eq!((one.host_mark, one.clock_mark), (other.host_mark, other.clock_mark));
+        assert_ne!(mark(&("a", "b")), mark(&("a", "c")));
+    }
+
+    #[test]
+    fn a_broker_is_seen_where_it_listens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        assert!(sees(&address));
+        drop(listener);
+        assert!(!sees(&address));
+        assert!(!sees("unix:/nowhere/harrier.sock"));
+    }
+}

@@ -1,0 +1,207 @@
+//! A rank that plays: it waits for orders of rank 0 and carries them out in processes of its own.
+//!
+//! Enters: letters of rank 0, lines of the roles.  Leaves: lines for the roles, letters to rank 0.
+//! Owns:   the processes of its roles.
+//! Never:  runs a role in this process: what is measured shares no thread with what speaks of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use client::Url;
+use gauge::clock::{Deadline, now_ns, pause};
+use mio::{Events, Poll, Token, Waker};
+
+use super::host::Host;
+use super::letter::{Letter, RoleNumber};
+use super::membership::Membership;
+use super::post::{Mail, Post};
+use super::{Over, VERSION};
+use crate::interrupt;
+use crate::limits::{KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
+use crate::placement::Cpus;
+use crate::process::{Heard, Spoken};
+
+/// Longest time without a look at Ctrl-C.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const POST: Token = Token(0);
+const ROLES: Token = Token(1);
+
+struct Worker {
+    post: Post,
+    roles: BTreeMap<RoleNumber, Spoken>,
+    heard: Receiver<(RoleNumber, Heard)>,
+    hear: Sender<(RoleNumber, Heard)>,
+    waker: Arc<Waker>,
+}
+
+/// Plays until rank 0 ends the run; the answer is the status to end with.
+///
+/// # Errors
+/// What kept this rank from going on, told to rank 0 as well where that is possible.
+pub fn play(membership: &Membership, url: &str) -> Result<Over, String> {
+    let mut post = Post::open(url, &membership.name, membership.rank)?;
+    if let Some(over) = arrive(&mut post, membership, url)? {
+        return Ok(over);
+    }
+    let mut poll = Poll::new().map_err(|error| error.to_string())?;
+    let waker = Arc::new(Waker::new(poll.registry(), ROLES).map_err(|error| error.to_string())?);
+    post.register(poll.registry(), POST)?;
+    let (hear, heard) = channel();
+    let mut worker = Worker { post, roles: BTreeMap::new(), heard, hear, waker };
+    match worker.work(&mut poll) {
+        Ok(over) => {
+            worker.roles.clear();
+            worker.post.send(0, Letter::Left)?;
+            worker.post.close()?;
+            Ok(over)
+        }
+        Err(Stop::Lost(why)) => Err(why),
+        Err(Stop::Failed(why)) => worker.fail(why),
+    }
+}
+
+/// Why a worker ends before rank 0 says so.
+enum Stop {
+    /// Rank 0 cannot be told.
+    Lost(String),
+    /// It can.
+    Failed(String),
+}
+
+/// Tells rank 0 that this rank is there, and waits until all are.
+fn arrive(post: &mut Post, membership: &Membership, url: &str) -> Result<Option<Over>, String> {
+    let address = Url::parse(url).map_err(|error| error.to_string())?.address;
+    let host = Box::new(Host::read(&address));
+    let arrived = || Letter::Arrived { ranks: membership.ranks, version: VERSION.to_owned(), host: host.clone() };
+    let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
+    post.send(0, arrived())?;
+    let mut came_back = false;
+    while !deadline.passed() {
+        if interrupt::requested() {
+            return Err(interrupt::MESSAGE.to_owned());
+        }
+        match post.receive(LOOK_INTERVAL)? {
+            Some(Mail::Letter(0, Letter::Welcome)) => return Ok(None),
+            Some(Mail::Letter(0, Letter::End { status })) => return Ok(Some(Over { status })),
+            Some(Mail::Letter(from, letter)) => {
+                return Err(format!("rank {from} wrote {letter:?} before all were here"));
+            }
+            Some(Mail::Gone(_)) => {
+                // Rank 0 is not there yet.
+                came_back = true;
+                pause(Duration::from_millis(20));
+                post.send(0, arrived())?;
+            }
+            None => came_back = false,
+        }
+    }
+    let who = if came_back { "rank 0 did not arrive" } else { "rank 0 did not say that all ranks are here" };
+    Err(format!("{who} within {} s", RANKS_ARRIVE_WAIT.as_secs()))
+}
+
+impl Worker {
+    fn work(&mut self, poll: &mut Poll) -> Result<Over, Stop> {
+        let mut events = Events::with_capacity(16);
+        let mut knock = Deadline::after(KNOCK_INTERVAL);
+        loop {
+            if interrupt::requested() {
+                return Err(Stop::Failed(interrupt::MESSAGE.to_owned()));
+            }
+            while let Ok((role, heard)) = self.heard.try_recv() {
+                self.pass_on(role, heard).map_err(Stop::Lost)?;
+            }
+            if knock.passed() {
+                self.post.send(0, Letter::Knock).map_err(Stop::Lost)?;
+                knock = Deadline::after(KNOCK_INTERVAL);
+            }
+            // Letters last: sending may have read some, and no edge would tell of them.
+            while let Some(mail) = self.post.receive(Duration::ZERO).map_err(Stop::Lost)? {
+                match mail {
+                    Mail::Gone(rank) => return Err(Stop::Lost(format!("rank {rank} ended"))),
+                    Mail::Letter(0, Letter::End { status }) => return Ok(Over { status }),
+                    Mail::Letter(0, letter) => self.carry_out(letter)?,
+                    Mail::Letter(from, letter) => {
+                        return Err(Stop::Failed(format!("rank {from} gives no orders, but wrote {letter:?}")));
+                    }
+                }
+            }
+            match poll.poll(&mut events, Some(LOOK_INTERVAL)) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                    return Err(Stop::Failed(error.to_string()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn carry_out(&mut self, letter: Letter) -> Result<(), Stop> {
+        match letter {
+            Letter::Clock { question } => {
+                self.post.send(0, Letter::Time { question, now_ns: now_ns() }).map_err(Stop::Lost)?;
+            }
+            Letter::Start { role, kind, task, cpus } => {
+                if let Err(why) = self.start(role, &kind, &task, &cpus) {
+                    self.post.send(0, Letter::Ended { role, why: Some(why) }).map_err(Stop::Lost)?;
+                }
+            }
+            Letter::Order { role, line } => {
+                // A role that has ended takes no orders; that it ended is told apart from this.
+                if let Some(spoken) = self.roles.get_mut(&role)
+                    && let Err(why) = spoken.say(&line)
+                {
+                    self.post.send(0, Letter::Ended { role, why: Some(why) }).map_err(Stop::Lost)?;
+                }
+            }
+            Letter::Stop { role } => {
+                drop(self.roles.remove(&role));
+                self.post.send(0, Letter::Ended { role, why: None }).map_err(Stop::Lost)?;
+            }
+            Letter::Knock => {}
+            other => return Err(Stop::Failed(format!("rank 0 wrote {other:?} to a rank that plays"))),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, role: RoleNumber, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
+        let cpus = if cpus == "any" { Cpus::default() } else { Cpus::parse(cpus)? };
+        let (hear, waker) = (self.hear.clone(), Arc::clone(&self.waker));
+        let mut spoken = Spoken::start(kind, &cpus, move |heard| {
+            // Without a receiver or a poll there is no worker any more, and the reader ends.
+            hear.send((role, heard)).is_ok() && waker.wake().is_ok()
+        })?;
+        spoken.say(task)?;
+        self.roles.insert(role, spoken);
+        Ok(())
+    }
+
+    fn pass_on(&mut self, role: RoleNumber, heard: Heard) -> Result<(), String> {
+        match heard {
+            Heard::Line(line) => self.post.send(0, Letter::Report { role, line }),
+            // One that was stopped has been told of already.
+            Heard::Ended(_) if !self.roles.contains_key(&role) => Ok(()),
+            Heard::Ended(why) => self.post.send(0, Letter::Ended { role, why }),
+        }
+    }
+
+    /// Tells rank 0 why this rank cannot go on, and waits until it has put away what it has: a launcher that sees a rank
+    /// fail ends the others.
+    fn fail(mut self, why: String) -> Result<Over, String> {
+        self.roles.clear();
+        self.post.send(0, Letter::Failed { why: why.clone() })?;
+        let deadline = Deadline::after(RANKS_LEAVE_WAIT);
+        while !deadline.passed() {
+            match self.post.receive(LOOK_INTERVAL)? {
+                Some(Mail::Letter(0, Letter::End { status })) => {
+                    self.post.send(0, Letter::Left)?;
+                    self.post.close()?;
+                    return Ok(Over { status });
+                }
+                Some(Mail::Gone(_)) => break,
+                _ => {}
+            }
+        }
+        Err(why)
+    }
+}
