@@ -34,7 +34,10 @@ pub fn usual(series: &Series) -> Vec<Metric> {
             metrics.push(Metric::OperationsPerS);
             metrics.extend(kinds(series).iter().flat_map(|kind| us(kind, &[0.5, 0.99])));
         }
-        "drain" => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::DeliveredPerS]),
+        "drain" if series.parameters.get("phase").is_some_and(|phase| phase == "fill") => {
+            metrics.extend([Metric::PublishedPerS, Metric::BacklogBytesPerMessage]);
+        }
+        "drain" => metrics.extend([Metric::MbPerS, Metric::DeliveredPerS]),
         "open" | "workload" => {
             metrics.push(Metric::DeliveredPerS);
             metrics.extend(us("delivery", &[0.5, 0.99, 0.999, 1.0]));
@@ -63,6 +66,7 @@ pub fn all(series: &Series) -> Vec<Metric> {
         Metric::DeliveredPerS,
         Metric::UsPerMessage,
         Metric::OperationsPerS,
+        Metric::BacklogBytesPerMessage,
     ];
     for kind in kinds(series) {
         others.push(Metric::LatencyMeanUs(kind.clone()));
@@ -104,7 +108,7 @@ fn kinds(series: &Series) -> Vec<String> {
     let known: &[&str] = match series.benchmark.split_whitespace().next().unwrap_or("") {
         _ if is_ping_pong(series) => &["round_trip"],
         "confirm" => &["confirm"],
-        "churn" => &["operation"],
+        "churn" => &["open", "close"],
         "open" | "workload" => &["delivery", "service"],
         "order" => &["completion"],
         _ => &[],
@@ -129,7 +133,8 @@ mod tests {
         check("de-pp", "Latency (us) | RTT p50 (us) | RTT p99 (us) | RTT p99.9 (us) | RTT max (us)");
         check("fe-spmc", "MB/s | Messages/s | Delivered/s");
         check("confirm", "MB/s | Messages/s | Confirm p50 (us) | Confirm p99 (us)");
-        check("churn", "Operations/s | Operation p50 (us) | Operation p99 (us)");
+        check("churn", "Operations/s | Open p50 (us) | Open p99 (us) | Close p50 (us) | Close p99 (us)");
+        check("drain", "MB/s | Delivered/s");
         check("open", "Delivered/s | Delivery p50 (us) | Delivery p99 (us) | Delivery p99.9 (us) | Delivery max (us)");
         check(
             "workload market-data",

@@ -15,7 +15,8 @@ use crate::osu::plain;
 const BEFORE: [&str; 7] = ["benchmark", "target", "transport", "product", "version", "pace", "axis"];
 const BETWEEN: [&str; 8] =
     ["at", "size_bytes", "run", "elapsed_s", "published", "delivered", "delivered_bytes", "operations"];
-const BEHIND: [&str; 8] = ["lost", "duplicates", "reordered", "strays", "refused", "mark", "invalid", "notes"];
+const BEHIND: [&str; 9] =
+    ["lost", "duplicates", "reordered", "strays", "damaged", "refused", "mark", "invalid", "notes"];
 
 /// Writes a document. A run that is INVALID has a `*` in the column `mark`, and the reasons behind it.
 pub fn write(document: &Document) -> String {
@@ -85,6 +86,7 @@ fn verdict(run: &Run) -> [String; BEHIND.len()] {
         faults.duplicates.to_string(),
         faults.reordered.to_string(),
         faults.strays.to_string(),
+        faults.damaged.to_string(),
         run.refused.to_string(),
         if why.is_empty() { String::new() } else { "*".to_owned() },
         why.join("; "),
@@ -134,9 +136,9 @@ mod tests {
             rows[1],
             "de-spsc,harrier,tcp,Harrier,0.1.0,closed,size_bytes,1,64,64,1,1,1000,1000,64000,,0.064,1000,1000,1000,\
              750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,\
-             2,160,500,0,0,0,0,0,0,,,"
+             2,160,500,0,0,0,0,0,0,0,,,"
         );
-        assert!(rows[6].ends_with(",0,0,0,0,0,*,the publisher used 93 % of its core,1 retransmit"), "{}", rows[6]);
+        assert!(rows[6].ends_with(",0,0,0,0,0,0,*,the publisher used 93 % of its core,1 retransmit"), "{}", rows[6]);
         let columns = rows[0].split(',').count();
         assert!(rows[..7].iter().all(|row| row.split(',').count() == columns));
     }

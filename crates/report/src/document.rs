@@ -110,6 +110,9 @@ pub struct Run {
     pub delivered_bytes: u64,
     /// Operations of another kind (`churn`: connections, channels or queues; absent otherwise).
     pub operations: Option<u64>,
+    /// Resident bytes that the target's processes held at most beyond what they held without messages (`drain`, filling).
+    #[serde(default)]
+    pub backlog_bytes: Option<u64>,
     /// Round trips, or in open loop the time from when a message was meant to be sent until it arrived; by name where there are
     /// several kinds (`round_trip`, `delivery`, `confirm`, `service`).
     pub latencies: BTreeMap<String, Buckets>,

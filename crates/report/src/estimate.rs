@@ -53,6 +53,7 @@ pub fn complaints(run: &Run) -> Vec<String> {
         (faults.duplicates, "doubled"),
         (faults.reordered, "out of order"),
         (faults.strays, "stray"),
+        (faults.damaged, "damaged"),
         (run.refused, "refused"),
     ];
     let wrong: Vec<_> =

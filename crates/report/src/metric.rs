@@ -28,6 +28,8 @@ pub enum Metric {
     MbPerS,
     /// Operations a second (`churn`).
     OperationsPerS,
+    /// Resident bytes of the target for each message that waits in it (`drain`).
+    BacklogBytesPerMessage,
     /// Microseconds from one published message to the next, on the mean.
     UsPerMessage,
     /// Half the mean of a kind of round trip, in microseconds: one way, as the OSU benchmarks print it.
@@ -36,7 +38,7 @@ pub enum Metric {
     LatencyMeanUs(String),
     /// A quantile (0 to 1) of a kind of latency, in microseconds; 1 is the largest.
     LatencyUs(String, f64),
-    /// Processor seconds of a role for a million deliveries.
+    /// Processor seconds of a role for a million deliveries (operations in `churn`, messages filled in in `drain`).
     CpuSPerMillion(Role),
     /// Processors that a role used.
     Cores(Role),
@@ -129,6 +131,7 @@ impl Metric {
             Metric::DeliveredPerS => "Delivered/s".to_owned(),
             Metric::MbPerS => "MB/s".to_owned(),
             Metric::OperationsPerS => "Operations/s".to_owned(),
+            Metric::BacklogBytesPerMessage => "Held bytes/msg".to_owned(),
             Metric::UsPerMessage => "us/message".to_owned(),
             Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
             Metric::LatencyMeanUs(kind) => format!("{} mean (us)", spoken(kind)),
@@ -157,6 +160,7 @@ impl Metric {
             Metric::DeliveredPerS => "delivered_per_s".to_owned(),
             Metric::MbPerS => "mb_per_s".to_owned(),
             Metric::OperationsPerS => "operations_per_s".to_owned(),
+            Metric::BacklogBytesPerMessage => "backlog_bytes_per_message".to_owned(),
             Metric::UsPerMessage => "message_us".to_owned(),
             Metric::OneWayMeanUs(kind) => format!("{kind}_half_mean_us"),
             Metric::LatencyMeanUs(kind) => format!("{kind}_mean_us"),
@@ -194,7 +198,9 @@ impl Metric {
     /// Its value in a run; `None` if the run does not have it, or not enough samples for it.
     pub fn of(&self, run: &Run) -> Option<f64> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
-        let per_delivery = |value: f64| (run.delivered > 0).then(|| value / run.delivered as f64);
+        // Where nothing is delivered, what was done instead: `churn` operates, `drain` fills.
+        let done = [run.delivered, run.operations.unwrap_or(0), run.published].into_iter().find(|&count| count > 0);
+        let per_delivery = |value: f64| done.map(|count| value / count as f64);
         let latencies = |kind: &str| {
             let mut latencies = Latencies::default();
             latencies.merge(run.latencies.get(kind)?);
@@ -210,6 +216,10 @@ impl Metric {
             Metric::DeliveredPerS => per_s(run.delivered).filter(|_| run.delivered > 0),
             Metric::MbPerS => per_s(run.delivered_bytes).map(|bytes| bytes / 1e6).filter(|_| run.delivered > 0),
             Metric::OperationsPerS => per_s(run.operations?),
+            Metric::BacklogBytesPerMessage => {
+                let bytes = run.backlog_bytes?;
+                (run.published > 0).then(|| bytes as f64 / run.published as f64)
+            }
             Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
             Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),
