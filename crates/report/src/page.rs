@@ -1,252 +1,271 @@
-//! The report: one HTML file that needs nothing else, with tables and figures.
+//! The page: figures and tables of one or several documents, in one HTML file that needs nothing else.
 //!
-//! Enters: sections.  Leaves: the file, in which a new section replaces the one of the same name.
-//! Owns:   the page's shape, and the drawing of figures as inline SVG.
-//! Never:  loads anything from anywhere.
+//! Enters: documents.  Leaves: HTML with its style and its figures in it.
+//! Owns:   the order of the page.
+//! Never:  a script, anything loaded from anywhere, a figure without its table.
+
+mod catalogue;
+mod figure;
+mod gather;
+mod look;
+mod plot;
+mod scale;
+mod section;
+mod style;
+mod tables;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-/// A part of the report.
-#[derive(Clone, Debug)]
-pub struct Section {
-    /// Its heading, by which it is replaced.
-    pub name: String,
-    /// Lines under the heading.
-    pub facts: Vec<String>,
-    /// Names of the table's columns.
-    pub columns: Vec<String>,
-    /// The table's rows.
-    pub rows: Vec<Vec<String>>,
-    /// Its figures.
-    pub figures: Vec<Figure>,
+pub use section::{Figure, Section, add, number, write_file};
+
+use crate::columns;
+use crate::document::Document;
+use crate::metric::Metric;
+use catalogue::Spec;
+use gather::{Contestant, Entry};
+use section::escaped;
+
+/// Metrics of a series that no figure of the catalogue shows, drawn all the same.
+const PLAIN_METRICS_MAX: usize = 3;
+
+/// Renders documents as one page.
+pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
+    let documents: Vec<&Document> = documents.into_iter().collect();
+    let contestants = gather::contestants(&documents);
+    let entries = entries(&documents, &contestants);
+    let chapters = chapters(&documents, &contestants, &entries);
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Harrier benchmarks</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{}</style>\n</head>\n<body>\n",
+        style::STYLE
+    );
+    html.push_str(&head(&documents));
+    html.push_str(&contents(&chapters));
+    for chapter in &chapters {
+        _ = writeln!(html, "<section id=\"{}\">\n<h2>{}</h2>", chapter.id, escaped(&chapter.title));
+        if !chapter.about.is_empty() {
+            _ = writeln!(html, "<p>{}</p>", escaped(chapter.about));
+        }
+        html.push_str(&chapter.html);
+        html.push_str("</section>\n");
+    }
+    html.push_str(
+        "<footer><p>An interval is the range of the runs, trimmed to the narrowest that holds the true median in 95 % of all \
+         repetitions where there are runs enough. Closed loop: as fast as answers allow; open loop: by a clock, whatever the \
+         answers do. INVALID: the load generator fell behind or ran out of processor, or messages went wrong; such figures \
+         are shown and must not be trusted.</p></footer>\n</body>\n</html>\n",
+    );
+    html
 }
 
-/// Lines over message sizes, both axes logarithmic.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// What the vertical axis shows.
-    pub title: String,
-    /// Each line's name and points.
-    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+/// A part of the page with its figures drawn.
+struct Drawn {
+    id: String,
+    title: String,
+    about: &'static str,
+    /// Anchors and titles of its figures.
+    figures: Vec<(String, String)>,
+    html: String,
 }
 
-const HEAD: &str = r#"<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Harrier benchmarks</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0; }
-th, td { padding: .15em .8em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-.pass { color: #176b2c; } .miss { color: #a11; font-weight: bold; }
-p.fact { color: #555; margin: 0; } svg { max-width: 100%; height: auto; margin: 1em 1em 0 0; }
-</style>
-<h1>Harrier benchmarks</h1>
-"#;
+fn entries<'a>(documents: &[&'a Document], contestants: &[Contestant]) -> Vec<Entry<'a>> {
+    let mut entries = Vec::new();
+    for (number, document) in documents.iter().enumerate() {
+        for series in &document.series {
+            let found = contestants.iter().position(|one| one.document == number && one.target == series.target);
+            entries.extend(found.map(|contestant| Entry { contestant, series }));
+        }
+    }
+    entries
+}
 
-/// A number for a table.
-pub fn number(value: Option<f64>) -> String {
-    match value {
-        None => "-".to_owned(),
-        Some(value) if value.abs() >= 1_000.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
-        Some(value) => format!("{value:.3}"),
+fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entry<'_>]) -> Vec<Drawn> {
+    let mut number = 1;
+    let mut chapters = Vec::new();
+    let mut shown = vec![false; entries.len()];
+    for chapter in catalogue::chapters() {
+        let mut figures = draw(&chapter.figures, contestants, entries, &mut number, &mut shown, false);
+        let mine = |entry: &Entry<'_>| chapter_of(entry) == chapter.id;
+        let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index]) && !shown[index]).collect();
+        let more = leftovers(entries, &left);
+        figures.extend(draw(&more, contestants, entries, &mut number, &mut shown, true));
+        let tables = tables_of(documents, contestants, entries, mine);
+        if figures.is_empty() && tables.is_empty() {
+            continue;
+        }
+        chapters.push(assemble(chapter.id.to_owned(), chapter.title.to_owned(), chapter.about, figures, &tables));
+    }
+    // Workloads, and benchmarks that the catalogue does not know: a chapter each.
+    let mut others: Vec<String> = Vec::new();
+    for entry in entries.iter().filter(|entry| chapter_of(entry) == OTHER) {
+        if !others.contains(&entry.series.benchmark) {
+            others.push(entry.series.benchmark.clone());
+        }
+    }
+    for (index, name) in others.into_iter().enumerate() {
+        let mine = |entry: &Entry<'_>| entry.series.benchmark == name;
+        let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index])).collect();
+        let specs = leftovers(entries, &left);
+        let figures = draw(&specs, contestants, entries, &mut number, &mut shown, true);
+        let tables = tables_of(documents, contestants, entries, mine);
+        chapters.push(assemble(format!("other-{}", index + 1), name.clone(), "", figures, &tables));
+    }
+    let compared: String = documents.iter().map(|document| tables::comparisons(document)).collect();
+    if !compared.is_empty() {
+        chapters.push(Drawn {
+            id: "compared".to_owned(),
+            title: "Side by side".to_owned(),
+            about: "Ratios of medians with intervals found by resampling the runs, which were made in turns.",
+            figures: Vec::new(),
+            html: compared,
+        });
+    }
+    chapters
+}
+
+/// The chapter of what the catalogue does not know.
+const OTHER: &str = "other";
+
+/// Which chapter's tables list a series.
+fn chapter_of(entry: &Entry<'_>) -> &'static str {
+    let first = entry.series.benchmark.split_whitespace().next().unwrap_or("");
+    match first {
+        "sockets" | "null" if columns::is_ping_pong(entry.series) => "de-pp",
+        "sockets" | "null" => "de-spsc",
+        other => catalogue::chapters().iter().map(|chapter| chapter.id).find(|id| *id == other).unwrap_or(OTHER),
     }
 }
 
-/// Writes a file and the folders above it.
-///
-/// # Errors
-/// What the system says, with the file's name.
-pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    let write = || {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+/// Draws the figures that have data. A figure of the catalogue (`even_dots`: false) wants a line; what comes last shows
+/// single points too.
+fn draw(
+    specs: &[Spec],
+    contestants: &[Contestant],
+    entries: &[Entry<'_>],
+    number: &mut usize,
+    shown: &mut [bool],
+    even_dots: bool,
+) -> Vec<figure::Figure> {
+    let mut figures = Vec::new();
+    for spec in specs {
+        let Some(gathered) = gather::gather(spec, contestants, entries) else { continue };
+        let is_line = gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.dots.len() > 1);
+        if !is_line && !even_dots {
+            continue;
         }
-        fs::write(path, text)
-    };
-    write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
-}
-
-/// Adds a section to the report at `path`, or replaces the one of its name.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn add(path: &Path, section: &Section) -> Result<(), String> {
-    let (begin, end) = (format!("<!-- section {} -->\n", section.name), format!("<!-- end of {} -->\n", section.name));
-    let mut page =
-        fs::read_to_string(path).ok().filter(|page| page.starts_with(HEAD)).unwrap_or_else(|| HEAD.to_owned());
-    if let (Some(from), Some(to)) = (page.find(&begin), page.find(&end)) {
-        page.replace_range(from..to + end.len(), "");
+        figures.push(figure::build(spec, &gathered, entries, *number));
+        *number += 1;
+        for (index, entry) in entries.iter().enumerate() {
+            shown[index] |= gather::concerns(spec, entry.series);
+        }
     }
-    page.push_str(&begin);
-    page.push_str(&section.html());
-    page.push_str(&end);
-    write_file(path, &page)
+    figures
 }
 
-impl Section {
-    fn html(&self) -> String {
-        let mut html = format!("<h2>{}</h2>\n", escaped(&self.name));
-        for fact in &self.facts {
-            _ = writeln!(html, "<p class=\"fact\">{}</p>", escaped(fact));
-        }
-        for figure in &self.figures {
-            html.push_str(&figure.svg());
-        }
-        html.push_str("<table>\n<tr>");
-        for column in &self.columns {
-            _ = write!(html, "<th>{}</th>", escaped(column));
-        }
-        html.push_str("</tr>\n");
-        for row in &self.rows {
-            html.push_str("<tr>");
-            for cell in row {
-                let class = if cell == "pass" || cell == "miss" { format!(" class=\"{cell}\"") } else { String::new() };
-                _ = write!(html, "<td{class}>{}</td>", escaped(cell));
-            }
-            html.push_str("</tr>\n");
-        }
-        html.push_str("</table>\n");
-        html
-    }
-}
-
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 320.0;
-const LEFT: f64 = 80.0;
-const BOTTOM: f64 = 45.0;
-const TOP: f64 = 30.0;
-const RIGHT: f64 = 20.0;
-const COLOURS: [&str; 4] = ["#0b62a4", "#c2410c", "#15803d", "#7e22ce"];
-
-impl Figure {
-    fn svg(&self) -> String {
-        let points = || self.lines.iter().flat_map(|(_, points)| points.iter()).filter(|(x, y)| *x > 0.0 && *y > 0.0);
-        let span = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
-        };
-        let (x_low, x_high) = span(&mut points().map(|(x, _)| x.log2()));
-        let (y_low, y_high) = span(&mut points().map(|(_, y)| y.log10()));
-        if !x_low.is_finite() {
-            return String::new();
-        }
-        let (y_low, y_high) = (y_low.floor(), y_high.ceil().max(y_low.floor() + 1.0));
-        let x = |value: f64| LEFT + (value.log2() - x_low) / (x_high - x_low).max(1.0) * (WIDTH - LEFT - RIGHT);
-        let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - y_low) / (y_high - y_low) * (HEIGHT - BOTTOM - TOP);
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" font-size=\"12\" font-family=\"sans-serif\" role=\"img\">\n"
-        );
-        _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"18\" font-size=\"14\">{}</text>", escaped(&self.title));
-        for decade in y_low as i32..=y_high as i32 {
-            let value = 10_f64.powi(decade);
-            let at = y(value);
-            _ = writeln!(
-                svg,
-                "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>",
-                WIDTH - RIGHT
-            );
-            _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                at + 4.0,
-                short(value, 1_000.0)
-            );
-        }
-        let mut exponent = x_low.ceil() as i32;
-        while f64::from(exponent) <= x_high {
-            let value = 2_f64.powi(exponent);
-            _ = writeln!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                x(value),
-                HEIGHT - BOTTOM + 18.0,
-                short(value, 1_024.0)
-            );
-            exponent += 4;
-        }
-        _ = writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">bytes</text>",
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - 8.0
-        );
-        for (index, (name, points)) in self.lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let path: Vec<String> = points
-                .iter()
-                .filter(|(px, py)| *px > 0.0 && *py > 0.0)
-                .map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py)))
+/// Figures for series that the catalogue shows nowhere: the first metrics over their own axis, and the percentiles where a
+/// benchmark has one point only.
+fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
+    let mut specs: Vec<Spec> = Vec::new();
+    for &index in left {
+        let series = entries[index].series;
+        let id = |what: &str| {
+            let name: String = series
+                .benchmark
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
                 .collect();
-            _ = writeln!(
-                svg,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-                path.join(" ")
-            );
-            _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
-                WIDTH - RIGHT,
-                18.0 + 15.0 * index as f64,
-                escaped(name)
-            );
+            format!("{name}-by-{what}")
+        };
+        let mut push = |spec: Spec| {
+            if specs.iter().all(|known| known.id != spec.id) {
+                specs.push(spec);
+            }
+        };
+        let metrics = columns::usual(series);
+        for metric in metrics.into_iter().take(PLAIN_METRICS_MAX) {
+            let id = id(&format!("{}-{}", series.axis.replace('_', "-"), metric.key().replace('_', "-")));
+            push(catalogue::plain(id, &series.benchmark, &series.axis, metric));
         }
-        svg.push_str("</svg>\n");
-        svg
+        let kinds: Vec<String> = columns::all(series)
+            .into_iter()
+            .filter_map(|metric| if let Metric::LatencyMeanUs(kind) = metric { Some(kind) } else { None })
+            .collect();
+        if series.points.len() == 1 {
+            for kind in kinds {
+                push(catalogue::quantiles(
+                    id(&format!("percentile-{}", kind.replace('_', "-"))),
+                    &series.benchmark,
+                    &kind,
+                ));
+            }
+        }
     }
+    specs
 }
 
-/// A round value with its thousands as a letter.
-fn short(value: f64, step: f64) -> String {
-    let (mut value, mut letter) = (value, "");
-    for next in ["k", "M", "G"] {
-        if value < step {
-            break;
-        }
-        value /= step;
-        letter = next;
-    }
-    format!("{value}{letter}")
+fn tables_of(
+    documents: &[&Document],
+    contestants: &[Contestant],
+    entries: &[Entry<'_>],
+    mine: impl Fn(&Entry<'_>) -> bool,
+) -> String {
+    entries
+        .iter()
+        .filter(|entry| mine(entry))
+        .map(|entry| tables::series(documents[contestants[entry.contestant].document], entry.series))
+        .collect()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::Figure>, tables: &str) -> Drawn {
+    let mut html = String::new();
+    if !figures.is_empty() {
+        html.push_str("<div class=\"figures\">\n");
+        figures.iter().for_each(|figure| html.push_str(&figure.html));
+        html.push_str("</div>\n");
+    }
+    if !tables.is_empty() {
+        _ = writeln!(html, "<h3 class=\"all\">All figures, and what they took</h3>\n{tables}");
+    }
+    Drawn { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn section(name: &str, cell: &str) -> Section {
-        Section {
-            name: name.to_owned(),
-            facts: vec!["a < b".to_owned()],
-            columns: vec!["Size".to_owned()],
-            rows: vec![vec![cell.to_owned()]],
-            figures: vec![Figure {
-                title: "t".to_owned(),
-                lines: vec![("l".to_owned(), vec![(1.0, 10.0), (1024.0, 2000.0)])],
-            }],
+fn head(documents: &[&Document]) -> String {
+    let mut html = "<header>\n<h1>Harrier benchmarks</h1>\n".to_owned();
+    let mut names: Vec<String> = Vec::new();
+    for document in documents {
+        for target in &document.targets {
+            let name = match (&target.product, &target.version) {
+                (Some(product), Some(version)) => format!("{product} {version}"),
+                (Some(product), None) => product.clone(),
+                _ => target.name.clone(),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
     }
+    let days: Vec<&str> = documents.iter().filter_map(|document| document.began.split('T').next()).collect();
+    let day = days.first().copied().unwrap_or("");
+    _ = writeln!(html, "<p class=\"lead\">{}</p>", escaped(&format!("{} — {day}", names.join(", "))));
+    for (index, document) in documents.iter().enumerate() {
+        html.push_str(&tables::facts(document, (documents.len() > 1).then_some(index)));
+    }
+    html + "</header>\n"
+}
 
-    #[test]
-    fn a_section_replaces_its_former_self_and_no_other() {
-        let folder = std::env::temp_dir().join(format!("harrier-report-{}", std::process::id()));
-        let path = folder.join("report.html");
-        for (name, cell) in [("one", "former"), ("two", "kept"), ("one", "latter")] {
-            add(&path, &section(name, cell)).expect("a written report");
+fn contents(chapters: &[Drawn]) -> String {
+    let mut html = "<nav aria-label=\"Contents\">\n<ol>\n".to_owned();
+    for chapter in chapters {
+        _ = write!(html, "<li><a href=\"#{}\">{}</a>", chapter.id, escaped(&chapter.title));
+        if !chapter.figures.is_empty() {
+            html.push_str("<ol>");
+            for (id, title) in &chapter.figures {
+                _ = write!(html, "<li><a href=\"#{id}\">{}</a></li>", escaped(title));
+            }
+            html.push_str("</ol>");
         }
-        let page = fs::read_to_string(&path).expect("the report");
-        fs::remove_dir_all(&folder).expect("the folder is removed");
-        assert!(page.starts_with(HEAD) && page.contains("kept") && page.contains("latter") && !page.contains("former"));
-        assert!(page.contains("a &lt; b") && page.contains("<polyline points=\"80.0,"));
+        html.push_str("</li>\n");
     }
-
-    #[test]
-    fn labels_are_short() {
-        assert_eq!([short(1.0, 1_024.0), short(65_536.0, 1_024.0), short(1e6, 1_000.0)], ["1", "64k", "1M"]);
-    }
+    html + "</ol>\n</nav>\n"
 }

@@ -1,0 +1,412 @@
+//! The figures of the page: one for each figure of the 2008 paper, and those that its benchmarks lacked.
+//!
+//! Enters: nothing.  Leaves: sections with their figures, each as data.
+//! Owns:   what lies on which axis, what the lines are, and the words about it.
+//! Never:  a number.
+
+use super::scale::Spread;
+use crate::metric::{Metric, Role};
+
+/// A part of the page.
+pub(super) struct Chapter {
+    /// Anchor of its heading.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// What is measured, in a sentence or two.
+    pub about: &'static str,
+    pub figures: Vec<Spec>,
+}
+
+/// A figure before there are data.
+#[derive(Clone)]
+pub(super) struct Spec {
+    /// Anchor of the figure.
+    pub id: String,
+    pub title: String,
+    /// Which figure of the paper it answers; empty for none.
+    pub paper: &'static str,
+    /// Whose series are drawn: names of benchmarks, or their first words.
+    pub benchmarks: Vec<String>,
+    /// Round trips, streams, or both.
+    pub ping_pong: Option<bool>,
+    /// What the figure stands over.
+    pub over: Over,
+    /// What the lines are.
+    pub lines: Lines,
+    /// A coordinate that is kept at the measured value next to this one.
+    pub fixed: Option<(&'static str, f64)>,
+    pub metrics: Vec<Metric>,
+    pub spread: Spread,
+    /// What is to be seen.
+    pub about: &'static str,
+}
+
+/// The horizontal axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Over {
+    /// Sizes of messages, both ends included.
+    Size(f64, f64),
+    /// A parameter, or the axis of that name.
+    Parameter(&'static str),
+    /// Whatever the series' own axis is.
+    Own(String),
+    /// Percentiles of a kind of latency, of each point.
+    Quantiles(String),
+}
+
+/// What tells lines and panels apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// Brokers and networks in one panel.
+    Contestants,
+    /// A panel for each broker and network, in it a line for each value of a parameter.
+    Values(&'static str),
+    /// A panel for each broker and network, in it a line for each metric.
+    Metrics,
+}
+
+const ALL: Over = Over::Size(0.0, f64::INFINITY);
+/// Up to here a message counts as small, as in the paper's figures.
+const SMALL_BYTES: f64 = 4_096.0;
+
+fn spec(id: &str, title: &str, benchmarks: &[&str], over: Over, metric: Metric, spread: Spread) -> Spec {
+    Spec {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        paper: "",
+        benchmarks: benchmarks.iter().map(|&name| name.to_owned()).collect(),
+        ping_pong: None,
+        over,
+        lines: Lines::Contestants,
+        fixed: None,
+        metrics: vec![metric],
+        spread,
+        about: "",
+    }
+}
+
+/// All chapters in the order of the page.
+pub(super) fn chapters() -> Vec<Chapter> {
+    vec![latency(), stream(), pairs(), fanout(), topic(), confirm(), churn(), drain(), open(), order()]
+}
+
+fn latency() -> Chapter {
+    let names = ["de-pp", "sockets", "null"];
+    let one_way = || Metric::OneWayMeanUs("round_trip".to_owned());
+    let rtt = |quantile| Metric::LatencyUs("round_trip".to_owned(), quantile);
+    let small = Over::Size(0.0, SMALL_BYTES);
+    let large = Over::Size(SMALL_BYTES, f64::INFINITY);
+    let base = |id, title, over, metric, spread| Spec {
+        ping_pong: Some(true),
+        ..spec(id, title, &names, over, metric, spread)
+    };
+    Chapter {
+        id: "de-pp",
+        title: "Latency: DE-PP",
+        about: "One publisher sends a message through a direct exchange and waits until the consumer's reply of the same \
+                size has come back before it sends the next. Latency is half the mean round trip, as the OSU benchmarks print it.",
+        figures: vec![
+            Spec {
+                paper: "Figure 4 (c)",
+                about: "Latency of small messages.",
+                ..base("latency-small", "Latency, small messages", small, one_way(), Spread::Linear)
+            },
+            Spec {
+                paper: "Figure 4 (d)",
+                about: "Latency of large messages; both axes are logarithmic.",
+                ..base("latency-large", "Latency, large messages", large, one_way(), Spread::Log10)
+            },
+            Spec {
+                lines: Lines::Metrics,
+                metrics: vec![rtt(0.5), rtt(0.99), rtt(0.999), rtt(1.0)],
+                about: "Whole round trips: the middle one and the tail. A percentile stands where the samples can bear it.",
+                ..base("latency-tail", "Round trips and their tail", ALL, rtt(0.99), Spread::Log10)
+            },
+        ],
+    }
+}
+
+fn stream() -> Chapter {
+    let names = ["de-spsc", "sockets", "null"];
+    let base = |id, title, over, metric, spread| Spec {
+        ping_pong: Some(false),
+        ..spec(id, title, &names, over, metric, spread)
+    };
+    Chapter {
+        id: "de-spsc",
+        title: "One publisher, one consumer: DE-SPSC",
+        about: "One publisher sends a fixed number of messages of each size through a direct exchange as fast as it can; \
+                the consumer replies once it has them all.",
+        figures: vec![
+            Spec {
+                paper: "Figure 3 (a)–(d)",
+                about: "Messages a second; both axes are logarithmic.",
+                ..base("rate", "Message rate", ALL, Metric::PublishedPerS, Spread::Log10)
+            },
+            Spec {
+                paper: "Figure 3 (a)–(c)",
+                about: "Time a message takes of the stream: the elapsed time divided by the number of messages.",
+                ..base("speed", "Time a message", ALL, Metric::UsPerMessage, Spread::Log10)
+            },
+            Spec {
+                paper: "section 4.2 and Figure 4 (a), one pair",
+                about: "Bodies delivered, in millions of bytes a second.",
+                ..base("bandwidth", "Bandwidth", ALL, Metric::MbPerS, Spread::Linear)
+            },
+            Spec {
+                about: "Processor time of the broker (or relay) for a million deliveries, user space and kernel together.",
+                ..base("cpu", "CPU of the broker", ALL, Metric::CpuSPerMillion(Role::Broker), Spread::Log10)
+            },
+        ],
+    }
+}
+
+fn pairs() -> Chapter {
+    let base = |id, title, over, metric, spread| spec(id, title, &["de-mpmc"], over, metric, spread);
+    Chapter {
+        id: "de-mpmc",
+        title: "Many pairs: DE-MPMC",
+        about: "Pairs of publisher and consumer, independent of each other, at once through the same direct exchange.",
+        figures: vec![
+            Spec {
+                paper: "Figure 4 (a)",
+                lines: Lines::Values("pairs"),
+                about: "Bandwidth of all pairs together; a line for each number of pairs.",
+                ..base("pairs-bandwidth", "Bandwidth by pairs", ALL, Metric::MbPerS, Spread::Linear)
+            },
+            Spec {
+                fixed: Some(("size_bytes", 64.0)),
+                about: "Messages a second of all pairs together.",
+                ..base(
+                    "pairs-rate",
+                    "Message rate by pairs",
+                    Over::Parameter("pairs"),
+                    Metric::PublishedPerS,
+                    Spread::Linear,
+                )
+            },
+            Spec {
+                paper: "Figure 4 (b)",
+                lines: Lines::Metrics,
+                fixed: Some(("size_bytes", 64.0)),
+                metrics: Role::ALL.map(Metric::CpuPercent).to_vec(),
+                about: "Processors used, in percent of one, divided by the number of processes of the role: the broker's is \
+                        the sum over its threads, a publisher's and a consumer's that of one of them.",
+                ..base(
+                    "pairs-cpu",
+                    "Normalised CPU by pairs",
+                    Over::Parameter("pairs"),
+                    Metric::CpuPercent(Role::Broker),
+                    Spread::Linear,
+                )
+            },
+        ],
+    }
+}
+
+fn fanout() -> Chapter {
+    let base = |id, title, over, metric, spread| spec(id, title, &["fe-spmc"], over, metric, spread);
+    Chapter {
+        id: "fe-spmc",
+        title: "Fan-out: FE-SPMC",
+        about: "One publisher, a fanout exchange, and consumers each of which gets every message.",
+        figures: vec![
+            Spec {
+                paper: "Figure 5 (a)",
+                fixed: Some(("consumers", 32.0)),
+                about: "Bodies delivered at all consumers together.",
+                ..base("fanout-bandwidth", "Bandwidth of a wide fan-out", ALL, Metric::MbPerS, Spread::Linear)
+            },
+            Spec {
+                paper: "Figure 5 (b)–(d)",
+                lines: Lines::Values("consumers"),
+                about: "Messages published a second, each delivered to all consumers; a line for each number of consumers.",
+                ..base("fanout-rate", "Message rate by fan-out", ALL, Metric::PublishedPerS, Spread::Log10)
+            },
+            Spec {
+                fixed: Some(("size_bytes", 64.0)),
+                about: "Deliveries a second at all consumers together.",
+                ..base(
+                    "fanout-deliveries",
+                    "Deliveries by fan-out",
+                    Over::Parameter("consumers"),
+                    Metric::DeliveredPerS,
+                    Spread::Linear,
+                )
+            },
+        ],
+    }
+}
+
+fn topic() -> Chapter {
+    let base = |id, title, over, metric, spread| spec(id, title, &["te-spsc"], over, metric, spread);
+    Chapter {
+        id: "te-spsc",
+        title: "Topic patterns: TE-SPSC",
+        about: "One publisher, a topic exchange with many patterns, of which one matches unless said otherwise.",
+        figures: vec![
+            Spec {
+                paper: "Figure 6 (a)",
+                fixed: Some(("patterns", 1_024.0)),
+                about: "Bodies delivered, with many patterns bound.",
+                ..base("topic-bandwidth", "Bandwidth with many patterns", ALL, Metric::MbPerS, Spread::Linear)
+            },
+            Spec {
+                paper: "Figure 6 (b)–(d)",
+                lines: Lines::Values("patterns"),
+                about: "Messages a second; a line for each number of patterns.",
+                ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, Spread::Log10)
+            },
+            Spec {
+                fixed: Some(("size_bytes", 64.0)),
+                about: "Messages a second as patterns grow in number.",
+                ..base(
+                    "topic-patterns",
+                    "Patterns and rate",
+                    Over::Parameter("patterns"),
+                    Metric::PublishedPerS,
+                    Spread::Linear,
+                )
+            },
+        ],
+    }
+}
+
+fn confirm() -> Chapter {
+    let confirm = |quantile| Metric::LatencyUs("confirm".to_owned(), quantile);
+    let base = |id, title, metric, spread| spec(id, title, &["confirm"], ALL, metric, spread);
+    Chapter {
+        id: "confirm",
+        title: "Confirms and acknowledgements",
+        about: "The broker confirms every message to its publisher and consumers acknowledge what they get.",
+        figures: vec![
+            Spec {
+                about: "Messages a second, published and confirmed.",
+                ..base("confirm-rate", "Message rate with confirms", Metric::PublishedPerS, Spread::Log10)
+            },
+            Spec {
+                lines: Lines::Metrics,
+                metrics: vec![confirm(0.5), confirm(0.99), confirm(0.999)],
+                about: "From a message's publication to its confirm.",
+                ..base("confirm-latency", "Latency of a confirm", confirm(0.5), Spread::Log10)
+            },
+        ],
+    }
+}
+
+fn churn() -> Chapter {
+    Chapter {
+        id: "churn",
+        title: "Churn",
+        about: "Connections, channels and queues, opened and closed one after another.",
+        figures: Vec::new(),
+    }
+}
+
+fn drain() -> Chapter {
+    Chapter {
+        id: "drain",
+        title: "A backlog built and drained",
+        about: "Messages pile up in a queue while nobody consumes, and then are taken out.",
+        figures: Vec::new(),
+    }
+}
+
+fn open() -> Chapter {
+    let delivery = |quantile| Metric::LatencyUs("delivery".to_owned(), quantile);
+    let base = |id, title, metric, spread| spec(id, title, &["open"], Over::Parameter("rate_per_s"), metric, spread);
+    Chapter {
+        id: "open",
+        title: "Open loop: latency at a rate",
+        about: "Messages are sent by a clock, whatever the broker does. Latency counts from when a message was meant to be \
+                sent, so that waiting behind a slow broker is part of it.",
+        figures: vec![
+            Spec {
+                lines: Lines::Metrics,
+                metrics: vec![delivery(0.5), delivery(0.99), delivery(0.999), delivery(1.0)],
+                about: "From the intended moment of sending to delivery, by the rate that was asked for.",
+                ..base("open-latency", "Latency by rate", delivery(0.5), Spread::Log10)
+            },
+            Spec {
+                about: "The tail of all brokers side by side: 99 of 100 messages are delivered within this time.",
+                ..base("open-tail", "p99 by rate", delivery(0.99), Spread::Log10)
+            },
+            Spec {
+                about: "Deliveries a second for the rate that was asked for: a broker that keeps up delivers what is sent.",
+                ..base("open-delivered", "Delivered by rate", Metric::DeliveredPerS, Spread::Linear)
+            },
+        ],
+    }
+}
+
+fn order() -> Chapter {
+    let completion = |quantile| Metric::LatencyUs("completion".to_owned(), quantile);
+    Chapter {
+        id: "order",
+        title: "Order completion",
+        about: "Orders go to a matching engine and come back as confirmations or trades.",
+        figures: vec![Spec {
+            paper: "Figure 8 (b)",
+            lines: Lines::Metrics,
+            metrics: vec![
+                Metric::LatencyMeanUs("completion".to_owned()),
+                completion(0.5),
+                completion(0.99),
+                completion(0.999),
+            ],
+            about: "From an order's sending to its confirmation or trade, by the rate of orders.",
+            ..spec(
+                "order-completion",
+                "Order completion time",
+                &["order"],
+                Over::Parameter("rate_per_s"),
+                completion(0.5),
+                Spread::Log10,
+            )
+        }],
+    }
+}
+
+/// A figure for series that no other shows.
+pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> Spec {
+    let title = format!("{benchmark}: {}", metric.name());
+    Spec {
+        benchmarks: vec![benchmark.to_owned()],
+        ..spec(&id, &title, &[], Over::Own(axis.to_owned()), metric, Spread::Linear)
+    }
+}
+
+/// The percentiles of a kind of latency.
+pub(super) fn quantiles(id: String, benchmark: &str, kind: &str) -> Spec {
+    let metric = Metric::LatencyUs(kind.to_owned(), 0.5);
+    Spec {
+        benchmarks: vec![benchmark.to_owned()],
+        about: "The share of messages that arrived within a time.",
+        ..spec(
+            &id,
+            &format!("{benchmark}: {kind} latency by percentile"),
+            &[],
+            Over::Quantiles(kind.to_owned()),
+            metric,
+            Spread::Log10,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_figure_of_the_paper_has_its_place_and_anchors_are_unique() {
+        let chapters = super::chapters();
+        let mut ids: Vec<String> = chapters.iter().map(|chapter| chapter.id.to_owned()).collect();
+        let figures: Vec<_> = chapters.into_iter().flat_map(|chapter| chapter.figures).collect();
+        ids.extend(figures.iter().map(|figure| figure.id.clone()));
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+        for paper in ["3 (a)", "4 (a)", "4 (b)", "4 (c)", "4 (d)", "5 (a)", "5 (b)", "6 (a)", "6 (b)", "8 (b)"] {
+            assert!(figures.iter().any(|figure| figure.paper.contains(paper)), "Figure {paper}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One figure of the page: its panels, its caption, its table.
+//!
+//! Enters: a specification and what was gathered for it.  Leaves: HTML.
+//! Owns:   the caption's sentences on loop, runs and INVALID; the thinning of too many lines.
+//! Never:  drops a line from the table.
+
+use std::fmt::Write as _;
+
+use super::catalogue::{Lines, Spec};
+use super::gather::{Entry, Gathered, axis_words, concerns};
+use super::plot::{Dot, Line, Plot};
+use super::scale::{Unit, bytes};
+use super::section::escaped;
+use crate::document::Pace;
+use crate::markdown::number;
+use crate::osu::plain;
+
+/// Lines that one panel can bear.
+const LINES_MAX: usize = 8;
+/// Reasons for INVALID that stand below a figure; its table has all.
+const REASONS_MAX: usize = 4;
+
+/// A figure ready for the page.
+pub(super) struct Figure {
+    pub id: String,
+    pub title: String,
+    pub html: String,
+}
+
+/// Puts a figure together.
+pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], number: usize) -> Figure {
+    let mut html = format!("<figure id=\"{}\">\n<h3>Figure {number}. {}</h3>\n", spec.id, escaped(&spec.title));
+    let many = gathered.plots.len() > 1;
+    _ = writeln!(html, "<div class=\"panels{}\">", if many { " many" } else { "" });
+    // Panels of one figure share their axes, so that they can be compared at a glance.
+    let spans =
+        gathered.plots.iter().filter_map(Plot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
+    let mut thinned_from = None;
+    for plot in &gathered.plots {
+        let plot = thinned(plot, &mut thinned_from);
+        html.push_str("<div class=\"panel\">\n");
+        if !plot.title.is_empty() {
+            _ = writeln!(html, "<h4>{}</h4>", escaped(&plot.title));
+        }
+        let labelled = plot.labels_fit();
+        if let Some(spans) = spans {
+            html.push_str(&plot.svg(spans, labelled));
+        }
+        if !labelled {
+            html.push_str(&legend(&plot.lines));
+        }
+        html.push_str("</div>\n");
+    }
+    html.push_str("</div>\n");
+    _ = writeln!(html, "<figcaption>{}</figcaption>", caption(spec, gathered, entries, thinned_from));
+    html.push_str(&invalid(&gathered.plots));
+    html.push_str(&table(&gathered.plots));
+    html.push_str("</figure>\n");
+    Figure { id: spec.id.clone(), title: spec.title.clone(), html }
+}
+
+fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// A plot with no more lines than can be told apart: evenly chosen, the first and the last among them.
+fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
+    let count = plot.lines.len();
+    if count <= LINES_MAX {
+        return plot.clone();
+    }
+    *from = Some(count);
+    let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
+    let lines = chosen
+        .enumerate()
+        .map(|(place, index)| Line { look: super::look::Look::number(place), ..plot.lines[index].clone() })
+        .collect();
+    Plot { lines, ..plot.clone() }
+}
+
+fn legend(lines: &[Line]) -> String {
+    let mut html = "<ul class=\"legend\">".to_owned();
+    for line in lines {
+        _ = write!(html, "<li>{} {}</li>", line.look.swatch(), escaped(&line.label));
+    }
+    html + "</ul>\n"
+}
+
+fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from: Option<usize>) -> String {
+    let mut parts = vec![escaped(spec.about)];
+    if let Some((name, value)) = gathered.fixed {
+        let shown = if name == "size_bytes" { bytes(value) } else { plain(value) };
+        parts.push(format!("At {}: {shown}.", axis_words(name)));
+    }
+    if let Lines::Values(name) = spec.lines {
+        parts.push(format!("Lines: {}.", axis_words(name)));
+    }
+    let series = || entries.iter().map(|entry| entry.series).filter(|series| concerns(spec, series));
+    let (open, closed) = (series().any(|one| one.pace == Pace::Open), series().any(|one| one.pace == Pace::Closed));
+    parts.push(match (open, closed) {
+        (true, true) => "Open and closed loop.".to_owned(),
+        (true, false) => "Open loop.".to_owned(),
+        _ => "Closed loop.".to_owned(),
+    });
+    let dots = || gathered.plots.iter().flat_map(|plot| &plot.lines).flat_map(|line| &line.dots);
+    let least = dots().map(|dot| dot.runs).min().unwrap_or(0);
+    let most = dots().map(|dot| dot.runs).max().unwrap_or(0);
+    parts.push(match (least, most) {
+        (1, 1) => "One run, hence no intervals.".to_owned(),
+        (least, most) if least == most => format!("Medians of {most} runs; bars are their intervals."),
+        (least, most) => format!("Medians of {least} to {most} runs; bars are their intervals."),
+    });
+    if let Some(count) = thinned_from {
+        parts.push(format!("{LINES_MAX} of {count} lines are drawn; the table has all."));
+    }
+    if dots().any(|dot| !dot.invalid.is_empty()) {
+        parts.push("<strong>Hollow marks with a * are INVALID.</strong>".to_owned());
+    }
+    if !spec.paper.is_empty() {
+        parts.push(format!("<span class=\"paper\">The paper of 2008: {}.</span>", escaped(spec.paper)));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join(" ")
+}
+
+/// Why points are INVALID, each with its place.
+fn reasons(plots: &[Plot]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for plot in plots {
+        for line in &plot.lines {
+            for dot in &line.dots {
+                for why in &dot.invalid {
+                    let text = format!("{}, {}: {why}", who(plot, line), plot.x_words(dot.x));
+                    if !reasons.contains(&text) {
+                        reasons.push(text);
+                    }
+                }
+            }
+        }
+    }
+    reasons
+}
+
+fn who(plot: &Plot, line: &Line) -> String {
+    if plot.title.is_empty() { line.label.clone() } else { format!("{}, {}", plot.title, line.label) }
+}
+
+fn invalid(plots: &[Plot]) -> String {
+    let reasons = reasons(plots);
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut html = "<ul class=\"invalid\">\n".to_owned();
+    for reason in reasons.iter().take(REASONS_MAX) {
+        _ = writeln!(html, "<li>* INVALID: {}</li>", escaped(reason));
+    }
+    if reasons.len() > REASONS_MAX {
+        _ = writeln!(html, "<li>and {} more, below the table</li>", reasons.len() - REASONS_MAX);
+    }
+    html + "</ul>\n"
+}
+
+/// The figure's numbers: a row for each place on the axis, a column for each line.
+fn table(plots: &[Plot]) -> String {
+    let Some(first) = plots.first() else { return String::new() };
+    let mut places: Vec<f64> =
+        plots.iter().flat_map(|plot| &plot.lines).flat_map(|line| &line.dots).map(|dot| dot.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let mut html = "<details><summary>Table</summary>\n<div class=\"wide\"><table>\n".to_owned();
+    _ = write!(
+        html,
+        "<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
+        escaped(&first.y.label),
+        escaped(&first.x.label)
+    );
+    for plot in plots {
+        for line in &plot.lines {
+            _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&who(plot, line)));
+        }
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for place in places {
+        _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row_words(first, place)));
+        for line in plots.iter().flat_map(|plot| &plot.lines) {
+            let dot = line.dots.iter().find(|dot| dot.x == place);
+            _ = write!(html, "<td>{}</td>", dot.map_or_else(|| "–".to_owned(), cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+    let reasons = reasons(plots);
+    if reasons.len() > REASONS_MAX {
+        html.push_str("<ul class=\"invalid\">\n");
+        for reason in &reasons {
+            _ = writeln!(html, "<li>* INVALID: {}</li>", escaped(reason));
+        }
+        html.push_str("</ul>\n");
+    }
+    html + "</details>\n"
+}
+
+/// A place on the axis as the first column has it: bytes in full, since these are to be copied.
+fn row_words(plot: &Plot, place: f64) -> String {
+    if plot.x.unit == Unit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
+}
+
+fn cell(dot: &Dot) -> String {
+    let mark = if dot.invalid.is_empty() { "" } else { "<b>*</b>" };
+    let interval = dot.interval.map_or_else(String::new, |(low, high)| {
+        format!(" <span class=\"range\">{} – {}</span>", number(low), number(high))
+    });
+    format!("{}{mark}{interval}", number(dot.y))
+}

@@ -1,0 +1,185 @@
+//! The tables that belong to no figure: machines, brokers, every series with what it used, the comparison of brokers.
+//!
+//! Enters: documents, series.  Leaves: HTML.
+//! Owns:   which facts stand at the head of the page.
+//! Never:  a figure without its mark.
+
+use std::fmt::Write as _;
+
+use super::section::escaped;
+use crate::columns;
+use crate::compare;
+use crate::document::{Document, Series};
+use crate::estimate::{Estimate, marks};
+use crate::markdown::number;
+use crate::metric::{Metric, Role};
+use crate::osu::{axis_name, plain, title};
+
+/// What was asked, where and of whom.
+pub(super) fn facts(document: &Document, several: Option<usize>) -> String {
+    let mut html = String::new();
+    if let Some(index) = several {
+        _ = writeln!(html, "<h3>Document {}</h3>", index + 1);
+    }
+    if let Some(why) = &document.cut_short {
+        _ = writeln!(
+            html,
+            "<p class=\"warning\">Cut short: {}. What was measured until then is shown.</p>",
+            escaped(why)
+        );
+    }
+    if !document.environment.optimised {
+        html.push_str("<p class=\"warning\">Measured with a program that was built without optimisation: these figures mean nothing.</p>\n");
+    }
+    let environment = &document.environment;
+    let mut rows: Vec<(&str, String)> = vec![("Command", format!("<code>{}</code>", escaped(&document.command)))];
+    let ended = document.ended.as_ref().map_or_else(String::new, |ended| format!(" to {ended}"));
+    rows.push(("When", escaped(&format!("{}{ended}", document.began))));
+    let commit = document.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
+    rows.push(("Program", escaped(&format!("harrier {}{commit}", environment.version))));
+    let virtual_machine = if environment.virtualised == Some(true) { ", a virtual machine" } else { "" };
+    let governor = environment.governor.as_ref().map_or_else(String::new, |governor| format!(", governor {governor}"));
+    let load = environment.load_before.map_or_else(String::new, |load| format!(", load {load} before the run"));
+    rows.push((
+        "Machine",
+        escaped(&format!(
+            "{} × {}, {} MiB{virtual_machine}{governor}{load}",
+            environment.processors,
+            environment.processor,
+            number(environment.memory_mib as f64)
+        )),
+    ));
+    rows.push(("System", escaped(&format!("Linux {}, TCP {}", environment.kernel, environment.congestion_control))));
+    rows.push(("Placement", escaped(&document.placement)));
+    for target in &document.targets {
+        let mut more: Vec<String> = target.url.iter().cloned().collect();
+        more.extend(target.tcp.iter().map(|(name, value)| format!("{name} {value}")));
+        let more = if more.is_empty() { String::new() } else { format!(": {}", more.join(", ")) };
+        rows.push(("Measured", escaped(&format!("{}{more}", target.line()))));
+    }
+    let options: Vec<String> = document
+        .options
+        .iter()
+        .map(|(name, value)| format!("<code>--{} {}</code>", escaped(name), escaped(value)))
+        .collect();
+    if !options.is_empty() {
+        rows.push(("Options", options.join(", ")));
+    }
+    html.push_str("<dl>\n");
+    for (name, value) in rows {
+        _ = writeln!(html, "<dt>{name}</dt><dd>{value}</dd>");
+    }
+    html + "</dl>\n"
+}
+
+/// A series in full: its figures, and what every role used meanwhile.
+pub(super) fn series(document: &Document, series: &Series) -> String {
+    let usual = columns::usual(series);
+    let used: Vec<Metric> =
+        columns::all(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
+    let heading = escaped(&title(document, series));
+    let mut html = format!("<details><summary>{heading}</summary>\n");
+    html.push_str(&points(series, &usual, "figures"));
+    if !used.is_empty() {
+        html.push_str(&points(series, &used, "resources"));
+    }
+    let mut notes: Vec<String> = Vec::new();
+    for point in &series.points {
+        for reason in marks(point) {
+            notes.push(format!("<li>* INVALID: {}: {}</li>", plain(point.at), escaped(&reason)));
+        }
+    }
+    let mut said: Vec<(&String, usize)> = Vec::new();
+    for note in series.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.notes) {
+        match said.iter_mut().find(|(known, _)| *known == note) {
+            Some((_, count)) => *count += 1,
+            None => said.push((note, 1)),
+        }
+    }
+    if !notes.is_empty() {
+        _ = writeln!(html, "<ul class=\"invalid\">{}</ul>", notes.join("\n"));
+    }
+    for (note, count) in said {
+        _ = writeln!(html, "<p>Note ({count} runs): {}</p>", escaped(note));
+    }
+    html + "</details>\n"
+}
+
+/// What the processes and the network used, as against what came of it.
+fn is_resource(metric: &Metric) -> bool {
+    !matches!(
+        metric,
+        Metric::MbPerS
+            | Metric::PublishedPerS
+            | Metric::DeliveredPerS
+            | Metric::UsPerMessage
+            | Metric::OperationsPerS
+            | Metric::OneWayMeanUs(_)
+            | Metric::LatencyMeanUs(_)
+            | Metric::LatencyUs(..)
+            | Metric::CpuPercent(Role::Broker)
+    )
+}
+
+fn points(series: &Series, metrics: &[Metric], what: &str) -> String {
+    let mut html = format!(
+        "<div class=\"wide\"><table><caption>{what}</caption><thead><tr><th scope=\"col\">{}</th>",
+        axis_name(&series.axis)
+    );
+    for metric in metrics {
+        _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&metric.name()));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for point in &series.points {
+        let mark = if marks(point).is_empty() { "" } else { "<b>*</b>" };
+        _ = write!(html, "<tr><td>{}{mark}</td>", plain(point.at));
+        for metric in metrics {
+            let value = Estimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));
+            _ = write!(html, "<td>{value}</td>");
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody></table></div>\n"
+}
+
+/// Each further target of a document, compared with its first.
+pub(super) fn comparisons(document: &Document) -> String {
+    let mut html = String::new();
+    for comparison in compare::targets(document, false) {
+        if comparison.rows.is_empty() {
+            continue;
+        }
+        _ = writeln!(html, "<h3>{} compared with {}</h3>", escaped(&comparison.b), escaped(&comparison.a));
+        for warning in &comparison.warnings {
+            _ = writeln!(html, "<p class=\"warning\">{}</p>", escaped(warning));
+        }
+        for line in comparison.closing() {
+            _ = writeln!(html, "<p>{}</p>", escaped(&line));
+        }
+        html.push_str("<details><summary>Every figure</summary>\n<div class=\"wide\"><table><thead><tr>");
+        for (index, name) in
+            ["measurement", "at", "metric", "A", "B", "B/A", "95 % interval", "B is"].into_iter().enumerate()
+        {
+            _ = write!(html, "<th scope=\"col\"{}>{name}</th>", if index == 0 { " class=\"words\"" } else { "" });
+        }
+        html.push_str("</tr></thead>\n<tbody>\n");
+        for row in &comparison.rows {
+            let mark = if row.invalid.is_empty() { "" } else { "<b>*</b>" };
+            let interval =
+                row.interval.map_or_else(|| "too few runs".to_owned(), |(low, high)| format!("{low:.3} – {high:.3}"));
+            _ = writeln!(
+                html,
+                "<tr><td>{}</td><td>{}{mark}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{interval}</td><td>{}</td></tr>",
+                escaped(&row.what),
+                plain(row.at),
+                escaped(&row.metric.name()),
+                number(row.a),
+                number(row.b),
+                row.ratio,
+                row.verdict.name()
+            );
+        }
+        html.push_str("</tbody></table></div></details>\n");
+    }
+    html
+}
