@@ -213,7 +213,7 @@ fn panels(spec: &Spec, contestants: &[Contestant], lines: Vec<(Key, Line)>) -> V
     titles
         .into_iter()
         .map(|(contestant, title)| {
-            let lines = lines
+            let lines: Vec<Line> = lines
                 .iter()
                 .zip(&looks)
                 .filter(|((key, _), _)| {
