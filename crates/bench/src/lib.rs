@@ -19,6 +19,7 @@ mod perf;
 mod placement;
 mod plan;
 mod process;
+mod render;
 mod role;
 mod scale;
 mod scenario;
@@ -38,6 +39,7 @@ const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
   suite     de-spsc and de-pp with the usual options, and a report (`make bench`)
   perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)
   compare   two results saved with --json: ratios with intervals, and what is noise
+  report    results saved with --json as a page with figures, or in another format
   scale     many connections, queues, bindings, messages, and what each costs in memory
 
 harrier bench COMMAND --help lists the options.
@@ -76,6 +78,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
         "compare" => compare::run(rest),
+        "report" => render::run(rest),
         "help" | "--help" | "-h" => Ok(report::table::put(&format!("{USAGE}\n{}", launcher::HELP))?),
         "" => Err(Failure::Usage(USAGE.to_owned())),
         other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),

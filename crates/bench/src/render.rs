@@ -1,0 +1,72 @@
+//! `harrier bench report FILE…`: saved documents as a page, or in another format.
+//!
+//! Enters: files that `--json` wrote.  Leaves: one HTML file, or text.
+//! Owns:   the options of the command.
+//! Never:  measures.
+
+use std::path::Path;
+
+use report::table::put;
+use report::{Document, Format, page};
+
+use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::compare::read;
+use crate::failure::Failure;
+
+const OPTIONS: &[Option_] = &[
+    option("html", None, "FILE", "write a page with figures and tables of all documents"),
+    option("format", None, Format::NAMES, "print them in this format (default osu, unless a page is written)"),
+    option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Shows what was saved with --json: on a page that needs nothing else (no script, nothing from the network), or as text.
+Several documents are put side by side on one page.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("report suite.json --html suite.html", "the page of a saved run"),
+    ("report tcp.json unix.json --html networks.html", "two networks side by side"),
+    ("report suite.json --format csv", "one row a run, for another program"),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a file that cannot be read or written, a document that cannot be understood.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench report FILE.json... [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
+    }
+    let format = given.text("format").map(Format::parse).transpose().map_err(Wrong)?;
+    if given.bare().is_empty() {
+        return Err(Wrong("which documents? harrier bench report FILE.json...".to_owned()).into());
+    }
+    let documents = given.bare().iter().map(|file| read(file)).collect::<Result<Vec<Document>, Failure>>()?;
+    if let Some(file) = given.text("html") {
+        page::write_file(Path::new(file), &page::render(&documents))?;
+    }
+    if format.is_some() || !given.has("html") {
+        for document in &documents {
+            put(&format.unwrap_or(Format::Osu).write(document, given.has("full"))?)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_command_lines() {
+        let ends = |words: &str| {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            run(&words).map_or_else(|failure| format!("{} {failure}", failure.status()), |()| "ok".to_owned())
+        };
+        assert_eq!(ends(""), "2 which documents? harrier bench report FILE.json...");
+        assert_eq!(ends("x --format xml"), "2 --format is one of osu|json|csv|md, not 'xml'");
+        assert_eq!(ends("no-such-file"), "1 no-such-file: No such file or directory (os error 2)");
+    }
+}
