@@ -18,7 +18,9 @@ import cases
 from report import Report, Skip, equal
 
 URL = os.environ["AMQP_URL"]
-LOGIN_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
+LOGIN_REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
+)
 CAPABILITIES = {"publisher_confirms": True, "authentication_failure_close": True, "consumer_cancel_notify": True}
 report = Report()
 

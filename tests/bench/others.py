@@ -1,0 +1,119 @@
+"""What goes beyond one benchmark on one broker: formats, comparisons, several brokers in turns, the suite, shipped workloads.
+
+Enters: the program.  Leaves: EXPECTATIONS by name.
+Owns:   documents in out/bench-tests.
+Never:  says that a run was fast or slow.
+"""
+
+import csv
+import io
+import json
+
+from scene import INVALID, OUT, TREE, WELL, bench, harrier, need, points, runs, whole
+
+BRIEF = ("de-spsc", "-m", "64:256", "-i", 500)
+
+
+def formats():
+    """The same run in the four formats; JSON on standard output is a document, CSV has the columns of the table."""
+    table = bench(*BRIEF, "--format", "osu", status=(WELL, INVALID))
+    need(len(table.rows()) == 3, "there are not three rows", table)
+    text = bench(*BRIEF, "--format", "json", status=(WELL, INVALID))
+    document = json.loads(text.out)
+    need(len(points(document)) == 3, "there are not three points", text)
+    rows = bench(*BRIEF, "--format", "csv", status=(WELL, INVALID))
+    read = list(csv.DictReader(io.StringIO(rows.out)))
+    need(len(read) == 3, "there are not three lines", rows)
+    marked = bench(*BRIEF, "--format", "md", status=(WELL, INVALID))
+    need(marked.out.count("\n|") >= 5, "there is no table", marked)
+
+
+def all_columns():
+    few, many = (bench(*BRIEF, *more, status=(WELL, INVALID)) for more in ((), ("-f",)))
+    need(len(many.rows()[0]) > len(few.rows()[0]) + 3, "-f shows no more columns", many)
+    need(few.rows()[0][0] == many.rows()[0][0] == "64", "the first column is not the size", many)
+
+
+def html():
+    path = OUT / "page.html"
+    ended = bench(*BRIEF, "--html", path, status=(WELL, INVALID))
+    text = path.read_text()
+    need("<svg" in text and "<table" in text, "the page has no figure or no table", ended)
+    need(
+        "http://" not in text.replace("http://www.w3.org/", "") and "src=" not in text,
+        "it is not self-contained",
+        ended,
+    )
+
+
+def against():
+    """Two brokers in turns in one run: a series each, ratios on standard output."""
+    with harrier() as other:
+        ended = bench(
+            *BRIEF, "--runs", 3, "--against", other.url(), status=(WELL, INVALID), document="against", deadline_s=60
+        )
+        document = whole(ended)
+    need(len(document["targets"]) == 2, "there are not two targets", ended)
+    need(len({series["target"] for series in document["series"]}) == 2, "there are not two series", ended)
+    need(all(len(point["runs"]) == 3 for _, point in points(document)), "there are not three runs each", ended)
+    need("ratio" in ended.out.lower(), "no ratio is printed", ended)
+
+
+def compare():
+    """Two runs of the same: what differs is noise or a change, and each line says which."""
+    for name in ("compare-a", "compare-b"):
+        whole(bench(*BRIEF, "--runs", 3, status=(WELL, INVALID), document=name))
+    ended = bench("compare", OUT / "compare-a.json", OUT / "compare-b.json")
+    need("noise" in ended.out, "nothing is said of noise", ended)
+    same = bench("compare", OUT / "compare-a.json", OUT / "compare-a.json")
+    need("noise" in same.out, "a document differs from itself", same)
+
+
+def broker_found_by_pid():
+    with harrier() as broker:
+        ended = bench(
+            *BRIEF, "--url", broker.url(), "--broker-pid", broker.pid, status=(WELL, INVALID), document="by-pid"
+        )
+        need(all(run["broker"] for run in runs(whole(ended))), "what the broker used is missing", ended)
+
+
+def unix_socket():
+    path = OUT / "socket"
+    with harrier("--listen", f"unix:{path}"):
+        ended = bench(*BRIEF, "--url", f"amqp+unix:{path}", status=(WELL, INVALID), document="unix")
+        document = whole(ended)
+    need(document["targets"][0]["transport"] == "unix", f"targets: {document['targets']}", ended)
+    need(all(run["broker"] for run in runs(document)), "what the broker used is missing", ended)
+
+
+def own_ceiling():
+    ended = bench(*BRIEF, "--null", status=(WELL, INVALID), document="null")
+    need(points(ended.document), "nothing was measured", ended)
+
+
+def workloads():
+    """Every shipped workload runs; each states its objectives, which this machine may miss."""
+    shipped = sorted((TREE / "workloads").glob("*.toml"))
+    need(len(shipped) >= 5, f"only {len(shipped)} workloads are shipped")
+    for path in shipped:
+        ended = bench("workload", path, "--duration", "1", status=(WELL, INVALID), document=f"workload-{path.stem}")
+        need(points(ended.document), "nothing was measured", ended)
+
+
+def suite():
+    ended = bench("suite", "--quick", "--out", OUT / "suite", status=(WELL, INVALID), deadline_s=400)
+    need((OUT / "suite").exists(), "nothing was written", ended)
+
+
+EXPECTATIONS = {
+    "others formats": formats,
+    "others all-columns": all_columns,
+    "others html": html,
+    "others against": against,
+    "others compare": compare,
+    "others broker-by-pid": broker_found_by_pid,
+    "others unix-socket": unix_socket,
+    "others null": own_ceiling,
+    "others workloads": workloads,
+    "others suite-quick": suite,
+}
