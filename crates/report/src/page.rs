@@ -5,6 +5,7 @@
 //! Never:  a script, anything loaded from anywhere, a figure without its table.
 
 mod catalogue;
+mod chart;
 mod figure;
 mod gather;
 mod look;
@@ -225,7 +226,10 @@ fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure:
         html.push_str("</div>\n");
     }
     if !tables.is_empty() {
-        _ = writeln!(html, "<h3 class=\"all\">All figures, and what they took</h3>\n{tables}");
+        _ = writeln!(
+            html,
+            "<details class=\"all\"><summary>All figures, and what they took</summary>\n{tables}</details>"
+        );
     }
     Drawn { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
 }

@@ -218,12 +218,6 @@ fn fanout() -> Chapter {
                 ..base("fanout-bandwidth", "Bandwidth of a wide fan-out", ALL, Metric::MbPerS, Spread::Linear)
             },
             Spec {
-                paper: "Figure 5 (b)–(d)",
-                lines: Lines::Values("consumers"),
-                about: "Messages published a second, each delivered to all consumers; a line for each number of consumers.",
-                ..base("fanout-rate", "Message rate by fan-out", ALL, Metric::PublishedPerS, Spread::Log10)
-            },
-            Spec {
                 fixed: Some(("size_bytes", 64.0)),
                 about: "Deliveries a second at all consumers together.",
                 ..base(
@@ -233,6 +227,12 @@ fn fanout() -> Chapter {
                     Metric::DeliveredPerS,
                     Spread::Linear,
                 )
+            },
+            Spec {
+                paper: "Figure 5 (b)–(d)",
+                lines: Lines::Values("consumers"),
+                about: "Messages published a second, each delivered to all consumers; a line for each number of consumers.",
+                ..base("fanout-rate", "Message rate by fan-out", ALL, Metric::PublishedPerS, Spread::Log10)
             },
         ],
     }
@@ -252,12 +252,6 @@ fn topic() -> Chapter {
                 ..base("topic-bandwidth", "Bandwidth with many patterns", ALL, Metric::MbPerS, Spread::Linear)
             },
             Spec {
-                paper: "Figure 6 (b)–(d)",
-                lines: Lines::Values("patterns"),
-                about: "Messages a second; a line for each number of patterns.",
-                ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, Spread::Log10)
-            },
-            Spec {
                 fixed: Some(("size_bytes", 64.0)),
                 about: "Messages a second as patterns grow in number.",
                 ..base(
@@ -267,6 +261,12 @@ fn topic() -> Chapter {
                     Metric::PublishedPerS,
                     Spread::Linear,
                 )
+            },
+            Spec {
+                paper: "Figure 6 (b)–(d)",
+                lines: Lines::Values("patterns"),
+                about: "Messages a second; a line for each number of patterns.",
+                ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, Spread::Log10)
             },
         ],
     }

@@ -7,8 +7,9 @@
 use std::fmt::Write as _;
 
 use super::catalogue::{Lines, Spec};
+use super::chart;
 use super::gather::{Entry, Gathered, axis_words, concerns};
-use super::plot::{Dot, Line, Plot};
+use super::plot::{ALONE, AMONG_OTHERS, Dot, Line, Plot};
 use super::scale::{Unit, bytes};
 use super::section::escaped;
 use crate::document::Pace;
@@ -36,22 +37,28 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
     let spans =
         gathered.plots.iter().filter_map(Plot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
     let mut thinned_from = None;
-    for plot in &gathered.plots {
-        let plot = thinned(plot, &mut thinned_from);
+    let chart = gathered.plots.iter().all(chart::fits);
+    let thin = matches!(spec.lines, Lines::Values(_));
+    let drawn: Vec<Plot> =
+        gathered.plots.iter().map(|plot| if thin { thinned(plot, &mut thinned_from) } else { plot.clone() }).collect();
+    let frame = if many { AMONG_OTHERS } else { ALONE };
+    let labelled = spans.is_some_and(|(_, y)| drawn.iter().all(|plot| plot.labels_fit(frame, y)));
+    for plot in &drawn {
         html.push_str("<div class=\"panel\">\n");
         if !plot.title.is_empty() {
             _ = writeln!(html, "<h4>{}</h4>", escaped(&plot.title));
         }
-        let labelled = plot.labels_fit();
-        if let Some(spans) = spans {
-            html.push_str(&plot.svg(spans, labelled));
-        }
-        if !labelled {
-            html.push_str(&legend(&plot.lines));
-        }
+        html.push_str(&match spans {
+            Some((_, y)) if chart => chart::svg(plot, y),
+            Some(spans) => plot.svg(frame, spans, labelled),
+            None => String::new(),
+        });
         html.push_str("</div>\n");
     }
     html.push_str("</div>\n");
+    if !labelled && !chart {
+        html.push_str(&legend(&drawn));
+    }
     _ = writeln!(html, "<figcaption>{}</figcaption>", caption(spec, gathered, entries, thinned_from));
     html.push_str(&invalid(&gathered.plots));
     html.push_str(&table(&gathered.plots));
@@ -78,9 +85,15 @@ fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
     Plot { lines, ..plot.clone() }
 }
 
-fn legend(lines: &[Line]) -> String {
+/// The lines of all panels, each name once.
+fn legend(plots: &[Plot]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
-    for line in lines {
+    let mut named: Vec<&str> = Vec::new();
+    for line in plots.iter().flat_map(|plot| &plot.lines) {
+        if named.contains(&&*line.label) {
+            continue;
+        }
+        named.push(&line.label);
         _ = write!(html, "<li>{} {}</li>", line.look.swatch(), escaped(&line.label));
     }
     html + "</ul>\n"
@@ -89,8 +102,10 @@ fn legend(lines: &[Line]) -> String {
 fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from: Option<usize>) -> String {
     let mut parts = vec![escaped(spec.about)];
     if let Some((name, value)) = gathered.fixed {
-        let shown = if name == "size_bytes" { bytes(value) } else { plain(value) };
-        parts.push(format!("At {}: {shown}.", axis_words(name)));
+        parts.push(match name {
+            "size_bytes" => format!("Messages of {}.", bytes(value)),
+            _ => format!("At {} {}.", plain(value), axis_words(name)),
+        });
     }
     if let Lines::Values(name) = spec.lines {
         parts.push(format!("Lines: {}.", axis_words(name)));
@@ -160,35 +175,34 @@ fn invalid(plots: &[Plot]) -> String {
     html + "</ul>\n"
 }
 
-/// The figure's numbers: a row for each place on the axis, a column for each line.
+/// The figure's numbers: for each panel a row for each place on the axis, a column for each line.
 fn table(plots: &[Plot]) -> String {
-    let Some(first) = plots.first() else { return String::new() };
-    let mut places: Vec<f64> =
-        plots.iter().flat_map(|plot| &plot.lines).flat_map(|line| &line.dots).map(|dot| dot.x).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
-    let mut html = "<details><summary>Table</summary>\n<div class=\"wide\"><table>\n".to_owned();
-    _ = write!(
-        html,
-        "<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
-        escaped(&first.y.label),
-        escaped(&first.x.label)
-    );
+    let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
+        let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
+        _ = write!(
+            html,
+            "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
+            escaped(&format!("{title}{}", plot.y.label)),
+            escaped(&plot.x.label)
+        );
         for line in &plot.lines {
-            _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&who(plot, line)));
+            _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&line.label));
         }
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for place in places {
-        _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row_words(first, place)));
-        for line in plots.iter().flat_map(|plot| &plot.lines) {
-            let dot = line.dots.iter().find(|dot| dot.x == place);
-            _ = write!(html, "<td>{}</td>", dot.map_or_else(|| "–".to_owned(), cell));
+        html.push_str("</tr></thead>\n<tbody>\n");
+        for place in places {
+            _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row_words(plot, place)));
+            for line in &plot.lines {
+                let dot = line.dots.iter().find(|dot| dot.x == place);
+                _ = write!(html, "<td>{}</td>", dot.map_or_else(|| "–".to_owned(), cell));
+            }
+            html.push_str("</tr>\n");
         }
-        html.push_str("</tr>\n");
+        html.push_str("</tbody></table></div>\n");
     }
-    html.push_str("</tbody></table></div>\n");
     let reasons = reasons(plots);
     if reasons.len() > REASONS_MAX {
         html.push_str("<ul class=\"invalid\">\n");

@@ -40,19 +40,20 @@ impl Look {
         format!("stroke=\"{}\"{dash}", self.colour())
     }
 
-    /// Its marker at a place; hollow for figures that must not be trusted. `inside` may hold a title.
-    pub fn marker(self, x: f64, y: f64, hollow: bool, inside: &str) -> String {
+    /// Its marker at a place, `size` times as large as usual; hollow for figures that must not be trusted. `inside` may hold
+    /// a title.
+    pub fn marker(self, (x, y): (f64, f64), size: f64, hollow: bool, inside: &str) -> String {
         let fill = if hollow { "#fffdf7" } else { self.colour() };
         let attributes = format!("class=\"dot\" fill=\"{fill}\" stroke=\"{}\"", self.colour());
         let corners = |points: &[(f64, f64)]| {
             let mut text = String::new();
             for (dx, dy) in points {
-                _ = write!(text, "{:.1},{:.1} ", x + dx, y + dy);
+                _ = write!(text, "{:.1},{:.1} ", x + dx * size, y + dy * size);
             }
             format!("<polygon {attributes} points=\"{}\">{inside}</polygon>", text.trim_end())
         };
         match self.marker % 8 {
-            0 => format!("<circle {attributes} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\">{inside}</circle>"),
+            0 => format!("<circle {attributes} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\">{inside}</circle>", 3.2 * size),
             1 => corners(&[(-3.0, -3.0), (3.0, -3.0), (3.0, 3.0), (-3.0, 3.0)]),
             2 => corners(&[(0.0, -4.0), (3.8, 3.0), (-3.8, 3.0)]),
             3 => corners(&[(0.0, -4.4), (4.4, 0.0), (0.0, 4.4), (-4.4, 0.0)]),
@@ -81,7 +82,7 @@ impl Look {
         format!(
             "<svg class=\"swatch\" viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\"><path d=\"M1 6H33\" {} stroke-width=\"1.6\" fill=\"none\"/>{}</svg>",
             self.stroke(),
-            self.marker(17.0, 6.0, false, "")
+            self.marker((17.0, 6.0), 1.0, false, "")
         )
     }
 }
@@ -111,7 +112,9 @@ mod tests {
     #[test]
     fn eight_lines_differ_without_their_colours() {
         let shapes: std::collections::BTreeSet<String> = (0..8)
-            .map(|index| Look::number(index).marker(0.0, 0.0, false, "").replace(Look::number(index).colour(), ""))
+            .map(|index| {
+                Look::number(index).marker((0.0, 0.0), 1.0, false, "").replace(Look::number(index).colour(), "")
+            })
             .collect();
         assert_eq!(shapes.len(), 8);
         assert_ne!(Look::variant(0, 0), Look::variant(0, 1));

@@ -10,8 +10,10 @@ use super::look::Look;
 use super::scale::{Scale, Spread, Unit};
 use super::section::escaped;
 
-const WIDTH: f64 = 440.0;
-const HEIGHT: f64 = 290.0;
+/// Width and height of a panel that stands alone, and of one among others: both are drawn at their natural size where there
+/// is room, so that letters are of one size on the whole page.
+pub(super) const ALONE: Frame = Frame { width: 400.0, height: 270.0 };
+pub(super) const AMONG_OTHERS: Frame = Frame { width: 350.0, height: 250.0 };
 const LEFT: f64 = 54.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
@@ -20,6 +22,13 @@ const RIGHT: f64 = 14.0;
 const LETTER: f64 = 6.9;
 const LABEL_LETTERS_MAX: usize = 16;
 const LABEL_HEIGHT: f64 = 14.0;
+
+/// The view box of a panel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Frame {
+    width: f64,
+    height: f64,
+}
 
 /// A point of a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,22 +99,31 @@ impl Plot {
         Scale::shows(self.y.spread, low).then_some((low, high))
     }
 
-    /// Whether the lines' names fit at their ends; otherwise a legend is needed.
-    pub fn labels_fit(&self) -> bool {
-        let height = HEIGHT - TOP - BOTTOM;
+    /// Whether the lines' names fit at their ends, next to where the lines end; otherwise a legend is needed.
+    pub fn labels_fit(&self, frame: Frame, y_span: (f64, f64)) -> bool {
+        let height = frame.height - TOP - BOTTOM;
+        let y = Scale::new(self.y.spread, self.y.unit, y_span, (frame.height - BOTTOM, TOP + 4.0)).rounded_up();
+        let ends: Vec<f64> = self.lines.iter().filter_map(|line| line.dots.last()).map(|dot| y.at(dot.y)).collect();
+        let apart = |mut ends: Vec<f64>| {
+            ends.sort_by(f64::total_cmp);
+            // Labels that are moved far from their lines are no labels: at most three ends may share a place.
+            ends.windows(3).all(|near| near[2] - near[0] > LABEL_HEIGHT * 0.8)
+        };
         self.lines.len() as f64 * LABEL_HEIGHT <= height
             && self.lines.iter().all(|line| line.label.chars().count() <= LABEL_LETTERS_MAX)
+            && (self.lines.len() <= 4 || apart(ends))
     }
 
     /// Draws it, on axes that hold the given spans (its own, or those of all panels of its figure).
-    pub fn svg(&self, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
+    pub fn svg(&self, frame: Frame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
+        let Frame { width, height } = frame;
         let letters = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
         let right = if labelled { 12.0 + letters as f64 * LETTER } else { RIGHT };
-        let (bottom, end) = (HEIGHT - BOTTOM, WIDTH - right);
+        let (bottom, end) = (height - BOTTOM, width - right);
         let x = Scale::new(self.x.spread, self.x.unit, x_span, (LEFT + 6.0, end - 6.0));
         let y = Scale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();
         let mut svg = format!(
-            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
             escaped(&self.spoken())
         );
         self.axes(&mut svg, &x, &y, (LEFT, bottom, end));
@@ -119,7 +137,8 @@ impl Plot {
         svg
     }
 
-    fn spoken(&self) -> String {
+    /// What the picture shows, for those who do not see it.
+    pub fn spoken(&self) -> String {
         let names: Vec<&str> = self.lines.iter().map(|line| &*line.label).collect();
         let title = if self.title.is_empty() { String::new() } else { format!("{}: ", self.title) };
         format!("{title}{} by {}, lines: {}", self.y.label, self.x.label, names.join(", "))
@@ -160,7 +179,7 @@ impl Plot {
         _ = writeln!(
             svg,
             "<text class=\"unit\" x=\"{end:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            HEIGHT - 6.0,
+            bottom + BOTTOM - 6.0,
             escaped(&self.x.label)
         );
     }
@@ -186,10 +205,13 @@ impl Plot {
             }
             _ = writeln!(svg, "<path class=\"line\" {} d=\"{path}\"/>", line.look.stroke());
         }
+        // Markers that would touch one another are smaller.
+        let apart = line.dots.windows(2).map(|pair| x.at(pair[1].x) - x.at(pair[0].x)).fold(f64::INFINITY, f64::min);
+        let size = (apart / 12.0).clamp(0.6, 1.0);
         for dot in &line.dots {
             let (at_x, at_y) = (x.at(dot.x), y.at(dot.y));
             let title = format!("<title>{}</title>", escaped(&self.words(line, dot)));
-            _ = writeln!(svg, "{}", line.look.marker(at_x, at_y, !dot.invalid.is_empty(), &title));
+            _ = writeln!(svg, "{}", line.look.marker((at_x, at_y), size, !dot.invalid.is_empty(), &title));
             if !dot.invalid.is_empty() {
                 _ = writeln!(
                     svg,
@@ -201,7 +223,7 @@ impl Plot {
     }
 
     /// What a point says when it is pointed at.
-    fn words(&self, line: &Line, dot: &Dot) -> String {
+    pub fn words(&self, line: &Line, dot: &Dot) -> String {
         use crate::markdown::number;
         let interval =
             dot.interval.map_or_else(String::new, |(low, high)| format!(" ({} – {})", number(low), number(high)));
@@ -296,8 +318,10 @@ mod tests {
                     ("rabbitmq", vec![(1.0, 1.7e5), (1_048_576.0, 2.4e3)]),
                 ],
             );
-            let svg = plot.svg(plot.spans().expect("points"), true);
-            for (attribute, most) in [("x", WIDTH), ("cx", WIDTH), ("y", HEIGHT), ("cy", HEIGHT)] {
+            let svg = plot.svg(ALONE, plot.spans().expect("points"), true);
+            for (attribute, most) in
+                [("x", ALONE.width), ("cx", ALONE.width), ("y", ALONE.height), ("cy", ALONE.height)]
+            {
                 let found = numbers(&svg, attribute);
                 assert!(found.iter().all(|value| (0.0..=most).contains(value)), "{attribute}: {found:?}");
             }
@@ -319,7 +343,7 @@ mod tests {
                 ("d", vec![(1.0, 0.1)]),
             ],
         );
-        let svg = plot.svg(plot.spans().expect("points"), true);
+        let svg = plot.svg(ALONE, plot.spans().expect("points"), true);
         let mut at: Vec<f64> =
             svg.lines().filter(|line| line.contains("class=\"label\"")).map(|line| numbers(line, "y")[0]).collect();
         at.sort_by(f64::total_cmp);

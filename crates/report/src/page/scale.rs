@@ -177,6 +177,10 @@ pub(super) fn bytes(value: f64) -> String {
 
 /// A number with its thousands as a letter.
 pub(super) fn short(value: f64) -> String {
+    // Powers of two and the like are read in full.
+    if (1e3..1e5).contains(&value) && value.fract() == 0.0 && value % 100.0 != 0.0 {
+        return crate::markdown::number(value);
+    }
     for (factor, letter) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= factor * 0.999_999 {
             return format!("{}{letter}", trimmed(value / factor));
@@ -213,7 +217,7 @@ mod tests {
             "1 B ' ' ' 16 B ' ' ' 256 B ' ' ' 4 KiB ' ' ' 64 KiB ' ' ' 1 MiB",
         );
         check(Spread::Log2, Unit::Plain, (1.0, 32.0), "1 2 4 8 16 32");
-        check(Spread::Log2, Unit::Plain, (1.0, 1_024.0), "1 ' 4 ' 16 ' 64 ' 256 ' 1.024k");
+        check(Spread::Log2, Unit::Plain, (1.0, 1_024.0), "1 ' 4 ' 16 ' 64 ' 256 ' 1,024");
         check(Spread::Log2, Unit::Bytes, (64.0, 64.0), "32 B 64 B 128 B");
         check(Spread::Log10, Unit::Plain, (2_500.0, 7e6), "10k 100k 1M 10M");
         check(Spread::Log10, Unit::Plain, (31.0, 420.0), "20 50 100 200 500");

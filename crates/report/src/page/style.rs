@@ -33,18 +33,21 @@ figure { margin: 1.4rem 0 0; min-width: 0; }
 figure.full, figure:has(.many) { grid-column: 1 / -1; }
 .panels { display: grid; gap: 1rem 2.5rem; }
 .panels.many { grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
-.panel { min-width: 0; max-width: 33rem; margin-top: .6rem; }
+.panel { min-width: 0; max-width: 31rem; margin-top: .6rem; }
 figcaption { font-size: .95rem; line-height: 1.42; max-width: 44rem; margin-top: .3rem; color: var(--ink); }
 .paper { color: var(--soft); }
 svg.plot { display: block; width: 100%; height: auto; font: 12.5px system-ui, sans-serif; fill: var(--soft); }
 svg .tick { font-size: 12px; } svg .unit { fill: var(--ink); } svg .label { font-weight: 600; }
 svg .grid { stroke: #ebe7dc; stroke-width: 1; fill: none; } svg .axis { stroke: #8b877b; stroke-width: 1; fill: none; }
 svg .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; } svg .interval { stroke-width: 1.4; stroke-opacity: .55; fill: none; }
+svg .row { stroke: #d9d5c8; stroke-width: 1; fill: none; } svg .wide-interval { stroke-width: 4; stroke-opacity: .35; }
+svg .value { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 4px; }
 svg .dot { stroke-width: 1.3; }
 .legend { list-style: none; margin: .3rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; font: .82rem/1.5 system-ui, sans-serif; }
 .swatch { vertical-align: -1px; }
 .invalid { margin: .4rem 0; padding-left: 0; list-style: none; color: var(--warn); font-size: .88rem; line-height: 1.4; max-width: 44rem; }
 details { margin: .4rem 0; min-width: 0; } summary { cursor: pointer; color: var(--link); font-size: .92rem; }
+details.all { margin-top: 1.4rem; } .all h4 { margin-top: 1.3rem; }
 .wide { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font: .8rem/1.35 system-ui, sans-serif; font-variant-numeric: tabular-nums lining-nums; margin: .5rem 0; }
 caption { text-align: left; color: var(--soft); padding-bottom: .2rem; }
@@ -59,10 +62,15 @@ footer { margin-top: 4rem; color: var(--soft); font-size: .9rem; border-top: 1px
 @page { margin: 15mm 14mm; }
 @media print {
   html, body { background: #fff; } body { max-width: none; padding: 0; font-size: 9.5pt; }
-  a { color: inherit; text-decoration: none; } h2 { margin-top: 1.6rem; } h2, h3, h4, thead { break-after: avoid; }
-  figure .panels, figcaption, tr { break-inside: avoid; } summary { display: none; }
-  details::details-content { content-visibility: visible; display: block; block-size: auto; opacity: 1; }
-  .wide { overflow: visible; } table { font-size: 6.6pt; } th, td { padding-right: .45rem; } th { white-space: normal; }
+  a { color: inherit; text-decoration: none; } h2 { margin-top: 1.6rem; } h2, h3, h4, thead, section > p { break-after: avoid; }
+  .figures { display: block; } figure { margin-top: 1rem; } .panels, figcaption, tr { break-inside: avoid; }
+  .panels.many { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .4rem 1rem; }
+  figure:not(:has(.many)) { display: grid; grid-template-columns: 46% minmax(0, 1fr); grid-template-rows: repeat(4, auto) 1fr; column-gap: 1.2rem; break-inside: avoid; }
+  figure:not(:has(.many)) > * { grid-column: 2; } figure:not(:has(.many)) > h3 { grid-column: 1 / -1; }
+  figure:not(:has(.many)) > .panels { grid-column: 1; grid-row: 2 / 6; align-self: start; }
+  details:not([open]) summary { display: none; }
+  figure details::details-content { content-visibility: visible; display: block; block-size: auto; opacity: 1; }
+  .wide { overflow: visible; } table { font-size: 6.4pt; } th, td { padding-right: .45rem; } th { white-space: normal; } .range { display: block; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 "#;

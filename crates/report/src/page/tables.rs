@@ -78,7 +78,7 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
     let used: Vec<Metric> =
         columns::all(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
     let heading = escaped(&title(document, series));
-    let mut html = format!("<details><summary>{heading}</summary>\n");
+    let mut html = format!("<h4>{heading}</h4>\n");
     html.push_str(&points(series, &usual, "figures"));
     if !used.is_empty() {
         html.push_str(&points(series, &used, "resources"));
@@ -102,7 +102,7 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
     for (note, count) in said {
         _ = writeln!(html, "<p>Note ({count} runs): {}</p>", escaped(note));
     }
-    html + "</details>\n"
+    html
 }
 
 /// What the processes and the network used, as against what came of it.
