@@ -22,6 +22,8 @@ mod metric;
 pub mod osu;
 pub mod page;
 mod progress;
+#[cfg(test)]
+mod schema;
 pub mod table;
 
 pub use compare::Comparison;

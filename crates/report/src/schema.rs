@@ -1,0 +1,102 @@
+//! The test that `docs/measurements/schema.md` and the schema say the same.
+//!
+//! Enters: a document with every field filled, and the page.  Leaves: what either lacks.
+//! Owns:   nothing.
+//! Never:  part of the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::columns;
+use crate::fixture;
+use crate::metric::{Better, Metric, Role};
+
+const PAGE: &str = include_str!("../../../docs/measurements/schema.md");
+/// Objects whose keys are names of things, not fields.
+const OPEN: [&str; 4] = ["options", "parameters", "tcp", "latencies"];
+
+/// The fields that each table under a heading of the third level lists.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let mut tables: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut heading = None;
+    for line in PAGE.lines() {
+        if line.starts_with('#') {
+            heading = line.strip_prefix("### ").map(str::to_owned);
+        } else if let (Some(heading), Some(field)) =
+            (&heading, line.strip_prefix("| `").and_then(|rest| rest.split('`').next()))
+        {
+            tables.entry(heading.clone()).or_default().insert(field.to_owned());
+        }
+    }
+    tables
+}
+
+/// The fields that the document has, by the name of the object they are in.
+fn written(name: &str, value: &Value, found: &mut BTreeMap<String, BTreeSet<String>>) {
+    match value {
+        Value::Object(fields) if !OPEN.contains(&name) => {
+            let table = match name {
+                "broker" | "publishers" | "consumers" => "usage",
+                other => other,
+            };
+            for (field, value) in fields {
+                found.entry(table.to_owned()).or_default().insert(field.clone());
+                written(field, value, found);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| written(name, value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_documented_and_every_documented_field_exists() {
+    let mut document = fixture::document();
+    let samples = fixture::latency_point(64.0, "round_trip", &[vec![1_000; 20]]);
+    document.series.push(fixture::series("de-pp", "size_bytes", vec![samples]));
+    let mut found = BTreeMap::new();
+    written("document", &serde_json::to_value(&document).expect("JSON"), &mut found);
+    assert_eq!(found, documented());
+}
+
+#[test]
+fn the_page_names_the_schema_that_is_written() {
+    assert!(PAGE.starts_with(&format!("# The document of a run: schema `{}`\n", crate::document::SCHEMA)));
+}
+
+#[test]
+fn every_metric_is_documented_with_its_direction() {
+    let rows: Vec<&str> =
+        PAGE.lines().skip_while(|line| *line != "## Metrics").filter(|line| line.starts_with("| `")).collect();
+    let mut listed = BTreeSet::new();
+    let mut metrics: Vec<Metric> = Vec::new();
+    for benchmark in ["de-pp", "de-spsc", "drain", "churn", "confirm", "open", "order"] {
+        metrics.extend(columns::all(&fixture::series(benchmark, "size_bytes", Vec::new())));
+    }
+    for metric in metrics {
+        let mut key = metric.key();
+        if let Metric::LatencyUs(kind, _) | Metric::LatencyMeanUs(kind) | Metric::OneWayMeanUs(kind) = &metric {
+            key = key.replacen(kind.as_str(), "KIND", 1);
+        }
+        for role in Role::ALL {
+            let prefix = format!("{}_", role.name().to_lowercase());
+            let plural = format!("{}s_", role.name().to_lowercase());
+            for prefix in [prefix, plural] {
+                if let Some(rest) = key.strip_prefix(&prefix) {
+                    key = format!("ROLE_{rest}");
+                }
+            }
+        }
+        // The percentiles stand in one row.
+        if key.starts_with("KIND_p") {
+            key = "KIND_p50_us".to_owned();
+        }
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{key}`")));
+        let row = row.unwrap_or_else(|| panic!("{key} is not documented"));
+        let direction = if metric.better() == Better::Higher { "| more |" } else { "| less |" };
+        assert!(row.contains(direction), "{key}: {row}");
+        listed.insert(key);
+    }
+    assert_eq!(rows.len(), listed.len(), "documented, but no metric: {rows:?}");
+}
