@@ -150,6 +150,18 @@ impl Given {
         self.text(name).map(|text| number(name, text, least, most)).transpose()
     }
 
+    /// The value of an option as a number with decimals within bounds, or the usual one.
+    ///
+    /// # Errors
+    /// No number, or out of bounds.
+    pub fn decimal(&self, name: &str, usual: f64, least: f64, most: f64) -> Result<f64, Wrong> {
+        let Some(text) = self.text(name) else { return Ok(usual) };
+        match text.parse() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
+        }
+    }
+
     /// The value of an option as numbers with commas between, each within bounds and none twice, or the usual ones.
     ///
     /// # Errors

@@ -4,46 +4,44 @@
 //! Owns:   workloads, processes and their placement, statistics, the comparison that `make perf` prints.
 //! Never:  runs broker, publisher or consumer inside its own process.
 //!
-//! Read `scenario` first (what a workload is and how one segment of it is measured), then `role` (what the child
-//! processes do), `paper` (de-spsc, de-pp, floor) and `perf` (the figures to reach).
+//! Read `closed/benchmarks` first (what each benchmark of the paper is), then `closed/runner` (in which order all is
+//! measured), `scenario` (how one segment of a workload is measured) and `role` (what the child processes do).
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+mod closed;
 mod compare;
 mod failure;
+mod files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
-mod paper;
+mod patterns;
 mod perf;
 mod placement;
 mod plan;
 mod process;
+mod record;
 mod render;
 mod role;
 mod scale;
 mod scenario;
+mod setup;
 mod suite;
 mod target;
 
 use std::process::ExitCode;
 
 use failure::Failure;
-use paper::Benchmark;
 
-const USAGE: &str = "usage: harrier bench COMMAND [OPTIONS]
-
-  de-spsc   one publisher, one consumer through a direct exchange: MB/s and messages/s by size
-  de-pp     round trips between two through direct exchanges: latency by size
-  floor     the same through a relay that knows no AMQP
-  suite     de-spsc and de-pp with the usual options, and a report (`make bench`)
-  perf      the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)
-  compare   two results saved with --json: ratios with intervals, and what is noise
-  report    results saved with --json as a page with figures, or in another format
-  scale     many connections, queues, bindings, messages, and what each costs in memory
-
-harrier bench COMMAND --help lists the options.
-";
+/// Commands that are no closed-loop benchmarks.
+const OTHERS: &[(&str, &str)] = &[
+    ("suite", "all of them, and a report (`make bench`)"),
+    ("compare", "two results saved with --json: ratios with intervals, and what is noise"),
+    ("report", "results saved with --json as a page with figures, or in another format"),
+    ("perf", "the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)"),
+    ("scale", "many connections, queues, bindings, messages, and what each costs in memory"),
+];
 
 /// Runs the command whose words (behind `harrier bench`) are given.
 ///
@@ -70,17 +68,39 @@ pub fn main(words: &[String]) -> ExitCode {
 }
 
 fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
+    if let Some(benchmark) = closed::find(command) {
+        return closed::run(benchmark, rest);
+    }
     match command {
-        "de-spsc" => Ok(paper::run(Benchmark::DeSpsc, rest)?),
-        "de-pp" => Ok(paper::run(Benchmark::DePp, rest)?),
-        "floor" => Ok(paper::run(Benchmark::Floor, rest)?),
-        "suite" => Ok(suite::run(rest)?),
+        "baseline" => baseline(rest),
+        // What `baseline sockets` was called first.
+        "floor" => baseline(&[&["sockets".to_owned()], rest].concat()),
+        "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
         "compare" => compare::run(rest),
         "report" => render::run(rest),
-        "help" | "--help" | "-h" => Ok(report::table::put(&format!("{USAGE}\n{}", launcher::HELP))?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "help" | "--help" | "-h" => Ok(report::table::put(&usage())?),
+        "" => Err(Failure::Usage(usage())),
+        other => Err(Failure::Usage(format!("unknown command '{other}'\n{}", usage()))),
     }
+}
+
+fn baseline(words: &[String]) -> Result<(), Failure> {
+    match words.split_first() {
+        Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
+            Some(benchmark) => closed::run(benchmark, rest),
+            None => Err(Failure::Usage(format!("unknown baseline '{kind}': there is `baseline sockets`"))),
+        },
+        None => Err(Failure::Usage("usage: harrier bench baseline sockets [OPTIONS]".to_owned())),
+    }
+}
+
+fn usage() -> String {
+    let mut text = "usage: harrier bench COMMAND [OPTIONS]\n\n".to_owned();
+    let closed = closed::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
+    for (command, summary) in closed.chain(OTHERS.iter().copied()) {
+        text.push_str(&format!("  {command:<18} {summary}\n"));
+    }
+    format!("{text}\nharrier bench COMMAND --help lists the options.\n\n{}", launcher::HELP)
 }

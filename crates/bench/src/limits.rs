@@ -20,12 +20,37 @@ pub const PATTERNS_MAX: usize = 1_000_000;
 pub const KEYS_MAX: usize = 1_000_000;
 /// Most runs of one measurement.
 pub const RUNS_MAX: usize = 100;
+/// Most brokers measured in turns.
+pub const TARGETS_MAX: usize = 8;
+/// Most bindings a second that change while messages flow.
+pub const CHANGES_PER_S_MAX: usize = 100_000;
+/// Parts of a segment whose rates are kept, to see whether it was steady.
+pub const PARTS_OF_A_SEGMENT: usize = 20;
+/// Messages of each window of confirms whose time is taken.
+pub const CONFIRM_SAMPLES_A_WINDOW: u64 = 64;
+/// Bytes that the null broker reads at once.
+pub const NULL_BUFFER_BYTES: usize = 256 << 10;
+/// Bytes of encoded deliveries that the null broker writes at once, at least.
+pub const NULL_BLOCK_BYTES: usize = 256 << 10;
+/// How long the null broker hears nothing before it shows that it lives.
+pub const NULL_HEARTBEAT_WAIT: Duration = Duration::from_secs(20);
+/// Longest run of one size that may be asked for, in seconds.
+pub const SECONDS_MAX: f64 = 60.0;
+/// Largest factor from one size to the next.
+pub const STEP_MAX: u64 = 1 << 20;
+/// Longest time that a relay polls before it sleeps, in microseconds.
+pub const SPIN_US_MAX: u64 = 1_000_000;
 /// How long a started broker may take until it accepts connections.
 pub const BROKER_READY_WAIT: Duration = Duration::from_secs(20);
 /// How long one publisher or consumer may take to connect and declare.
 pub const ROLE_READY_WAIT: Duration = Duration::from_secs(60);
 /// How long one segment (one size of one run) may take before it counts as failed.
-pub const SEGMENT_WAIT: Duration = Duration::from_secs(120);
+pub const SEGMENT_WAIT: Duration = Duration::from_secs(600);
+/// How long a consumer waits for the next message, and a publisher in ping-pong for the reply, before the rest of the
+/// segment counts as lost.
+pub const SILENCE_WAIT: Duration = Duration::from_secs(15);
+/// How long the controlling process waits for a role's report on a segment.
+pub const REPORT_WAIT: Duration = Duration::from_secs(660);
 /// How long an ended child may take to go before it is killed.
 pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes handed to the socket at once by the raw publisher, and read at once by the raw consumer and the relay.
@@ -52,7 +77,30 @@ pub const CLOCK_QUESTIONS: usize = 32;
 pub const COMPARISONS_KEPT: usize = 1_024;
 /// How long the answer to such a question may take.
 pub const CLOCK_WAIT: Duration = Duration::from_secs(5);
+/// Most connections of one workload: publishers and consumers together.
+pub const WORKLOAD_CONNECTIONS_MAX: usize = 4_096;
+/// Most bindings of one workload, after all expansions.
+pub const WORKLOAD_BINDINGS_MAX: usize = 200_000;
+/// Most comparisons of a topic pattern with a key that the model of a workload's routing may need.
+pub const WORKLOAD_MATCHES_MAX: u64 = 50_000_000;
+/// Most messages that one workload may be expected to send.
+pub const WORKLOAD_MESSAGES_MAX: f64 = 100_000_000.0;
+/// Longest workload, in nanoseconds: an hour.
+pub const WORKLOAD_NS_MAX: u64 = 3_600_000_000_000;
+/// Largest workload file, in bytes.
+pub const WORKLOAD_FILE_BYTES_MAX: u64 = 1 << 20;
+/// Messages that a paced sender writes before it flushes and looks at what came.
+pub const SENDS_A_TURN_MAX: usize = 256;
+/// Bytes that a paced publisher may have written and not sent; more messages than that wait for the link, and are late.
+pub const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// How long a worker without anything to do sleeps until it looks at its connections (heartbeats).
+pub const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long after the last message consumers wait for those that are missing, once the time to drain is over.
+pub const SWEEP_IDLE_WAIT: Duration = Duration::from_secs(2);
+/// From the order to begin until the first message may be due: all processes have heard it by then.
+pub const BEGIN_LEAD: Duration = Duration::from_millis(100);
 
+const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);
 const _: () = assert!(RENDEZVOUS_BYTES_MAX + 32 < 255);
 const _: () = assert!(CHILD_END_WAIT.as_nanos() * 2 < RANKS_LEAVE_WAIT.as_nanos());

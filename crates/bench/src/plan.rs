@@ -1,17 +1,16 @@
 //! Sizes and counts of a benchmark, and what the roles are told to do.
 //!
 //! Enters: `-m MIN:MAX` and `-i COUNT`.  Leaves: segments; the lines that the controlling process and its roles exchange.
-//! Owns:   the default number of messages of each size.
+//! Owns:   the notation of sizes, and the vocabulary of the roles.
 //! Never:  measures.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX};
-use gauge::Buckets;
-use gauge::Faults;
+use gauge::{Buckets, Faults, Meter, Network, NetworkMeter, RoleUsage};
 
-/// Sizes in powers of two from `MIN` to `MAX`, both included (`MAX` is added when it is no power of two times `MIN`).
-pub fn sizes(range: &str) -> Result<Vec<usize>, String> {
+/// Sizes from `MIN` to `MAX`, each `factor` times the one before, both included (`MAX` is added when it is none of them).
+pub fn sizes(range: &str, factor: usize) -> Result<Vec<usize>, String> {
     let (low, high) = match range.split_once(':') {
         Some((low, high)) => (low, high),
         None => ("1", range),
@@ -21,7 +20,7 @@ pub fn sizes(range: &str) -> Result<Vec<usize>, String> {
         return Err(format!("sizes run from 1 to {MESSAGE_BYTES_MAX} bytes, as in 1:1M"));
     }
     let mut sizes: Vec<usize> =
-        std::iter::successors(Some(low), |size| size.checked_mul(2)).take_while(|&size| size <= high).collect();
+        std::iter::successors(Some(low), |size| size.checked_mul(factor)).take_while(|&size| size <= high).collect();
     if sizes.last() != Some(&high) {
         sizes.push(high);
     }
@@ -51,27 +50,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// One-way streams: two million small messages, and no more than half a GiB of bodies.
-    pub fn stream(size_bytes: usize, iterations: Option<u64>) -> Self {
-        const COUNT_MAX: u64 = 2_000_000;
-        const COUNT_MIN: u64 = 100;
-        const BYTES_MAX: u64 = 512 << 20;
-        Self::with_tenth(
-            iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)),
-        )
-    }
-
-    /// Round trips: ten thousand small ones, and no more than 256 MiB each way.
-    pub fn ping_pong(size_bytes: usize, iterations: Option<u64>) -> Self {
-        const COUNT_MAX: u64 = 10_000;
-        const COUNT_MIN: u64 = 100;
-        const BYTES_MAX: u64 = 256 << 20;
-        Self::with_tenth(
-            iterations.unwrap_or_else(|| (BYTES_MAX / size_bytes.max(1) as u64).clamp(COUNT_MIN, COUNT_MAX)),
-        )
-    }
-
-    fn with_tenth(measured: u64) -> Self {
+    /// So many messages, and a tenth of them to warm up.
+    pub fn with_tenth(measured: u64) -> Self {
         let measured = measured.clamp(1, SEGMENT_MESSAGES_MAX);
         Self { measured, warm_up: (measured / 10).max(1) }
     }
@@ -97,6 +77,45 @@ pub struct Segment {
     pub count: u64,
 }
 
+/// What a role's process used in a segment, as it measured itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// Processor time, memory and the like.
+    pub process: RoleUsage,
+    /// What its sockets sent and received, if the kernel tells.
+    pub network: Option<Network>,
+}
+
+/// A role's meters, running.
+pub struct Meters {
+    process: Meter,
+    network: NetworkMeter,
+}
+
+impl Meters {
+    /// Begins to measure this process.
+    pub fn start() -> Self {
+        Self { network: NetworkMeter::of_self(), process: Meter::of_self() }
+    }
+
+    /// Ends the measurement.
+    pub fn stop(self) -> Used {
+        Used { process: self.process.stop(), network: self.network.stop() }
+    }
+}
+
+impl Used {
+    /// Adds what another process of the same role used.
+    pub fn add(&mut self, other: &Self) {
+        self.process.add(&other.process);
+        match (&mut self.network, &other.network) {
+            (Some(sum), Some(one)) => sum.add(one),
+            (sum @ None, one) => *sum = *one,
+            (Some(_), None) => {}
+        }
+    }
+}
+
 /// What a role reports of itself, one line of JSON each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Report {
@@ -113,10 +132,16 @@ pub enum Report {
         began_ns: u64,
         /// When the last consumer's reply was in.
         ended_ns: u64,
+        /// Messages that were sent: fewer than asked for if no answer came to the last of them.
+        published: u64,
         /// Round trips (empty for streams).
         latencies: Buckets,
+        /// Times from publishing a message until its confirm was read (empty without confirms).
+        confirms: Buckets,
         /// Messages the broker refused to confirm or returned.
         refused: u64,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
     },
     /// The consumer's figures of a segment.
     Consumed {
@@ -124,6 +149,15 @@ pub enum Report {
         received: u64,
         /// What went wrong.
         faults: Faults,
+        /// Messages a second in each twentieth of the segment's messages.
+        rates: Vec<f64>,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
+    },
+    /// What a role did that has no messages of its own (the binder: bindings added and taken away).
+    Worked {
+        /// How many times.
+        operations: u64,
     },
     /// The role cannot go on.
     Failed {
@@ -137,7 +171,7 @@ mod tests {
     use super::*;
 
     fn check(range: &str, expected: &str) {
-        let shown = sizes(range).map_or_else(|error| error, |sizes| format!("{sizes:?}"));
+        let shown = sizes(range, 2).map_or_else(|error| error, |sizes| format!("{sizes:?}"));
         assert_eq!(shown, expected, "{range}");
     }
 
@@ -149,15 +183,15 @@ mod tests {
         check("1K:3K", "[1024, 2048, 3072]");
         check("x:1", "'x' is no number of bytes");
         check("0:1", "sizes run from 1 to 134217728 bytes, as in 1:1M");
-        assert_eq!(sizes("1:1M").map(|sizes| sizes.len()), Ok(21));
+        assert_eq!(sizes("1:1M", 2).map(|sizes| sizes.len()), Ok(21));
+        assert_eq!(sizes("1:1M", 16), Ok(vec![1, 16, 256, 4_096, 65_536, 1 << 20]));
+        assert_eq!(sizes("1:40", 8), Ok(vec![1, 8, 40]));
     }
 
     #[test]
     fn counts_are_bounded() {
-        assert_eq!(Counts::stream(1, None), Counts { measured: 2_000_000, warm_up: 200_000 });
-        assert_eq!(Counts::stream(1 << 20, None), Counts { measured: 512, warm_up: 51 });
-        assert_eq!(Counts::ping_pong(1 << 20, None), Counts { measured: 256, warm_up: 25 });
-        assert_eq!(Counts::stream(64, Some(7)), Counts { measured: 7, warm_up: 1 });
-        assert_eq!(Counts::stream(64, Some(u64::MAX)).measured, SEGMENT_MESSAGES_MAX);
+        assert_eq!(Counts::with_tenth(2_000_000), Counts { measured: 2_000_000, warm_up: 200_000 });
+        assert_eq!(Counts::with_tenth(7), Counts { measured: 7, warm_up: 1 });
+        assert_eq!(Counts::with_tenth(u64::MAX).measured, SEGMENT_MESSAGES_MAX);
     }
 }

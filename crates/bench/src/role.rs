@@ -4,8 +4,10 @@
 //! Owns:   the choice of the role and the reading and writing of lines.
 //! Never:  prints anything else to standard output.
 
+mod binder;
 mod consumer;
 mod launch;
+mod null;
 mod publisher;
 mod raw;
 mod relay;
@@ -23,6 +25,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let mut orders = Orders { lines: std::io::stdin().lock() };
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
+        Some("null") => null::run(&mut orders),
+        Some("binder") => binder::run(&mut orders),
         Some("relay") => relay::run(&mut orders),
         Some("raw-publisher") => raw::publish(&mut orders),
         Some("raw-consumer") => raw::consume(&mut orders),

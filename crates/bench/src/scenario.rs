@@ -4,17 +4,19 @@
 //! Owns:   the publishers' and consumers' processes.
 //! Never:  starts or stops the target.
 
+use std::collections::BTreeMap;
+
+use report::document::Run;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{ROLE_READY_WAIT, SEGMENT_WAIT};
-use crate::placement::Placement;
-use crate::plan::{Report, Segment};
+use crate::limits::{REPORT_WAIT, ROLE_READY_WAIT};
+use crate::patterns::{Matching, Patterns};
+use crate::placement::{Cpus, Placement};
+use crate::plan::{Report, Segment, Shape, Used};
 use crate::process::Role;
-use crate::role::task::{ConsumerTask, PublisherTask, RawTask};
+use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, RawTask};
 use crate::target::{Target, Way};
-use gauge::Faults;
-use gauge::Latencies;
-use gauge::Usage;
+use gauge::{Faults, Latencies, Meter, RoleUsage, judge, steadiness, with_descendants};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,12 @@ pub struct Scenario {
     pub ack_every: u64,
     /// Unacknowledged messages sent ahead; zero: no limit.
     pub prefetch: u16,
+    /// Which of the patterns match.
+    pub matching: Matching,
+    /// Bindings added, and taken away, each second while messages flow.
+    pub changes_per_s: u64,
+    /// Sequence and checksum of every message are checked.
+    pub checks: bool,
 }
 
 /// Type of the exchange of a workload.
@@ -69,6 +77,9 @@ impl Default for Scenario {
             confirm_window: 0,
             ack_every: 0,
             prefetch: 0,
+            matching: Matching::One,
+            changes_per_s: 0,
+            checks: false,
         }
     }
 }
@@ -98,16 +109,22 @@ pub struct Figures {
     pub elapsed_s: f64,
     /// Round trips.
     pub latencies: Latencies,
+    /// Times until messages were confirmed.
+    pub confirms: Latencies,
+    /// Messages a second in each twentieth of the segment, of all consumers together.
+    pub rates: Vec<f64>,
+    /// Bindings that were changed meanwhile.
+    pub changes: u64,
     /// What went wrong.
     pub faults: Faults,
     /// Messages refused or returned.
     pub refused: u64,
     /// What the target used meanwhile; `None` if its process is not on this machine.
-    pub broker: Option<Usage>,
+    pub broker: Option<RoleUsage>,
     /// What the publishers used.
-    pub publishers: Usage,
+    pub publishers: Used,
     /// What the consumers used.
-    pub consumers: Usage,
+    pub consumers: Used,
 }
 
 impl Figures {
@@ -128,32 +145,114 @@ impl Figures {
 
     /// The target's processor seconds for a million deliveries.
     pub fn broker_cpu_s_per_million(&self) -> Option<f64> {
-        self.broker.map(|usage| self.cpu_s_per_million(usage))
+        self.broker.map(|usage| usage.cpu_s() / (self.delivered as f64 / 1e6))
     }
 
-    /// Processor seconds for a million deliveries.
-    pub fn cpu_s_per_million(&self, usage: Usage) -> f64 {
-        usage.cpu_ns as f64 / 1e9 / (self.delivered as f64 / 1e6)
-    }
-
-    /// What is wrong with this segment, if anything.
+    /// What is wrong with the messages of this segment, if anything.
     pub fn complaint(&self) -> Option<String> {
-        let Faults { lost, duplicates, reordered, strays, damaged } = self.faults;
-        (self.faults.total() + self.refused > 0).then(|| {
-            format!(
-                "{} bytes: {lost} lost, {duplicates} doubled, {reordered} out of order, {strays} stray, {damaged} damaged, {} refused",
-                self.segment.size_bytes, self.refused
-            )
-        })
+        judge::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
     }
+
+    /// The same as a run of a document, with the verdicts on it: first on the messages, then on the clients.
+    pub fn to_run(&self) -> Run {
+        let mut latencies = BTreeMap::new();
+        for (kind, all) in [("round_trip", &self.latencies), ("confirm", &self.confirms)] {
+            if all.count() > 0 {
+                latencies.insert(kind.to_owned(), all.buckets());
+            }
+        }
+        let (publishers, consumers) = (&self.publishers.process, &self.consumers.process);
+        let clients = [("publishers", publishers), ("consumers", consumers)];
+        let mut invalid: Vec<String> = judge::faulty(&self.faults, self.refused).into_iter().collect();
+        invalid.extend(clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)));
+        let mut notes: Vec<String> =
+            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s)).collect();
+        notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
+        let mut network = self.publishers.network;
+        match (&mut network, &self.consumers.network) {
+            (Some(sum), Some(one)) => sum.add(one),
+            (_, one) => network = network.or(*one),
+        }
+        Run {
+            elapsed_s: self.elapsed_s,
+            published: self.published,
+            delivered: self.delivered,
+            delivered_bytes: self.delivered * self.segment.size_bytes as u64,
+            operations: (self.changes > 0).then_some(self.changes),
+            latencies,
+            faults: self.faults,
+            refused: self.refused,
+            broker: self.broker.and_then(RoleUsage::known),
+            publishers: publishers.known(),
+            consumers: consumers.known(),
+            network,
+            rates: self.rates.clone(),
+            invalid,
+            notes,
+            ..Run::default()
+        }
+    }
+}
+
+impl Figures {
+    fn of_nothing(segment: &Segment) -> Self {
+        Self {
+            segment: *segment,
+            published: 0,
+            delivered: 0,
+            elapsed_s: 0.0,
+            latencies: Latencies::default(),
+            confirms: Latencies::default(),
+            rates: Vec::new(),
+            changes: 0,
+            faults: Faults::default(),
+            refused: 0,
+            broker: None,
+            publishers: Used::default(),
+            consumers: Used::default(),
+        }
+    }
+
+    /// A publisher that got no answer to a message sends no more: those it never sent are not lost.
+    fn forgive_unsent(&mut self, segment: &Segment) {
+        if segment.shape == Shape::PingPong && self.published < segment.count {
+            self.faults.lost = self.faults.lost.saturating_sub(segment.count - self.published);
+        }
+    }
+}
+
+/// Which ends of a workload are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// Publishers and consumers.
+    Both,
+    /// Publishers alone: what they send is swallowed.
+    Publishers,
+    /// Consumers alone: what they receive is made for them.
+    Consumers,
 }
 
 /// A workload whose processes are running and ready.
 pub struct Running {
     publishers: Vec<Role>,
     consumers: Vec<Role>,
-    broker: Option<u32>,
+    binder: Option<Role>,
+    /// Every process of the target.
+    broker: Vec<u32>,
     _placed: Option<crate::placement::Pinned>,
+}
+
+/// A name for the things of one run that no other run on the same broker has: short, since it travels with every message.
+fn run_name() -> String {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
+    // A millisecond's resolution, and the process beside it: two runs that share both cannot be.
+    let mut rest = gauge::clock::now_ns() / 1_000_000 << 12 | u64::from(std::process::id()) & 0xfff;
+    let mut name = String::from("hb");
+    while rest > 0 {
+        name.push(char::from(DIGITS[(rest % 32) as usize]));
+        rest /= 32;
+    }
+    name
 }
 
 impl Running {
@@ -162,73 +261,92 @@ impl Running {
         let mut running = Self {
             publishers: Vec::new(),
             consumers: Vec::new(),
-            broker: target.pid,
+            binder: None,
+            broker: target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid])),
             _placed: target.place(placement)?,
         };
         match &target.way {
-            Way::Amqp(url) => running.start_amqp(scenario, url, placement)?,
+            Way::Amqp(url) => running.start_amqp(scenario, url, placement, Ends::Both)?,
+            Way::Sink(url) => running.start_amqp(scenario, url, placement, Ends::Publishers)?,
+            Way::Source(url) => running.start_amqp(scenario, url, placement, Ends::Consumers)?,
             Way::Raw(port) => running.start_raw(scenario, *port, placement)?,
         }
         Ok(running)
     }
 
-    fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &Placement) -> Result<(), String> {
-        let run = format!("harrier-bench-{}-{}", std::process::id(), gauge::clock::now_ns());
+    fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &Placement, ends: Ends) -> Result<(), String> {
+        let run = run_name();
         let topic = scenario.exchange_type == ExchangeType::Topic;
+        let exchange = format!("{run}.x");
+        let reply_exchange =
+            if scenario.exchange_type == ExchangeType::Direct { exchange.clone() } else { format!("{run}.r") };
         for pair in 0..scenario.pairs {
             let key = format!("{run}.k{pair}");
-            let reply_key = format!("{run}.reply{pair}");
-            let exchange = format!("{run}.x");
-            let reply_exchange = if scenario.exchange_type == ExchangeType::Direct {
-                exchange.clone()
+            let reply_key = format!("{run}.a{pair}");
+            let patterns = if topic {
+                Patterns::new(scenario.matching, scenario.patterns, scenario.keys)
             } else {
-                format!("{run}.replies")
+                Patterns { keys: vec![key.clone()], matching: vec![key], others: Vec::new() }
             };
-            let task = ConsumerTask {
+            let consumer = ConsumerTask {
                 url: url.to_owned(),
                 exchange: exchange.clone(),
                 exchange_type: scenario.exchange_type.name().to_owned(),
-                binding_key: if topic { "stock.*.quote".to_owned() } else { key.clone() },
+                binding_keys: patterns.matching,
                 queue_prefix: format!("{run}.q{pair}"),
                 consumers: scenario.consumers,
-                decoys: if topic { scenario.patterns - 1 } else { 0 },
+                decoys: patterns.others,
                 ack_every: scenario.ack_every,
                 prefetch: scenario.prefetch,
                 reply_exchange: reply_exchange.clone(),
                 reply_key: reply_key.clone(),
+                checks: scenario.checks,
+                from_source: ends == Ends::Consumers,
             };
-            let mut consumer = Role::start("consumer", &task, &placement.consumer)?;
-            consumer.ready(ROLE_READY_WAIT)?;
-            self.consumers.push(consumer);
-            let task = PublisherTask {
+            let publisher = PublisherTask {
+                url: url.to_owned(),
+                exchange: exchange.clone(),
+                keys: patterns.keys,
+                reply_exchange: reply_exchange.clone(),
+                reply_key,
+                consumers: if ends == Ends::Publishers { 0 } else { scenario.consumers },
+                confirm_window: scenario.confirm_window,
+                checks: scenario.checks,
+            };
+            if ends != Ends::Publishers {
+                self.consumers.push(Role::start("consumer", &consumer, &placement.consumer)?);
+                self.consumers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
+            }
+            if ends != Ends::Consumers {
+                self.publishers.push(Role::start("publisher", &publisher, &placement.publisher)?);
+                self.publishers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
+            }
+        }
+        if scenario.changes_per_s > 0 && ends == Ends::Both {
+            let task = BinderTask {
                 url: url.to_owned(),
                 exchange,
-                keys: if topic {
-                    (0..scenario.keys).map(|index| format!("stock.s{index}.quote")).collect()
-                } else {
-                    vec![key]
-                },
-                reply_exchange,
-                reply_key,
-                consumers: scenario.consumers,
-                confirm_window: scenario.confirm_window,
+                exchange_type: scenario.exchange_type.name().to_owned(),
+                queue: format!("{run}.b"),
+                changes_per_s: scenario.changes_per_s,
             };
-            let mut publisher = Role::start("publisher", &task, &placement.publisher)?;
-            publisher.ready(ROLE_READY_WAIT)?;
-            self.publishers.push(publisher);
+            let mut binder = Role::start("binder", &task, &Cpus::default())?;
+            binder.ready(ROLE_READY_WAIT)?;
+            self.binder = Some(binder);
         }
         Ok(())
     }
 
     fn start_raw(&mut self, scenario: &Scenario, port: u16, placement: &Placement) -> Result<(), String> {
-        if scenario.consumers > 1 || scenario.exchange_type != ExchangeType::Direct {
-            return Err("a relay joins one publisher with one consumer".to_owned());
-        }
+        // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
+        let task = RawTask { port, consumers: scenario.consumers };
         for _pair in 0..scenario.pairs {
-            let mut consumer = Role::start("raw-consumer", &RawTask { port }, &placement.consumer)?;
-            consumer.ready(ROLE_READY_WAIT)?;
-            self.consumers.push(consumer);
-            let mut publisher = Role::start("raw-publisher", &RawTask { port }, &placement.publisher)?;
+            for _consumer in 0..scenario.consumers {
+                let mut consumer = Role::start("raw-consumer", &task, &placement.consumer)?;
+                consumer.ready(ROLE_READY_WAIT)?;
+                self.consumers.push(consumer);
+            }
+            let mut publisher = Role::start("raw-publisher", &task, &placement.publisher)?;
             publisher.ready(ROLE_READY_WAIT)?;
             self.publishers.push(publisher);
         }
@@ -237,56 +355,67 @@ impl Running {
 
     /// Runs one segment on every pair at once.
     pub fn segment(&mut self, segment: &Segment) -> Result<Figures, String> {
-        let wait = SEGMENT_WAIT * 2;
         for consumer in &mut self.consumers {
             consumer.order(segment)?;
-            match consumer.report(wait)? {
+            match consumer.report(REPORT_WAIT)? {
                 Report::Armed => {}
                 other => return Err(format!("a consumer answered {other:?} instead of waiting for messages")),
             }
         }
-        let pids = |roles: &[Role]| roles.iter().map(Role::pid).collect::<Vec<_>>();
-        let (publisher_pids, consumer_pids) = (pids(&self.publishers), pids(&self.consumers));
-        let before = (self.broker.and_then(Usage::of), Usage::of_all(&publisher_pids), Usage::of_all(&consumer_pids));
+        if let Some(binder) = &mut self.binder {
+            binder.order(&BinderOrder::Begin)?;
+        }
+        let broker = (!self.broker.is_empty()).then(|| Meter::start(&self.broker));
+        let began_ns = gauge::clock::now_ns();
         for publisher in &mut self.publishers {
             publisher.order(segment)?;
         }
-        let mut figures = Figures {
-            segment: *segment,
-            published: segment.count * self.publishers.len() as u64,
-            delivered: 0,
-            elapsed_s: 0.0,
-            latencies: Latencies::default(),
-            faults: Faults::default(),
-            refused: 0,
-            broker: None,
-            publishers: Usage::default(),
-            consumers: Usage::default(),
-        };
+        let mut figures = Figures::of_nothing(segment);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
         for publisher in &mut self.publishers {
-            match publisher.report(wait)? {
-                Report::Published { began_ns, ended_ns, latencies, refused } => {
+            match publisher.report(REPORT_WAIT)? {
+                Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used } => {
                     first_ns = first_ns.min(began_ns);
                     last_ns = last_ns.max(ended_ns);
+                    figures.published += published;
                     figures.latencies.merge(&latencies);
+                    figures.confirms.merge(&confirms);
                     figures.refused += refused;
+                    figures.publishers.add(&used);
                 }
                 other => return Err(format!("a publisher answered {other:?} instead of its figures")),
             }
         }
-        figures.broker = self.broker.and_then(Usage::of).zip(before.0).map(|(after, before)| after - before);
-        figures.publishers = Usage::of_all(&publisher_pids) - before.1;
-        figures.consumers = Usage::of_all(&consumer_pids) - before.2;
-        figures.elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
         for consumer in &mut self.consumers {
-            match consumer.report(wait)? {
-                Report::Consumed { received, faults } => {
+            match consumer.report(REPORT_WAIT)? {
+                Report::Consumed { received, faults, rates, used } => {
                     figures.delivered += received;
                     figures.faults.add(faults);
+                    figures.consumers.add(&used);
+                    figures.rates.resize(figures.rates.len().max(rates.len()), 0.0);
+                    figures.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
                 }
                 other => return Err(format!("a consumer answered {other:?} instead of its figures")),
             }
+        }
+        figures.broker = broker.map(Meter::stop);
+        if let Some(binder) = &mut self.binder {
+            binder.order(&BinderOrder::End)?;
+            match binder.report(REPORT_WAIT)? {
+                Report::Worked { operations } => figures.changes = operations,
+                other => return Err(format!("the binder answered {other:?} instead of its figures")),
+            }
+        }
+        if self.publishers.is_empty() {
+            // A source has no publishers: its consumers' own time counts, from the order to the last report.
+            (first_ns, last_ns) = (began_ns, gauge::clock::now_ns());
+            figures.published = figures.delivered;
+        }
+        figures.elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
+        if self.consumers.is_empty() {
+            figures.delivered = figures.published;
+        } else {
+            figures.forgive_unsent(segment);
         }
         Ok(figures)
     }

@@ -1,46 +1,281 @@
-//! Both benchmarks of the paper with the usual options, and the report: what `make bench` runs.
+//! All benchmarks, and the report: what `make bench` runs.
 //!
-//! Enters: a folder for the results, options for both.  Leaves: two tables, `report.html`, two JSON files.
-//! Owns:   the choice of what a first look shows.
-//! Never:  takes longer than three minutes on two processors with this program's own broker.
+//! Enters: how much effort, which brokers, a folder.  Leaves: tables, one document a benchmark, `report.json`, `report.html`.
+//! Owns:   the choice of benchmarks and their options for each effort.
+//! Never:  lets a benchmark that fails keep the others from being run, or its figures out of the report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::arguments::{Given, Option_, help, option};
-use crate::paper::{self, Benchmark};
+use report::document::Document;
+
+use crate::arguments::{Given, Option_, help_with, option};
+use crate::failure::Failure;
+use crate::record::{go_on, is_broken, write_page};
+use report::json;
+use report::page::write_file;
 use report::table::put;
 
 const OPTIONS: &[Option_] = &[
-    option("out", None, "FOLDER", "where report.html and the JSON files go (default out)"),
-    option("url", None, "URL", "measure the broker at amqp://… (default: this program's own)"),
-    option("broker-command", None, "COMMAND", "start this broker instead; --listen ADDRESS is added"),
-    option("iterations", Some('i'), "COUNT", "messages of each size (default: by size)"),
+    option("quick", None, "", "few sizes, three short runs: three minutes"),
+    option("full", None, "", "all sizes, five runs: half an hour (default)"),
+    option("out", None, "FOLDER", "where report.html, report.json and a document a benchmark go (default out)"),
+    option("only", None, "NAMES", "of these benchmarks, with commas between"),
+    option("url", None, "URL", "measure the broker at amqp://… or amqp+unix:… (default: this program's own)"),
+    option("against", None, "URL", "measure this broker too, in turns with the first; may be repeated"),
+    option(
+        "broker-command",
+        None,
+        "COMMAND",
+        "start this broker instead of this program's own; --listen ADDRESS is added",
+    ),
+    option("broker-options", None, "OPTIONS", "more options for the broker that is started"),
+    option(
+        "broker-pid",
+        None,
+        "PID",
+        "the first broker's process, to be metered (default: found by its port or socket)",
+    ),
+    option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
+    option("iterations", Some('i'), "COUNT", "messages of each size (default: by size and broker)"),
+    option("check", Some('c'), "", "check sequence and checksum of every message"),
     option("help", Some('h'), "", "this text"),
 ];
 
-/// Runs both.
+/// Options that are handed on to every benchmark.
+const HANDED_ON: &[&str] =
+    &["url", "against", "broker-command", "broker-options", "broker-pid", "cpus", "iterations", "check"];
+
+const ABOUT: &str = "\
+Runs every benchmark on the same brokers and writes one report. Each benchmark's document is kept beside it, so that two
+suites can be compared one by one. Lost, doubled, reordered or damaged messages fail the suite (status 3); figures in
+which a client of the load generator was the bottleneck are marked INVALID in tables and report, and do not.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("suite --quick", "what `make bench` runs"),
+    ("suite --full --url amqp://host --against amqp://other --out here", "two brokers in turns, everything, overnight"),
+];
+
+/// One benchmark of the suite: its name, and its words for each effort.
+struct Part {
+    name: &'static str,
+    command: &'static str,
+    quick: &'static str,
+    full: &'static str,
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        name: "sockets",
+        command: "baseline sockets",
+        quick: "--step 16 --runs 3 --seconds 0.3",
+        full: "--runs 5 --seconds 0.5",
+    },
+    Part {
+        name: "sockets-pp",
+        command: "baseline sockets --ping-pong",
+        quick: "--step 16 --runs 3 --seconds 0.3",
+        full: "--runs 5 --seconds 0.5",
+    },
+    Part {
+        name: "de-spsc",
+        command: "de-spsc",
+        quick: "--step 16 --runs 3 --seconds 0.4",
+        full: "--runs 5 --seconds 1",
+    },
+    Part {
+        name: "de-mpmc",
+        command: "de-mpmc",
+        quick: "--step 16 --runs 3 --seconds 0.4",
+        full: "--step 4 --runs 5 --seconds 0.7",
+    },
+    Part { name: "de-pp", command: "de-pp", quick: "--step 16 --runs 3 --seconds 0.4", full: "--runs 5 --seconds 1" },
+    Part {
+        name: "fe-spmc",
+        command: "fe-spmc",
+        quick: "--consumers 1,8,32 --step 16 --runs 3 --seconds 0.4",
+        full: "--step 4 --runs 5 --seconds 0.7",
+    },
+    Part {
+        name: "te-spsc",
+        command: "te-spsc",
+        quick: "--patterns 1,64,1024 --step 16 --runs 3 --seconds 0.4",
+        full: "--step 4 --runs 5 --seconds 0.6",
+    },
+    Part {
+        name: "te-spsc-all",
+        command: "te-spsc --match all --patterns 1024",
+        quick: "-m 64:64 --runs 3 --seconds 0.4",
+        full: "--step 16 --runs 5 --seconds 0.6",
+    },
+    Part {
+        name: "te-spsc-wildcards",
+        command: "te-spsc --match wildcards --patterns 1024",
+        quick: "-m 64:64 --runs 3 --seconds 0.4",
+        full: "--step 16 --runs 5 --seconds 0.6",
+    },
+    Part {
+        name: "te-spsc-changing",
+        command: "te-spsc --changing 1000 --patterns 1024",
+        quick: "-m 64:64 --runs 3 --seconds 0.4",
+        full: "--step 16 --runs 5 --seconds 0.6",
+    },
+    Part {
+        name: "confirm",
+        command: "confirm",
+        quick: "--step 16 --runs 3 --seconds 0.4",
+        full: "--step 4 --runs 5 --seconds 1",
+    },
+];
+
+/// Runs them.
 ///
 /// # Errors
-/// As each of them.
-pub fn run(words: &[String]) -> Result<(), String> {
+/// The first benchmark that failed, after all were run; lost, doubled, reordered or damaged messages.
+pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>) -> Result<(), Failure> {
     let given = Given::parse(words, &[OPTIONS])?;
     if given.has("help") {
-        return put(&help("harrier bench suite [OPTIONS]", &[OPTIONS]));
+        return Ok(put(&help_with("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
-    let out = Path::new(given.text("out").unwrap_or("out"));
-    let report = out.join("report.html");
-    for (benchmark, name, runs) in [(Benchmark::DeSpsc, "de-spsc", "3"), (Benchmark::DePp, "de-pp", "3")] {
-        let json = out.join(format!("{name}.json"));
-        let mut words = vec!["--runs".to_owned(), runs.to_owned()];
-        words.extend(["--json".to_owned(), json.to_string_lossy().into_owned()]);
-        words.extend(["--report".to_owned(), report.to_string_lossy().into_owned()]);
-        for option in ["url", "broker-command", "iterations"] {
-            if let Some(value) = given.text(option) {
-                words.extend([format!("--{option}"), value.to_owned()]);
+    if given.has("quick") && given.has("full") {
+        return Err(Failure::Usage("--quick or --full, not both".to_owned()));
+    }
+    let only: Option<Vec<&str>> = given.text("only").map(|names| names.split(',').collect());
+    if let Some(unknown) = only.iter().flatten().find(|name| PARTS.iter().all(|part| part.name != **name)) {
+        let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        return Err(Failure::Usage(format!("unknown benchmark '{unknown}' (of {})", names.join(", "))));
+    }
+    let out = PathBuf::from(given.text("out").unwrap_or("out"));
+    let chosen = PARTS.iter().filter(|part| only.as_ref().is_none_or(|only| only.contains(&part.name)));
+    let (mut whole, mut first_failure): (Option<Document>, Option<Failure>) = (None, None);
+    for part in chosen {
+        go_on()?;
+        let file = out.join(format!("{}.json", part.name));
+        remove_old(&file)?;
+        let words = part.words(&given, &file);
+        let outcome = run_one(words[0].as_str(), &words[1..]);
+        put("\n")?;
+        if let Ok(text) = std::fs::read_to_string(&file) {
+            whole = Some(merged(whole, json::read(&text)?));
+        }
+        match outcome.map_err(Failure::or_interrupted) {
+            // Marked where they stand; whether messages were lost is looked at in the end.
+            Ok(()) | Err(Failure::Invalid(_)) => {}
+            Err(Failure::Interrupted) => {
+                first_failure = Some(Failure::Interrupted);
+                break;
+            }
+            Err(failure) => {
+                eprintln!("harrier bench: {}: {failure}", part.name);
+                let told = Failure::Failed(format!("{}: {failure}", part.name));
+                first_failure = first_failure.or(Some(told));
             }
         }
-        paper::run(benchmark, &words)?;
-        put("\n")?;
     }
-    put(&format!("# figures: {}\n", report.display()))
+    let outcome = first_failure.map_or(Ok(()), Err);
+    match whole {
+        Some(whole) => finish(whole, words, &out, outcome),
+        None => outcome,
+    }
+}
+
+impl Part {
+    fn words(&self, given: &Given, file: &Path) -> Vec<String> {
+        let effort = if given.has("quick") { self.quick } else { self.full };
+        let mut words: Vec<String> = self.command.split(' ').chain(effort.split(' ')).map(str::to_owned).collect();
+        words.extend(["--json".to_owned(), file.to_string_lossy().into_owned()]);
+        let is_raw = self.command.starts_with("baseline");
+        for &name in HANDED_ON.iter().filter(|&&name| !is_raw || ["cpus", "iterations"].contains(&name)) {
+            for value in given.texts(name) {
+                words.push(format!("--{name}"));
+                if !value.is_empty() {
+                    words.push(value.clone());
+                }
+            }
+        }
+        words
+    }
+}
+
+/// A document of an earlier suite must not pass for one of this.
+fn remove_old(file: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::Failed(format!("{}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One document of what both hold.
+fn merged(whole: Option<Document>, part: Document) -> Document {
+    let Some(mut whole) = whole else { return part };
+    for target in part.targets {
+        if whole.targets.iter().all(|known| known.name != target.name) {
+            whole.targets.push(target);
+        }
+    }
+    whole.series.extend(part.series);
+    whole.ended = part.ended;
+    whole.cut_short = match (whole.cut_short, part.cut_short) {
+        (Some(first), _) => Some(first),
+        (None, Some(why)) => Some(why),
+        (None, None) => None,
+    };
+    whole
+}
+
+fn finish(mut whole: Document, words: &[String], out: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    whole.command = crate::record::spoken("suite", words);
+    if let Err(failure) = &outcome {
+        whole.cut_short.get_or_insert_with(|| failure.to_string());
+    }
+    // What each benchmark used beside this is in its own document.
+    whole.options = whole.options.into_iter().filter(|(name, _)| HANDED_ON.contains(&name.as_str())).collect();
+    let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
+    write_file(&json_file, &json::write(&whole)?)?;
+    write_page(&html_file, &whole)?;
+    put(&format!("# {}\n", tally(&whole)))?;
+    put(&format!("# report: {}, {}\n", html_file.display(), json_file.display()))?;
+    outcome?;
+    let runs = || whole.series.iter().flat_map(|series| &series.points).flat_map(|point| &point.runs);
+    match runs().filter(|run| is_broken(run)).count() {
+        0 => Ok(()),
+        count => {
+            Err(Failure::Invalid(format!("messages went wrong in {count} runs; they are marked in the tables above")))
+        }
+    }
+}
+
+/// How many figures there are, and how many say more about the load generator than about the broker.
+fn tally(whole: &Document) -> String {
+    let points: Vec<_> = whole.series.iter().flat_map(|series| &series.points).collect();
+    let busy = points.iter().filter(|point| point.runs.iter().any(|run| !run.invalid.is_empty() && !is_broken(run)));
+    let broken = points.iter().filter(|point| point.runs.iter().any(is_broken)).count();
+    format!(
+        "{} points; {} INVALID because a client of the load generator was full; messages went wrong in {broken}",
+        points.len(),
+        busy.count()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_a_command_line_that_is_understood() {
+        for part in PARTS {
+            for effort in ["--quick", "--full"] {
+                let asked = [effort, "--cpus", "broker=0", "-i", "7"].map(str::to_owned);
+                let given = Given::parse(&asked, &[OPTIONS]).expect("known options");
+                let words = part.words(&given, Path::new("x.json"));
+                let own = part.command.split(' ').take_while(|word| !word.starts_with('-')).collect::<Vec<_>>();
+                let benchmark = crate::closed::find(&own.join(" ")).expect("a benchmark");
+                let given = Given::parse(&words[own.len()..], &benchmark.options())
+                    .unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
+                benchmark.variants(&given).unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
+                assert_eq!(given.text("iterations"), Some("7"));
+            }
+        }
+    }
 }

@@ -9,20 +9,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use client::Url;
+use client::{Table, Url, Value};
 
 use crate::interrupt;
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
+use crate::role::connect;
 use crate::role::task::RelayTask;
 use gauge::clock::{Deadline, pause};
-use gauge::listener_on;
+use gauge::{listener_at, listener_on};
+use report::document::TargetFacts;
 
 /// Something that messages go through.
 pub struct Target {
     /// Name in tables.
     pub name: String,
+    /// What is known of it; a broker tells more about itself in `introduce`.
+    pub facts: TargetFacts,
     /// Where clients connect.
     pub way: Way,
     /// The process to watch, if it is on this machine.
@@ -38,13 +42,17 @@ pub enum Way {
     Amqp(String),
     /// Raw bytes through a relay on this port.
     Raw(u16),
+    /// Publishers alone, to a sink at this URL.
+    Sink(String),
+    /// Consumers alone, from a source at this URL.
+    Source(String),
 }
 
 #[expect(dead_code, reason = "kept only to be dropped with the target")]
 enum Started {
     Nothing,
     Broker(Process),
-    Relay(Role),
+    Role(Role),
     Scripted(Scripted),
 }
 
@@ -52,13 +60,37 @@ impl Target {
     /// A broker that runs already.
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
-        let port = parsed.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let pid = match parsed.address.strip_prefix("unix:") {
+            Some(path) => listener_at(Path::new(path)),
+            None => parsed.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).and_then(listener_on),
+        };
         Ok(Self {
+            facts: facts_of(&parsed.address),
             name: parsed.address,
             way: Way::Amqp(url.to_owned()),
-            pid: port.and_then(listener_on),
+            pid,
             _started: Started::Nothing,
         })
+    }
+
+    /// Asks a broker who it is, which also proves that it takes us in: a broker that refuses is found here, with its
+    /// own words, and not in the middle of a run. Relays have nothing to say.
+    pub fn introduce(&mut self) -> Result<(), String> {
+        let Way::Amqp(url) = &self.way else { return Ok(()) };
+        let parsed = Url::parse(url).map_err(|error| error.to_string())?;
+        let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
+        let properties = client.server_properties();
+        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
+        self.facts.product = text("product");
+        self.facts.version = text("version");
+        self.facts.capabilities = capabilities(properties);
+        client.close().map_err(|error| refusal(&parsed, &error))
+    }
+
+    /// Gives it the name it has in tables and in the record.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        name.clone_into(&mut self.facts.name);
     }
 
     /// This program's own broker, in a process of its own on a free port. `command` replaces `harrier broker`;
@@ -81,6 +113,7 @@ impl Target {
         let pid = Some(process.pid());
         Ok(Self {
             name: "harrier".to_owned(),
+            facts: facts_of(&format!("127.0.0.1:{port}")),
             way: Way::Amqp(format!("amqp://127.0.0.1:{port}")),
             pid,
             _started: Started::Broker(process),
@@ -89,10 +122,32 @@ impl Target {
 
     /// The floor: a relay that polls `spin_us` before it sleeps.
     pub fn relay(spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
-        let mut role = Role::start("relay", &RelayTask { spin_us }, cpus)?;
+        Self::relay_to(1, spin_us, cpus)
+    }
+
+    /// The floor under a fan-out: what a publisher writes goes to each of its `consumers`.
+    pub fn relay_to(consumers: usize, spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
+        let mut role = Role::start("relay", &RelayTask { spin_us, consumers }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
-        Ok(Self { name, way: Way::Raw(port), pid: Some(role.pid()), _started: Started::Relay(role) })
+        let mut facts = stand_in("relay");
+        name.clone_into(&mut facts.name);
+        Ok(Self { name, facts, way: Way::Raw(port), pid: Some(role.pid()), _started: Started::Role(role) })
+    }
+
+    /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
+    /// Two targets, since each end is measured without the other.
+    pub fn null(cpus: &Cpus) -> Result<[Self; 2], String> {
+        let start = |name: &str, way: fn(String) -> Way| {
+            let mut role = Role::start("null", &(), cpus)?;
+            let port = role.ready(ROLE_READY_WAIT)?;
+            let mut facts = stand_in("null");
+            name.clone_into(&mut facts.name);
+            let url = format!("amqp://127.0.0.1:{port}");
+            let pid = Some(role.pid());
+            Ok::<_, String>(Self { name: name.to_owned(), facts, way: way(url), pid, _started: Started::Role(role) })
+        };
+        Ok([start("null-sink", Way::Sink)?, start("null-source", Way::Source)?])
     }
 
     /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
@@ -115,7 +170,9 @@ impl Target {
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let url = value("url ").ok_or_else(|| format!("{name} does not say its URL"))?;
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
-        Ok(Self { name: name.to_owned(), way: Way::Amqp(url.to_owned()), pid, _started: Started::Scripted(scripted) })
+        let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
+        let way = Way::Amqp(url.to_owned());
+        Ok(Self { name: name.to_owned(), facts, way, pid, _started: Started::Scripted(scripted) })
     }
 
     /// Moves a target that this program did not place at its start; the guard moves it back.
@@ -124,6 +181,45 @@ impl Target {
             (Some(pid), false) => Pinned::move_process(pid, &placement.broker).map(Some),
             _ => Ok(None),
         }
+    }
+}
+
+/// Something in a broker's place.
+fn stand_in(transport: &str) -> TargetFacts {
+    TargetFacts { transport: transport.to_owned(), ..TargetFacts::default() }
+}
+
+/// What an address alone tells.
+fn facts_of(address: &str) -> TargetFacts {
+    let (transport, url) = match address.strip_prefix("unix:") {
+        Some(path) => ("unix", format!("amqp+unix:{path}")),
+        None => ("tcp", format!("amqp://{address}")),
+    };
+    TargetFacts { transport: transport.to_owned(), url: Some(url), ..TargetFacts::default() }
+}
+
+/// The names of the capabilities that a broker announces and means.
+fn capabilities(properties: &Table) -> Vec<String> {
+    let Some(Value::Table(capabilities)) = properties.get("capabilities") else { return Vec::new() };
+    let able = capabilities.iter().filter(|(_, value)| matches!(value, Value::Bool(true)));
+    able.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect()
+}
+
+/// Why a broker cannot be measured, in words that say what to do about it.
+fn refusal(url: &Url, error: &client::Error) -> String {
+    let Url { address, user, vhost, .. } = url;
+    match error {
+        client::Error::ConnectionClosed { code: 403, text } => {
+            format!("{address}: the broker refuses the login of '{user}': 403 {text}")
+        }
+        client::Error::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
+            format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")
+        }
+        client::Error::Link(why) => format!("{address}: no connection to the broker: {why}"),
+        client::Error::Unexpected { .. } | client::Error::Protocol(_) => {
+            format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
+        }
+        other => format!("{address}: {other}"),
     }
 }
 

@@ -24,7 +24,10 @@ fn children(pid: u32) -> Vec<u32> {
 
 #[test]
 fn the_table_is_the_osu_benchmarks() {
-    for (options, columns) in [(&["floor"][..], 3), (&["floor", "--ping-pong"][..], 2)] {
+    for (options, head) in [
+        (&["floor"][..], "# Size                  MB/s        Messages/s"),
+        (&["baseline", "sockets", "--ping-pong"][..], "# Size          Latency (us)"),
+    ] {
         let output = Command::new(program()).args(options).args(["-m", "1:1K", "-i", "500"]).output().expect("it runs");
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(
@@ -32,14 +35,15 @@ fn the_table_is_the_osu_benchmarks() {
             "{text}{}",
             String::from_utf8_lossy(&output.stderr)
         );
+        assert!(text.lines().any(|line| line.starts_with(head)), "{text}");
         let rows: Vec<Vec<f64>> = text
             .lines()
             .filter(|line| !line.starts_with('#'))
-            .map(|line| line.split_whitespace().map(|word| word.parse().expect("a number")).collect())
+            .map(|line| line.split_whitespace().take(2).map(|word| word.parse().expect("a number")).collect())
             .collect();
         let sizes: Vec<f64> = rows.iter().map(|row| row[0]).collect();
         assert_eq!(sizes, (0..=10).map(|power| f64::from(1 << power)).collect::<Vec<_>>());
-        assert!(rows.iter().all(|row| row.len() == columns && row[1..].iter().all(|&value| value > 0.0)), "{text}");
+        assert!(rows.iter().all(|row| row[1] > 0.0), "{text}");
     }
 }
 
@@ -67,17 +71,100 @@ fn an_interrupt_ends_every_process() {
 }
 
 #[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    let file = std::env::temp_dir().join(format!("harrier-bench-cut-{}.json", std::process::id()));
+    let mut run = Command::new(program())
+        .args(["floor", "--ping-pong", "-m", "1:2", "-i", "100000", "--json"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines = BufReader::new(run.stdout.take().expect("a pipe")).lines();
+    // One size is measured; the other is on its way.
+    assert!(lines.by_ref().any(|line| line.expect("a line").starts_with("1 ")));
+    kill(Pid::from_raw(run.id() as i32), Signal::SIGINT).expect("a living process");
+    let rest: Vec<String> = lines.map(|line| line.expect("a line")).collect();
+    assert_eq!(run.wait().expect("a child").code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.starts_with("# cut short: interrupted")), "{rest:?}");
+    let document = report::json::read(&std::fs::read_to_string(&file).expect("the document")).expect("a document");
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!((document.cut_short.as_deref(), document.ended), (Some("interrupted"), None));
+    assert_eq!(document.series[0].points.len(), 1, "what is not measured is not there");
+    assert_eq!(document.series[0].points[0].runs[0].published, 100_000);
+}
+
+#[test]
+fn the_document_says_what_was_done() {
+    let file = std::env::temp_dir().join(format!("harrier-bench-all-{}.json", std::process::id()));
+    let output = Command::new(program())
+        .args([
+            "baseline",
+            "sockets",
+            "--consumers",
+            "3",
+            "-m",
+            "64:128",
+            "-i",
+            "1000",
+            "--runs",
+            "2",
+            "--format",
+            "csv",
+        ])
+        .arg("--json")
+        .arg(&file)
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = report::json::read(&std::fs::read_to_string(&file).expect("the document")).expect("a document");
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(document.command.starts_with("harrier bench baseline sockets --consumers 3"), "{}", document.command);
+    assert!(document.ended.is_some() && document.cut_short.is_none());
+    assert_eq!(document.options["runs"], "2");
+    assert_eq!(document.options["step"], "2", "defaults are told too");
+    let series = &document.series[0];
+    assert_eq!((series.benchmark.as_str(), series.axis.as_str()), ("sockets", "size_bytes"));
+    assert_eq!(series.parameters["consumers"], "3");
+    assert_eq!(series.points.iter().map(|point| point.at).collect::<Vec<_>>(), [64.0, 128.0]);
+    for run in series.points.iter().flat_map(|point| &point.runs) {
+        assert_eq!((run.published, run.delivered, run.delivered % 3), (1_000, 3_000, 0));
+        assert!(run.publishers.is_some_and(|usage| usage.processes == 1));
+        assert!(run.consumers.is_some_and(|usage| usage.processes == 3));
+        assert!(run.broker.is_some_and(|usage| usage.processes == 1), "the relay is metered like a broker");
+    }
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(text.lines().count(), 5, "a head and four runs: {text}");
+}
+
+#[test]
 fn wrong_command_lines_say_what_is_wrong() {
-    for (words, expected) in [
-        (&["de-spsc", "--bogus"][..], "unknown option '--bogus'"),
-        (&["de-pp", "--pairs", "2"][..], "unknown option '--pairs'"),
-        (&["de-spsc", "-m", "0:1"][..], "sizes run from 1 to"),
-        (&["de-spsc", "--ack-every", "10", "--prefetch", "5"][..], "would wait for ever"),
-        (&["sideways"][..], "unknown command 'sideways'"),
-        (&["de-spsc", "--broker-command", "false"][..], "the broker ended early"),
+    for (words, status, expected) in [
+        (&["de-spsc", "--bogus"][..], 2, "unknown option '--bogus'"),
+        (&["de-pp", "--pairs", "2"][..], 2, "unknown option '--pairs'"),
+        (&["de-spsc", "-m", "0:1"][..], 2, "sizes run from 1 to"),
+        (&["de-spsc", "--ack-every", "10", "--prefetch", "5"][..], 2, "would wait for ever"),
+        (&["de-mpmc", "--pairs", "1,x"][..], 2, "--pairs is a number from 1 to"),
+        (&["baseline", "pigeons"][..], 2, "there is `baseline sockets`"),
+        (&["suite", "--quick", "--full"][..], 2, "--quick or --full"),
+        (&["sideways"][..], 2, "unknown command 'sideways'"),
+        (&["de-spsc", "--url", "http://host"][..], 1, "expected amqp:// or amqp+unix:"),
+        (&["de-spsc", "--url", "amqp://127.0.0.1:1"][..], 1, "127.0.0.1:1: no connection to the broker:"),
+        (&["de-spsc", "--broker-command", "false"][..], 1, "the broker ended early"),
     ] {
         let output = Command::new(program()).args(words).output().expect("it runs");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && text.contains(expected), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
+        assert!(text.contains(expected), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn every_command_explains_itself() {
+    for command in ["de-spsc", "de-mpmc", "de-pp", "fe-spmc", "te-spsc", "confirm", "baseline sockets", "suite"] {
+        let output = Command::new(program()).args(command.split(' ')).arg("--help").output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && text.starts_with(&format!("usage: harrier bench {command} [OPTIONS]")));
+        assert!(text.contains("\nExamples\n"), "{text}");
     }
 }

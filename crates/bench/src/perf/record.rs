@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::series::Series;
-use crate::paper::figures_json;
 use crate::scenario::Figures;
 use gauge::Environment;
 use report::page::{Section, number};
@@ -103,7 +102,7 @@ impl Record {
                 "scenario": series.scenario,
                 "placement": series.placement,
                 "published_per_s": rate,
-                "runs": series.runs.iter().map(figures_json).collect::<Vec<_>>(),
+                "runs": series.runs.iter().map(Figures::to_run).collect::<Vec<_>>(),
             }));
         }
     }

@@ -1,6 +1,6 @@
 //! The consumers of a benchmark: one or more connections on one thread, each with a queue of its own.
 //!
-//! Enters: segments.  Leaves: how many messages came, and what was lost, doubled or out of order.
+//! Enters: segments.  Leaves: how many messages came, how fast, and what was lost, doubled, out of order or damaged.
 //! Owns:   the connections, and one tally for each in a segment.
 //! Never:  copies a body it only counts.
 
@@ -9,11 +9,12 @@ use std::time::Duration;
 use client::{Channel, Client, ConsumeOptions, Delivery, ExchangeOptions, Outlet, Publish, QueueOptions, Table};
 use mio::{Events, Poll, Token};
 
+use super::null::{BEGIN_EXCHANGE, begin_key};
 use super::task::ConsumerTask;
 use super::{Orders, report};
-use crate::limits::SEGMENT_WAIT;
-use crate::plan::{Report, Segment, Shape};
-use gauge::clock::Deadline;
+use crate::limits::{PARTS_OF_A_SEGMENT, SEGMENT_WAIT, SILENCE_WAIT};
+use crate::plan::{Meters, Report, Segment, Shape};
+use gauge::clock::{Deadline, now_ns};
 use gauge::{Faults, Tally};
 
 struct Consumer {
@@ -33,8 +34,22 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     }
     report(&Report::Ready { port: 0 })?;
     while let Some(segment) = orders.next::<Segment>()? {
+        let mut arrivals: Vec<Arrivals> = consumers.iter().map(|_| Arrivals::new(&task, &segment)).collect();
+        let meters = Meters::start();
         report(&Report::Armed)?;
-        report(&collect(&mut consumers, &mut poll, &task, &segment)?)?;
+        collect(&mut consumers, &mut arrivals, &mut poll, &task, &segment)?;
+        let used = meters.stop();
+        let mut faults = Faults::default();
+        let mut rates = vec![0.0; PARTS_OF_A_SEGMENT];
+        for one in &arrivals {
+            faults.add(one.tally.faults());
+            rates.iter_mut().zip(one.rates()).for_each(|(sum, rate)| *sum += rate);
+        }
+        if segment.count < PARTS_OF_A_SEGMENT as u64 {
+            rates.clear();
+        }
+        let received = arrivals.iter().map(|one| one.tally.received()).sum();
+        report(&Report::Consumed { received, faults, rates, used })?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
 }
@@ -49,8 +64,10 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
         client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
         let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
         let queue = client.declare_queue(channel, &format!("{}.{index}", task.queue_prefix), &exclusive)?.name;
-        client.bind_queue(channel, &queue, &task.exchange, &task.binding_key, &Table::new())?;
-        if index == 0 && task.decoys > 0 {
+        for key in &task.binding_keys {
+            client.bind_queue_unanswered(channel, &queue, &task.exchange, key, &Table::new())?;
+        }
+        if index == 0 && !task.decoys.is_empty() {
             bind_decoys(&mut client, channel, task)?;
         }
         client.qos(channel, task.prefetch, false)?;
@@ -64,55 +81,116 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
     Ok(consumers)
 }
 
-/// Patterns that share their beginning with the one that matches, and end otherwise.
+/// Patterns that lead to a queue which no message reaches.
 fn bind_decoys(client: &mut Client, channel: Channel, task: &ConsumerTask) -> client::Result<()> {
     let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, &format!("{}.decoys", task.queue_prefix), &exclusive)?.name;
-    for index in 0..task.decoys {
-        client.bind_queue_unanswered(channel, &queue, &task.exchange, &format!("stock.*.d{index}"), &Table::new())?;
+    for pattern in &task.decoys {
+        client.bind_queue_unanswered(channel, &queue, &task.exchange, pattern, &Table::new())?;
     }
     // The answer to this one tells that all are in place.
     client.declare_queue(channel, &queue, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
 }
 
+/// What one consumer has seen of a segment.
+struct Arrivals {
+    tally: Tally,
+    /// Messages after which the time is noted next, and how many parts of the segment there are.
+    next_mark: u64,
+    part: u64,
+    began_ns: u64,
+    marks_ns: Vec<u64>,
+}
+
+impl Arrivals {
+    fn new(task: &ConsumerTask, segment: &Segment) -> Self {
+        let (size_bytes, count) = (segment.size_bytes, segment.count);
+        let part = (count / PARTS_OF_A_SEGMENT as u64).max(1);
+        Self {
+            tally: if task.checks { Tally::checking(size_bytes, count) } else { Tally::new(size_bytes, count) },
+            next_mark: part,
+            part,
+            began_ns: now_ns(),
+            marks_ns: Vec::with_capacity(PARTS_OF_A_SEGMENT + 1),
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, body: &[u8]) {
+        self.tally.arrived(body);
+        if self.tally.received() >= self.next_mark {
+            self.next_mark += self.part;
+            self.marks_ns.push(now_ns());
+        }
+    }
+
+    /// Messages a second in each part.
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        let begins = std::iter::once(&self.began_ns).chain(&self.marks_ns);
+        let spans = begins.zip(&self.marks_ns).map(|(begin, end)| end.saturating_sub(*begin).max(1));
+        spans.take(PARTS_OF_A_SEGMENT).map(|span_ns| self.part as f64 * 1e9 / span_ns as f64)
+    }
+}
+
+/// Takes messages until all have come or none comes any more; then the publisher is answered either way.
 fn collect(
     consumers: &mut [Consumer],
+    arrivals: &mut [Arrivals],
     poll: &mut Poll,
     task: &ConsumerTask,
     segment: &Segment,
-) -> Result<Report, String> {
-    let deadline = Deadline::after(SEGMENT_WAIT);
-    let mut tallies: Vec<Tally> = consumers.iter().map(|_| Tally::new(segment.size_bytes, segment.count)).collect();
-    match (consumers, tallies.as_mut_slice()) {
-        ([consumer], [tally]) => {
-            while !tally.complete() && !deadline.passed() {
-                consumer.take(task, segment, tally, deadline.left().min(Duration::from_secs(1)))?;
+) -> Result<(), String> {
+    if task.from_source {
+        for consumer in consumers.iter_mut() {
+            consumer.ask_source(segment).map_err(|error| error.to_string())?;
+        }
+    }
+    match (&mut *consumers, &mut *arrivals) {
+        ([consumer], [arrivals]) => {
+            let (deadline, mut silence) = (Deadline::after(SEGMENT_WAIT), Deadline::after(SILENCE_WAIT));
+            while !arrivals.tally.complete() && !deadline.passed() && !silence.passed() {
+                let before = arrivals.tally.received();
+                consumer.take(task, segment, arrivals, Duration::from_secs(1))?;
+                if arrivals.tally.received() > before {
+                    silence = Deadline::after(SILENCE_WAIT);
+                }
             }
         }
-        (consumers, tallies) => collect_polled(consumers, tallies, poll, task, segment, deadline)?,
+        (consumers, arrivals) => collect_polled(consumers, arrivals, poll, task, segment)?,
     }
-    let mut faults = Faults::default();
-    tallies.iter().for_each(|tally| faults.add(tally.faults()));
-    Ok(Report::Consumed { received: tallies.iter().map(Tally::received).sum(), faults })
+    for (consumer, arrivals) in consumers.iter_mut().zip(arrivals) {
+        if segment.shape == Shape::Stream && !arrivals.tally.complete() {
+            consumer.reply(task).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 fn collect_polled(
     consumers: &mut [Consumer],
-    tallies: &mut [Tally],
+    arrivals: &mut [Arrivals],
     poll: &mut Poll,
     task: &ConsumerTask,
     segment: &Segment,
-    deadline: Deadline,
 ) -> Result<(), String> {
     let mut events = Events::with_capacity(1_024);
-    while tallies.iter().any(|tally| !tally.complete()) && !deadline.passed() {
-        match poll.poll(&mut events, Some(deadline.left().min(Duration::from_secs(1)))) {
+    let (deadline, mut silence) = (Deadline::after(SEGMENT_WAIT), Deadline::after(SILENCE_WAIT));
+    let mut incomplete = consumers.len();
+    while incomplete > 0 && !deadline.passed() && !silence.passed() {
+        match poll.poll(&mut events, Some(Duration::from_secs(1))) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             other => other.map_err(|error| error.to_string())?,
         }
+        let mut came = false;
         for event in &events {
             let index = event.token().0;
-            while !consumers[index].take(task, segment, &mut tallies[index], Duration::ZERO)? {}
+            let (before, was_complete) = (arrivals[index].tally.received(), arrivals[index].tally.complete());
+            while !consumers[index].take(task, segment, &mut arrivals[index], Duration::ZERO)? {}
+            came |= arrivals[index].tally.received() > before;
+            incomplete -= usize::from(arrivals[index].tally.complete() && !was_complete);
+        }
+        if came {
+            silence = Deadline::after(SILENCE_WAIT);
         }
     }
     Ok(())
@@ -124,13 +202,13 @@ impl Consumer {
         &mut self,
         task: &ConsumerTask,
         segment: &Segment,
-        tally: &mut Tally,
+        arrivals: &mut Arrivals,
         wait: Duration,
     ) -> Result<bool, String> {
         let (channel, unacknowledged) = (self.channel, &mut self.unacknowledged);
-        let before = tally.complete();
+        let before = arrivals.tally.complete();
         let dispatched = self.client.dispatch(wait, |delivery, outlet| {
-            tally.arrived(delivery.body());
+            arrivals.arrived(delivery.body());
             if task.ack_every > 0 {
                 *unacknowledged += 1;
                 if *unacknowledged >= task.ack_every {
@@ -144,14 +222,22 @@ impl Consumer {
             }
         });
         let drained = dispatched.map_err(|error| error.to_string())?.drained;
-        if segment.shape == Shape::Stream && tally.complete() && !before {
-            let to = Publish::to(&task.reply_exchange, &task.reply_key);
-            self.client
-                .publish(channel, &to, &[])
-                .and_then(|_| self.client.flush())
-                .map_err(|error| error.to_string())?;
+        if segment.shape == Shape::Stream && arrivals.tally.complete() && !before {
+            self.reply(task).map_err(|error| error.to_string())?;
         }
         Ok(drained)
+    }
+
+    /// Tells the publisher that this consumer is done.
+    fn reply(&mut self, task: &ConsumerTask) -> client::Result<()> {
+        self.client.publish(self.channel, &Publish::to(&task.reply_exchange, &task.reply_key), &[])?;
+        self.client.flush()
+    }
+
+    /// Has a source send the messages of a segment.
+    fn ask_source(&mut self, segment: &Segment) -> client::Result<()> {
+        self.client.publish(self.channel, &Publish::to(BEGIN_EXCHANGE, &begin_key(segment)), &[])?;
+        self.client.flush()
     }
 }
 

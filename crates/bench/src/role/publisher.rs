@@ -1,38 +1,55 @@
 //! The publisher of a benchmark: sends each segment's messages and waits for the consumers' replies.
 //!
-//! Enters: segments.  Leaves: when each began and ended, and every round trip.
+//! Enters: segments.  Leaves: when each began and ended, every round trip, the time until confirms came, what it used.
 //! Owns:   one connection, one queue for replies.
 //! Never:  measures before it is told to, or sends a message without its sequence number.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::{Channel, Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 
 use super::task::PublisherTask;
 use super::{Orders, report};
-use crate::limits::{SEGMENT_WAIT, SHARED_BODY_BYTES_MIN};
-use crate::plan::{Report, Segment, Shape};
-use gauge::Latencies;
+use crate::limits::{CONFIRM_SAMPLES_A_WINDOW, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
+use crate::plan::{Meters, Report, Segment, Shape};
 use gauge::clock::{Deadline, now_ns};
-use gauge::write_sequence;
+use gauge::{Latencies, Stamp, write_sequence};
 
 struct Publisher {
     client: Client,
     channel: Channel,
     task: PublisherTask,
     body: Vec<u8>,
+    /// What is written into each body if its receiver checks it.
+    stamp: Option<Stamp>,
     next_key: usize,
+}
+
+/// What a segment came to, before the meters are read.
+struct Sent {
+    began_ns: u64,
+    ended_ns: u64,
+    published: u64,
+    latencies: Latencies,
+    confirms: Latencies,
+    refused: u64,
 }
 
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     let mut publisher = Publisher::connect(orders.task()?).map_err(|error| error.to_string())?;
     report(&Report::Ready { port: 0 })?;
     while let Some(segment) = orders.next::<Segment>()? {
-        let figures = match segment.shape {
+        publisher.prepare(segment.size_bytes);
+        let meters = Meters::start();
+        let sent = match segment.shape {
             Shape::Stream => publisher.stream(&segment),
             Shape::PingPong => publisher.ping_pong(&segment),
-        };
-        report(&figures?)?;
+        }?;
+        let used = meters.stop();
+        let Sent { began_ns, ended_ns, published, latencies, confirms, refused } = sent;
+        let (latencies, confirms) = (latencies.buckets(), confirms.buckets());
+        report(&Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })?;
     }
     publisher.client.close().map_err(|error| error.to_string())
 }
@@ -53,7 +70,7 @@ impl Publisher {
         if task.confirm_window > 0 {
             client.confirm_select(channel)?;
         }
-        Ok(Self { client, channel, task, body: Vec::new(), next_key: 0 })
+        Ok(Self { client, channel, task, body: Vec::new(), stamp: None, next_key: 0 })
     }
 
     /// Writes one message; it leaves with the next flush.
@@ -63,38 +80,65 @@ impl Publisher {
         self.next_key = if self.next_key + 1 == self.task.keys.len() { 0 } else { self.next_key + 1 };
         let to = Publish::to(&self.task.exchange, key);
         if size_bytes < SHARED_BODY_BYTES_MIN {
-            write_sequence(&mut self.body, sequence);
+            match &self.stamp {
+                None => write_sequence(&mut self.body, sequence),
+                Some(stamp) => stamp.write(&mut self.body, sequence),
+            }
             self.client.publish(self.channel, &to, &self.body)?;
         } else {
             let mut block = self.client.block(size_bytes);
-            write_sequence(&mut block, sequence);
+            match &self.stamp {
+                None => write_sequence(&mut block, sequence),
+                Some(stamp) => {
+                    stamp.fill(&mut block);
+                    stamp.write(&mut block, sequence);
+                }
+            }
             self.client.publish_shared(self.channel, &to, &block.freeze())?;
         }
         Ok(())
     }
 
     fn prepare(&mut self, size_bytes: usize) {
+        self.stamp = self.task.checks.then(|| Stamp::new(size_bytes));
         self.body.clear();
-        self.body.resize(if size_bytes < SHARED_BODY_BYTES_MIN { size_bytes } else { 0 }, b'x');
+        if size_bytes < SHARED_BODY_BYTES_MIN {
+            self.body.resize(size_bytes, b'x');
+            if let Some(stamp) = &self.stamp {
+                stamp.fill(&mut self.body);
+            }
+        }
         self.next_key = 0;
     }
 
-    fn stream(&mut self, segment: &Segment) -> Result<Report, String> {
-        self.prepare(segment.size_bytes);
-        let deadline = Deadline::after(SEGMENT_WAIT);
+    fn stream(&mut self, segment: &Segment) -> Result<Sent, String> {
+        let deadline = Deadline::after(SEGMENT_WAIT + SILENCE_WAIT);
         let returned_before = self.client.returned_count();
+        let mut confirms = Latencies::default();
         let began_ns = now_ns();
-        let refused = self.send_all(segment).map_err(|error| error.to_string())?;
+        let refused = self.send_all(segment, &mut confirms).map_err(|error| error.to_string())?;
         for _ in 0..self.task.consumers {
-            self.reply(0, deadline)?;
+            if !self.reply(0, deadline.left())? {
+                return Err(format!("no reply of a consumer within {} s", SEGMENT_WAIT.as_secs()));
+            }
+        }
+        if self.task.consumers == 0 {
+            self.await_swallowed().map_err(|error| error.to_string())?;
         }
         let ended_ns = now_ns();
         let refused = refused + self.client.returned_count() - returned_before;
-        Ok(Report::Published { began_ns, ended_ns, latencies: Latencies::default().buckets(), refused })
+        let latencies = Latencies::default();
+        Ok(Sent { began_ns, ended_ns, published: segment.count, latencies, confirms, refused })
+    }
+
+    /// A call that is answered tells that all before it was read.
+    fn await_swallowed(&mut self) -> client::Result<()> {
+        let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+        self.client.declare_queue(self.channel, &self.task.reply_key, &passive).map(drop)
     }
 
     /// All messages of a stream; with confirms, never more than the window without one.
-    fn send_all(&mut self, segment: &Segment) -> client::Result<u64> {
+    fn send_all(&mut self, segment: &Segment, confirms: &mut Latencies) -> client::Result<u64> {
         let window = self.task.confirm_window;
         if window == 0 {
             for sequence in 0..segment.count {
@@ -104,40 +148,77 @@ impl Publisher {
             return Ok(0);
         }
         let refused_before = self.client.wait_confirms(self.channel, 0)?;
+        // Reading the clock for each message would cost more than the message: some of each window are timed.
+        let stride = (window / CONFIRM_SAMPLES_A_WINDOW).max(1);
+        let mut timed: VecDeque<(u64, u64)> = VecDeque::new();
         for sequence in 0..segment.count {
             if self.client.outstanding(self.channel) >= window {
                 // Half a window at a time: the broker's confirms come in batches too.
-                self.client.wait_confirms(self.channel, window / 2)?;
+                self.confirmed(sequence, window / 2, &mut timed, confirms)?;
+            }
+            if sequence % stride == 0 {
+                timed.push_back((sequence, now_ns()));
             }
             self.publish(segment.size_bytes, sequence)?;
         }
+        self.confirmed(segment.count, 0, &mut timed, confirms)?;
         Ok(self.client.wait_confirms(self.channel, 0)? - refused_before)
     }
 
-    fn ping_pong(&mut self, segment: &Segment) -> Result<Report, String> {
-        self.prepare(segment.size_bytes);
+    /// Waits until at most `left` of the `published` messages are unconfirmed, and times those that were confirmed
+    /// meanwhile, each when its confirm is read. Brokers confirm in order as a rule; where one does not, the confirms
+    /// are counted off against the messages in order all the same.
+    fn confirmed(
+        &mut self,
+        published: u64,
+        left: u64,
+        timed: &mut VecDeque<(u64, u64)>,
+        confirms: &mut Latencies,
+    ) -> client::Result<()> {
+        loop {
+            let outstanding = self.client.outstanding(self.channel);
+            if outstanding <= left {
+                return Ok(());
+            }
+            self.client.wait_confirms(self.channel, outstanding - 1)?;
+            let (now_ns, confirmed) = (now_ns(), published - self.client.outstanding(self.channel));
+            while let Some(&(sequence, sent_ns)) = timed.front()
+                && sequence < confirmed
+            {
+                confirms.record(now_ns - sent_ns);
+                timed.pop_front();
+            }
+        }
+    }
+
+    fn ping_pong(&mut self, segment: &Segment) -> Result<Sent, String> {
         let deadline = Deadline::after(SEGMENT_WAIT);
         let mut latencies = Latencies::default();
+        let mut published = 0;
         let began_ns = now_ns();
         for sequence in 0..segment.count {
             let sent_ns = now_ns();
             self.publish(segment.size_bytes, sequence)
                 .and_then(|()| self.client.flush())
                 .map_err(|error| error.to_string())?;
-            self.reply(segment.size_bytes, deadline)?;
+            published += 1;
+            if !self.reply(segment.size_bytes, deadline.left().min(SILENCE_WAIT))? {
+                // Lost, or its reply was; the consumer's count tells which.
+                break;
+            }
             latencies.record(now_ns() - sent_ns);
         }
-        Ok(Report::Published { began_ns, ended_ns: now_ns(), latencies: latencies.buckets(), refused: 0 })
+        let (ended_ns, confirms) = (now_ns(), Latencies::default());
+        Ok(Sent { began_ns, ended_ns, published, latencies, confirms, refused: 0 })
     }
 
-    /// Waits for one reply of the given size.
+    /// Waits for one reply of the given size; says whether it came.
     #[inline]
-    fn reply(&mut self, size_bytes: usize, deadline: Deadline) -> Result<(), String> {
-        let wait = deadline.left().max(Duration::from_millis(1));
-        match self.client.next_delivery(wait) {
-            Ok(Some(delivery)) if delivery.body().len() == size_bytes => Ok(()),
+    fn reply(&mut self, size_bytes: usize, wait: Duration) -> Result<bool, String> {
+        match self.client.next_delivery(wait.max(Duration::from_millis(1))) {
+            Ok(Some(delivery)) if delivery.body().len() == size_bytes => Ok(true),
             Ok(Some(delivery)) => Err(format!("a reply of {} bytes instead of {size_bytes}", delivery.body().len())),
-            Ok(None) => Err(format!("no reply of a consumer within {} s", SEGMENT_WAIT.as_secs())),
+            Ok(None) => Ok(false),
             Err(error) => Err(error.to_string()),
         }
     }

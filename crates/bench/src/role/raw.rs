@@ -10,12 +10,11 @@ use std::net::{Ipv4Addr, TcpStream};
 use super::task::RawTask;
 use super::{Orders, report};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
-use crate::plan::{Report, Segment, Shape};
-use gauge::Faults;
-use gauge::Latencies;
+use crate::plan::{Meters, Report, Segment, Shape};
 use gauge::clock::now_ns;
+use gauge::{Buckets, Faults, Latencies};
 
-fn connect(orders: &mut Orders) -> Result<TcpStream, String> {
+fn connect(orders: &mut Orders) -> Result<(TcpStream, RawTask), String> {
     let task: RawTask = orders.task()?;
     let open = || {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, task.port))?;
@@ -26,7 +25,7 @@ fn connect(orders: &mut Orders) -> Result<TcpStream, String> {
     };
     let stream = open().map_err(|error: std::io::Error| format!("relay on port {}: {error}", task.port))?;
     report(&Report::Ready { port: 0 })?;
-    Ok(stream)
+    Ok((stream, task))
 }
 
 fn broken(error: std::io::Error) -> String {
@@ -34,10 +33,12 @@ fn broken(error: std::io::Error) -> String {
 }
 
 pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
-    let mut stream = connect(orders)?;
+    let (mut stream, task) = connect(orders)?;
     let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
+    let mut replies = vec![0; task.consumers];
     while let Some(segment) = orders.next::<Segment>()? {
         let mut latencies = Latencies::default();
+        let meters = Meters::start();
         let began_ns = now_ns();
         match segment.shape {
             Shape::Stream => {
@@ -47,7 +48,7 @@ pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
                     stream.write_all(&buffer[..now]).map_err(broken)?;
                     left -= now as u64;
                 }
-                stream.read_exact(&mut [0]).map_err(broken)?;
+                stream.read_exact(&mut replies).map_err(broken)?;
             }
             Shape::PingPong => {
                 buffer.resize(buffer.len().max(segment.size_bytes), 0);
@@ -60,15 +61,25 @@ pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
                 }
             }
         }
-        report(&Report::Published { began_ns, ended_ns: now_ns(), latencies: latencies.buckets(), refused: 0 })?;
+        let ended_ns = now_ns();
+        report(&Report::Published {
+            began_ns,
+            ended_ns,
+            published: segment.count,
+            latencies: latencies.buckets(),
+            confirms: Buckets::default(),
+            refused: 0,
+            used: meters.stop(),
+        })?;
     }
     Ok(())
 }
 
 pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
-    let mut stream = connect(orders)?;
+    let (mut stream, _) = connect(orders)?;
     let mut buffer = vec![0; RAW_BUFFER_BYTES];
     while let Some(segment) = orders.next::<Segment>()? {
+        let meters = Meters::start();
         report(&Report::Armed)?;
         match segment.shape {
             Shape::Stream => {
@@ -91,7 +102,8 @@ pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
                 }
             }
         }
-        report(&Report::Consumed { received: segment.count, faults: Faults::default() })?;
+        let used = meters.stop();
+        report(&Report::Consumed { received: segment.count, faults: Faults::default(), rates: Vec::new(), used })?;
     }
     Ok(())
 }

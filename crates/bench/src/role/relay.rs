@@ -1,6 +1,6 @@
-//! The floor: copies bytes between two connections, both ways, on one thread, and knows nothing about them.
+//! The floor: copies bytes between connections, both ways, on one thread, and knows nothing about them.
 //!
-//! Enters: two connections at a time, joined in the order they come.  Leaves: each one's bytes at the other.
+//! Enters: groups of connections in the order they come, consumers first.  Leaves: the publisher's bytes at each consumer, theirs at it.
 //! Owns:   the connections and one buffer for each direction.
 //! Never:  looks at a byte.
 
@@ -13,61 +13,102 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::task::RelayTask;
 use super::{Orders, report};
-use crate::limits::RAW_BUFFER_BYTES;
+use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
 use crate::plan::Report;
 use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
+/// A token is the group's number, then the end's: 0 for the publisher.
+const ENDS_BITS: u32 = 16;
 
-/// One direction: bytes read from one end and not yet written to the other.
+const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
+
+/// Bytes read from one end and not yet written to others.
 struct Flow {
     buffer: Vec<u8>,
-    start: usize,
     end: usize,
+    /// How much of it each of the others has.
+    written: Vec<usize>,
 }
 
 impl Flow {
-    fn new() -> Self {
-        Self { buffer: vec![0; RAW_BUFFER_BYTES], start: 0, end: 0 }
+    fn new(receivers: usize) -> Self {
+        Self { buffer: vec![0; RAW_BUFFER_BYTES], end: 0, written: vec![0; receivers] }
     }
 
-    /// Moves what can be moved; `Ok(false)` when the sender has closed or a connection broke.
-    fn advance(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> bool {
+    fn is_empty(&self) -> bool {
+        self.written.iter().all(|&written| written == self.end)
+    }
+
+    /// Moves what can be moved; `false` when the sender has closed or a connection broke.
+    fn advance(&mut self, mut from: &TcpStream, to: &[&TcpStream]) -> bool {
+        // What came while a receiver was full was announced then, and will not be announced again.
+        let mut drained = self.is_empty();
         loop {
-            if self.start == self.end {
-                self.start = 0;
+            if self.is_empty() {
+                self.written.fill(0);
                 match from.read(&mut self.buffer) {
-                    Ok(0) => return false,
+                    Ok(0) => {
+                        self.end = 0;
+                        return false;
+                    }
                     Ok(read) => self.end = read,
                     Err(error) => {
                         self.end = 0;
                         return error.kind() == ErrorKind::WouldBlock;
                     }
                 }
+                drained = drained && self.end < self.buffer.len();
             }
-            let short = self.end < self.buffer.len();
-            match to.write(&self.buffer[self.start..self.end]) {
-                Ok(written) => self.start += written,
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            for (receiver, written) in to.iter().zip(&mut self.written) {
+                let mut receiver = *receiver;
+                while *written < self.end {
+                    match receiver.write(&self.buffer[*written..self.end]) {
+                        Ok(bytes) => *written += bytes,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(_) => return false,
+                    }
+                }
             }
-            if short && self.start == self.end {
+            if drained || !self.is_empty() {
                 return true;
             }
         }
     }
 }
 
-struct Joined {
-    ends: [TcpStream; 2],
-    flows: [Flow; 2],
+/// A publisher and its consumers.
+struct Group {
+    publisher: TcpStream,
+    consumers: Vec<TcpStream>,
+    forth: Flow,
+    /// From each consumer.
+    back: Vec<Flow>,
 }
 
-impl Joined {
-    fn advance(&mut self) -> bool {
-        let [first, second] = &self.ends;
-        let forth = self.flows[0].advance(first, second);
-        let back = self.flows[1].advance(second, first);
-        forth && back
+impl Group {
+    /// The end `end` can be read or written.
+    fn advance(&mut self, end: usize) -> bool {
+        let Self { publisher, consumers, forth, back } = self;
+        let receivers: Vec<&TcpStream> = consumers.iter().collect();
+        match end.checked_sub(1) {
+            None => {
+                let unsent = back.iter_mut().zip(consumers.iter()).filter(|(flow, _)| !flow.is_empty());
+                let back = unsent.fold(true, |all, (flow, consumer)| flow.advance(consumer, &[publisher]) && all);
+                forth.advance(publisher, &receivers) && back
+            }
+            Some(index) => {
+                let forth = forth.is_empty() || forth.advance(publisher, &receivers);
+                back[index].advance(&consumers[index], &[publisher]) && forth
+            }
+        }
+    }
+
+    fn shut(&self) {
+        for end in self.consumers.iter().chain([&self.publisher]) {
+            // A connection that broke is shut already.
+            let _shut = end.shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -83,23 +124,21 @@ fn relay(task: &RelayTask) -> std::io::Result<()> {
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     report(&Report::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
     let mut events = Events::with_capacity(64);
-    let mut waiting: Option<TcpStream> = None;
-    let mut pairs: Vec<Option<Joined>> = Vec::new();
+    let mut waiting = Vec::new();
+    let mut groups: Vec<Option<Group>> = Vec::new();
     loop {
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, &mut waiting, &mut pairs)?;
+                accept(&listener, &poll, task.consumers, &mut waiting, &mut groups)?;
                 continue;
             }
-            let Some(slot) = pairs.get_mut(event.token().0) else { continue };
-            if slot.as_mut().is_some_and(|pair| !pair.advance())
-                && let Some(pair) = slot.take()
+            let Token(token) = event.token();
+            let Some(slot) = groups.get_mut(token >> ENDS_BITS) else { continue };
+            if slot.as_mut().is_some_and(|group| !group.advance(token & ((1 << ENDS_BITS) - 1)))
+                && let Some(group) = slot.take()
             {
-                for end in &pair.ends {
-                    // A connection that broke is shut already.
-                    let _shut = end.shutdown(Shutdown::Both);
-                }
+                group.shut();
             }
         }
     }
@@ -122,11 +161,13 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
     }
 }
 
+/// Takes connections in; when a group's consumers and then its publisher have come, they are joined.
 fn accept(
     listener: &TcpListener,
     poll: &Poll,
-    waiting: &mut Option<TcpStream>,
-    pairs: &mut Vec<Option<Joined>>,
+    consumers: usize,
+    waiting: &mut Vec<TcpStream>,
+    groups: &mut Vec<Option<Group>>,
 ) -> std::io::Result<()> {
     loop {
         let stream = match listener.accept() {
@@ -135,15 +176,21 @@ fn accept(
             Err(error) => return Err(error),
         };
         stream.set_nodelay(true)?;
-        let Some(first) = waiting.take() else {
-            *waiting = Some(stream);
+        if waiting.len() < consumers {
+            waiting.push(stream);
             continue;
-        };
-        let token = Token(pairs.len());
-        let mut pair = Joined { ends: [first, stream], flows: [Flow::new(), Flow::new()] };
-        for end in &mut pair.ends {
-            poll.registry().register(end, token, Interest::READABLE | Interest::WRITABLE)?;
         }
-        pairs.push(Some(pair));
+        let mut group = Group {
+            publisher: stream,
+            consumers: std::mem::take(waiting),
+            forth: Flow::new(consumers),
+            back: (0..consumers).map(|_| Flow::new(1)).collect(),
+        };
+        let first = groups.len() << ENDS_BITS;
+        let ends = std::iter::once(&mut group.publisher).chain(&mut group.consumers);
+        for (end, stream) in ends.enumerate() {
+            poll.registry().register(stream, Token(first + end), Interest::READABLE | Interest::WRITABLE)?;
+        }
+        groups.push(Some(group));
     }
 }

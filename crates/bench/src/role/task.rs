@@ -19,10 +19,12 @@ pub(crate) struct PublisherTask {
     pub reply_exchange: String,
     /// Routing key of the replies, also the name of their queue.
     pub reply_key: String,
-    /// Consumers that answer each segment.
+    /// Consumers that answer each segment; with none, a call that the broker answers ends it.
     pub consumers: usize,
     /// Most messages without a confirm; zero turns confirms off.
     pub confirm_window: u64,
+    /// Write a checksum into each body.
+    pub checks: bool,
 }
 
 /// A consuming process's task.
@@ -34,14 +36,14 @@ pub(crate) struct ConsumerTask {
     pub exchange: String,
     /// `direct`, `fanout` or `topic`.
     pub exchange_type: String,
-    /// Binding key of each queue.
-    pub binding_key: String,
+    /// Binding keys of each queue.
+    pub binding_keys: Vec<String>,
     /// Queues are named this, a dot, and their number.
     pub queue_prefix: String,
     /// Connections, each with a queue and a consumer of its own.
     pub consumers: usize,
     /// Patterns bound to a queue that nothing reaches.
-    pub decoys: usize,
+    pub decoys: Vec<String>,
     /// Acknowledge after so many messages; zero for automatic acknowledgement.
     pub ack_every: u64,
     /// Unacknowledged messages the broker may send ahead; zero for no limit.
@@ -50,6 +52,34 @@ pub(crate) struct ConsumerTask {
     pub reply_exchange: String,
     /// Routing key of the replies.
     pub reply_key: String,
+    /// Check sequence and checksum of each body.
+    pub checks: bool,
+    /// What answers is no broker but a source: ask it for the messages of each segment.
+    pub from_source: bool,
+}
+
+/// A binder's task: bindings that come and go while messages flow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BinderTask {
+    /// Where the broker is.
+    pub url: String,
+    /// Exchange that its queue is bound to.
+    pub exchange: String,
+    /// Its type.
+    pub exchange_type: String,
+    /// Name of its queue, which no message reaches.
+    pub queue: String,
+    /// Bindings that are added each second; as many are taken away.
+    pub changes_per_s: u64,
+}
+
+/// What a binder is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BinderOrder {
+    /// Begin to change bindings.
+    Begin,
+    /// Stop, and say how many changes were made.
+    End,
 }
 
 /// A raw publisher's or consumer's task.
@@ -57,6 +87,8 @@ pub(crate) struct ConsumerTask {
 pub(crate) struct RawTask {
     /// Port of the relay on this machine.
     pub port: u16,
+    /// Consumers that answer each segment.
+    pub consumers: usize,
 }
 
 /// A relay's task.
@@ -64,4 +96,6 @@ pub(crate) struct RawTask {
 pub(crate) struct RelayTask {
     /// Poll this long before sleeping, in microseconds; zero sleeps at once.
     pub spin_us: u64,
+    /// Consumers that each publisher's bytes go to.
+    pub consumers: usize,
 }

@@ -1,0 +1,41 @@
+//! The closed-loop benchmarks: the five of the 2008 paper, confirms, and the raw sockets under them.
+//!
+//! Enters: a benchmark's name and its options.  Leaves: rows as they are measured, the document, its verdict.
+//! Owns:   from the command line to the record; `benchmarks` declares what each measures, `runner` measures.
+//! Never:  mixes warm-up into a figure.
+
+mod benchmarks;
+mod count;
+mod options;
+mod runner;
+
+use crate::arguments::{Given, help_with};
+use crate::failure::Failure;
+use crate::record::Record;
+use crate::setup::Setup;
+use report::table::put;
+
+pub use benchmarks::{ALL, Benchmark, find};
+use options::Asked;
+use runner::Runner;
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// A wrong command line, a target that fails (what was measured until then is written), figures that must not be trusted.
+pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), Failure> {
+    let known = benchmark.options();
+    let given = Given::parse(words, &known)?;
+    if given.has("help") {
+        let usage = format!("harrier bench {} [OPTIONS]", benchmark.command);
+        return Ok(put(&help_with(&usage, benchmark.about, &known, benchmark.examples))?);
+    }
+    let setup = Setup::read(&given)?;
+    let asked = Asked::read(benchmark, &given, &setup)?;
+    crate::files::raise_for(asked.connections_max())?;
+    let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
+    let mut record = Record::begin(benchmark.command, words, &given, &setup, &targets);
+    asked.note(&mut record);
+    let outcome = Runner::new(benchmark, &asked, &setup, &targets, &mut record).run();
+    record.end(outcome)
+}

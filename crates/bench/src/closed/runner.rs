@@ -1,0 +1,156 @@
+//! The runner: every workload, every size, every run, all targets in turns.
+//!
+//! Enters: what is asked, targets, a record.  Leaves: points and runs in the record, rows as soon as they are known.
+//! Owns:   the order of the measurements: every second run in the opposite order, so that none is always first.
+//! Never:  keeps a run back until others are done.
+
+use report::document::{Pace, Point, Series};
+use report::{OsuTable, Progress};
+
+use super::benchmarks::{Benchmark, Variant};
+use super::options::Asked;
+use crate::failure::Failure;
+use crate::plan::Segment;
+use crate::record::{Record, go_on};
+use crate::scenario::{Running, Scenario};
+use crate::setup::Setup;
+use crate::target::{Target, Way};
+
+/// A benchmark being run.
+pub struct Runner<'a> {
+    benchmark: &'a Benchmark,
+    asked: &'a Asked,
+    setup: &'a Setup,
+    targets: &'a [Target],
+    record: &'a mut Record,
+    progress: Progress,
+    /// Runs that are done, and all that there are.
+    done: usize,
+    all: usize,
+}
+
+impl<'a> Runner<'a> {
+    /// A runner for targets that are up.
+    pub fn new(
+        benchmark: &'a Benchmark,
+        asked: &'a Asked,
+        setup: &'a Setup,
+        targets: &'a [Target],
+        record: &'a mut Record,
+    ) -> Self {
+        let beside = usize::from(asked.baseline) + 2 * usize::from(asked.null) + usize::from(benchmark.is_raw);
+        let all = asked.variants.len() * asked.sizes.len() * setup.runs * (targets.len() + beside);
+        Self { benchmark, asked, setup, targets, record, progress: Progress::begin(), done: 0, all }
+    }
+
+    /// Measures everything.
+    pub fn run(mut self) -> Result<(), Failure> {
+        let null = if self.asked.null { Vec::from(Target::null(&self.setup.placement.broker)?) } else { Vec::new() };
+        for (index, variant) in self.asked.variants.iter().enumerate() {
+            if index > 0 && self.record.shown.format.is_incremental() {
+                report::table::put("\n")?;
+            }
+            let relay = self.relay(&variant.scenario)?;
+            let contestants: Vec<&Target> = self.targets.iter().chain(&relay).chain(&null).collect();
+            for target in &contestants {
+                let known = &mut self.record.document.targets;
+                if known.iter().all(|facts| facts.name != target.name) {
+                    known.push(target.facts.clone());
+                }
+            }
+            self.variant(variant, &contestants)?;
+        }
+        Ok(())
+    }
+
+    /// The relay for a workload; its fan-out is that of the workload.
+    fn relay(&self, scenario: &Scenario) -> Result<Option<Target>, String> {
+        if !self.asked.baseline && !self.benchmark.is_raw {
+            return Ok(None);
+        }
+        Target::relay_to(scenario.consumers, self.asked.spin_us, &self.setup.placement.broker).map(Some)
+    }
+
+    fn variant(&mut self, variant: &Variant, contestants: &[&Target]) -> Result<(), Failure> {
+        let first = self.record.document.series.len();
+        for target in contestants {
+            self.record.document.series.push(Series {
+                benchmark: self.benchmark.name.to_owned(),
+                target: target.name.clone(),
+                pace: Pace::Closed,
+                parameters: variant.parameters.clone(),
+                axis: "size_bytes".to_owned(),
+                points: Vec::new(),
+            });
+        }
+        let shown = &self.record.shown;
+        let table = if shown.format.is_incremental() {
+            let series: Vec<&Series> = self.record.document.series[first..].iter().collect();
+            Some(OsuTable::begin(&self.record.document, &series, shown.full)?)
+        } else {
+            None
+        };
+        let mut running = Vec::with_capacity(contestants.len());
+        for target in contestants {
+            go_on()?;
+            let started = Running::start(&variant.scenario, target, &self.setup.placement)
+                .map_err(|why| format!("{}: {why}", target.name))?;
+            running.push((target.name.clone(), started));
+        }
+        for &size_bytes in &self.asked.sizes {
+            self.progress(&format!("{size_bytes} bytes, trial"));
+            self.size(size_bytes, first, contestants, &mut running)?;
+            self.progress.clear();
+            if let Some(table) = &table {
+                let series = &self.record.document.series[first..];
+                let points: Vec<&Point> = series.iter().filter_map(|series| series.points.last()).collect();
+                table.row(&points)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn size(
+        &mut self,
+        size_bytes: usize,
+        first: usize,
+        contestants: &[&Target],
+        running: &mut [(String, Running)],
+    ) -> Result<(), Failure> {
+        let shape = self.asked.shape;
+        let counts = self.asked.length.counts(running, shape, size_bytes)?;
+        let segment = Segment { shape, size_bytes, count: counts.measured };
+        for series in &mut self.record.document.series[first..] {
+            series.points.push(Point { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() });
+        }
+        for run in 0..self.setup.runs {
+            for position in 0..contestants.len() {
+                go_on()?;
+                let index = if run % 2 == 0 { position } else { contestants.len() - 1 - position };
+                let (name, running) = &mut running[index];
+                self.progress(&format!("{size_bytes} bytes, run {} of {}, {name}", run + 1, self.setup.runs));
+                let measured = running
+                    .segment(&Segment { count: counts.warm_up, ..segment })
+                    .and_then(|_| running.segment(&segment))
+                    .map_err(|why| format!("{name}, {size_bytes} bytes: {why}"))?;
+                let mut run = measured.to_run();
+                if !matches!(contestants[index].way, Way::Amqp(_)) {
+                    // Here the clients themselves are what is measured: that they are busy is the point.
+                    let faulty = measured.complaint().is_some();
+                    let kept = usize::from(faulty);
+                    run.notes.extend(run.invalid.drain(kept..));
+                }
+                if let Some(point) = self.record.document.series[first + index].points.last_mut() {
+                    point.runs.push(run);
+                }
+                self.done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&self, what: &str) {
+        let share = self.done as f64 / self.all.max(1) as f64;
+        self.progress.show(share, &format!("{}: {what}", self.benchmark.name));
+    }
+}

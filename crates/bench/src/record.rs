@@ -1,0 +1,187 @@
+//! The record of a run: its document from the first moment to the last, and how it is written.
+//!
+//! Enters: the command, the setup, targets, series in the making.  Leaves: the document as rows, text, files; the verdict on it.
+//! Owns:   the order at the end: files first, then what is printed, then the exit status.
+//! Never:  drops what was measured because something failed later.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gauge::Environment;
+use report::document::{Document, Run, SCHEMA};
+use report::{complaints, json};
+
+use crate::arguments::Given;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::setup::{Setup, Shown};
+use crate::target::Target;
+use report::page::write_file;
+use report::table::put;
+
+/// A document in the making.
+pub struct Record {
+    /// The document; commands add their series to it, and points and runs to these as soon as they are measured.
+    pub document: Document,
+    /// How it is written.
+    pub shown: Shown,
+}
+
+impl Record {
+    /// Begins the record of `harrier bench COMMAND WORDS`.
+    pub fn begin(command: &str, words: &[String], given: &Given, setup: &Setup, targets: &[Target]) -> Self {
+        let mut options = given.shown();
+        for name in ["url", "against"] {
+            if let Some(urls) = options.get_mut(name) {
+                *urls = urls.split(' ').map(without_password).collect::<Vec<_>>().join(" ");
+            }
+        }
+        let mut record = Self {
+            document: Document {
+                schema: SCHEMA.to_owned(),
+                command: spoken(command, words),
+                began: gauge::clock::timestamp(),
+                ended: None,
+                commit: option_env!("HARRIER_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
+                environment: Environment::read(),
+                placement: setup.placement.to_string(),
+                options: BTreeMap::new(),
+                targets: targets.iter().map(|target| target.facts.clone()).collect(),
+                series: Vec::new(),
+                cut_short: None,
+            },
+            shown: setup.shown.clone(),
+        };
+        record.document.options = options;
+        record.used("runs", setup.runs);
+        record.used("iterations", setup.iterations.map_or_else(|| "by size".to_owned(), |count| count.to_string()));
+        record.used("check", if setup.checks { "yes" } else { "no" });
+        record.used("cpus", "any");
+        record
+    }
+
+    /// Notes the value of an option that was used, unless the command line gave it.
+    pub fn used(&mut self, option: &str, value: impl ToString) {
+        self.document.options.entry(option.to_owned()).or_insert_with(|| value.to_string());
+    }
+
+    /// Ends the record: the document is complete if `outcome` is, and cut short otherwise; it is written either way.
+    ///
+    /// # Errors
+    /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
+    pub fn end(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        let outcome = outcome.map_err(Failure::or_interrupted);
+        for series in &mut self.document.series {
+            series.points.retain(|point| !point.runs.is_empty());
+        }
+        match &outcome {
+            Ok(()) => self.document.ended = Some(gauge::clock::timestamp()),
+            Err(failure) => self.document.cut_short = Some(failure.to_string()),
+        }
+        let written = self.write();
+        outcome?;
+        written?;
+        match verdict(&self.document) {
+            Some(why) => Err(Failure::Invalid(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let Shown { format, full, json, html } = &self.shown;
+        if let Some(file) = json {
+            write_file(file, &json::write(&self.document)?)?;
+        }
+        if let Some(file) = html {
+            write_page(file, &self.document)?;
+        }
+        if !format.is_incremental() {
+            put(&format.write(&self.document, *full)?)?;
+        } else if let Some(why) = &self.document.cut_short {
+            let what =
+                if self.has_runs() { "what was measured until then stands above" } else { "nothing was measured" };
+            put(&format!("# cut short: {why}; {what}\n"))?;
+        }
+        Ok(())
+    }
+
+    fn has_runs(&self) -> bool {
+        self.document.series.iter().flat_map(|series| &series.points).any(|point| !point.runs.is_empty())
+    }
+}
+
+/// Writes the page of a document.
+pub fn write_page(file: &Path, document: &Document) -> Result<(), String> {
+    write_file(file, &report::page::render([document]))
+}
+
+/// Why a document's figures must not be trusted: the first reason, and how many more there are.
+pub fn verdict(document: &Document) -> Option<String> {
+    let mut reasons = Vec::new();
+    for series in &document.series {
+        for point in &series.points {
+            for why in point.runs.iter().flat_map(complaints) {
+                reasons.push(format!("{} on {}, {} bytes: {why}", series.benchmark, series.target, point.size_bytes));
+            }
+        }
+    }
+    let first = reasons.first()?;
+    Some(match reasons.len() {
+        1 => first.clone(),
+        more => format!("{first}; and {} more", more - 1),
+    })
+}
+
+/// Whether a run lost, doubled or changed a message: the reasons that no circumstance excuses.
+pub fn is_broken(run: &Run) -> bool {
+    run.faults.total() + run.refused > 0
+}
+
+/// The command as it was given, without passwords.
+pub fn spoken(command: &str, words: &[String]) -> String {
+    let mut text = format!("harrier bench {command}");
+    for word in words {
+        text.push(' ');
+        text.push_str(&without_password(word));
+    }
+    text
+}
+
+/// A URL whose password is three dots; any other text unchanged.
+fn without_password(text: &str) -> String {
+    let Some(start) = text.find("://").map(|at| at + 3) else { return text.to_owned() };
+    let end = text[start..].find(['/', '?']).map_or(text.len(), |at| start + at);
+    let Some((login, _)) = text[start..end].rsplit_once('@') else { return text.to_owned() };
+    match login.split_once(':') {
+        Some((user, _)) => format!("{}{user}:…{}", &text[..start], &text[start + login.len()..]),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether a run has been asked to stop, as an error.
+pub fn go_on() -> Result<(), Failure> {
+    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_written() {
+        for (text, expected) in [
+            ("amqp://u:secret@host:1/v", "amqp://u:…@host:1/v"),
+            ("--url=amqp://u:p%40@host", "--url=amqp://u:…@host"),
+            ("amqp+unix://u:p@/run/x.sock", "amqp+unix://u:…@/run/x.sock"),
+            ("amqp://host/a:b@c", "amqp://host/a:b@c"),
+            ("amqp://u@host", "amqp://u@host"),
+            ("1:1M", "1:1M"),
+        ] {
+            assert_eq!(without_password(text), expected);
+        }
+        assert_eq!(
+            spoken("de-pp", &["--url".to_owned(), "amqp://u:p@h".to_owned()]),
+            "harrier bench de-pp --url amqp://u:…@h"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! The binder: bindings that come and go while messages flow.
+//!
+//! Enters: begin and end.  Leaves: how many bindings it added and took away between them.
+//! Owns:   one connection, one queue that no message reaches, a thread that keeps the pace.
+//! Never:  hurries to make up for changes that the broker delayed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use client::{Channel, Client, ExchangeOptions, QueueOptions, Table};
+
+use super::task::{BinderOrder, BinderTask};
+use super::{Orders, report};
+use crate::plan::Report;
+use gauge::clock::{now_ns, pause};
+
+/// What the thread that keeps the pace is told: begin, and stop as soon as the flag is set.
+type Begin = Arc<AtomicBool>;
+
+struct Binder {
+    client: Client,
+    channel: Channel,
+    task: BinderTask,
+}
+
+pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+    let task: BinderTask = orders.task()?;
+    let (begin, begins) = channel::<Begin>();
+    let (tell, told) = channel::<Result<u64, String>>();
+    // A connection belongs to the thread that opened it.
+    let thread = std::thread::spawn(move || keep_pace(task, &begins, &tell));
+    let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
+    answer()?;
+    report(&Report::Ready { port: 0 })?;
+    while let Some(order) = orders.next::<BinderOrder>()? {
+        if order == BinderOrder::End {
+            return Err("told to end before it was told to begin".to_owned());
+        }
+        let ended = Begin::default();
+        // A thread that has ended says why in its answer.
+        let _heard = begin.send(Arc::clone(&ended));
+        // The next order is the end; so is the end of all orders.
+        let next = orders.next::<BinderOrder>();
+        ended.store(true, Ordering::Release);
+        let operations = answer()?;
+        if next?.is_none() {
+            break;
+        }
+        report(&Report::Worked { operations })?;
+    }
+    drop(begin);
+    thread.join().map_err(|_| "the binder's thread panicked".to_owned())
+}
+
+/// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
+fn keep_pace(task: BinderTask, begins: &Receiver<Begin>, tell: &Sender<Result<u64, String>>) {
+    let mut binder = match Binder::connect(task) {
+        Ok(binder) => binder,
+        Err(error) => {
+            // Nobody hears this only if the process ends.
+            let _heard = tell.send(Err(error.to_string()));
+            return;
+        }
+    };
+    let mut answer = Ok(0);
+    while tell.send(answer).is_ok() {
+        let Ok(ended) = begins.recv() else { break };
+        answer = binder.change(&ended).map_err(|error| error.to_string());
+    }
+    if let Err(error) = binder.client.close() {
+        eprintln!("harrier bench: the binder's connection: {error}");
+    }
+}
+
+impl Binder {
+    fn connect(task: BinderTask) -> client::Result<Self> {
+        let mut client = super::connect(&task.url, "binder")?;
+        let channel = client.open_channel()?;
+        let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
+        client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
+        client.declare_queue(channel, &task.queue, &QueueOptions { exclusive: true, ..QueueOptions::default() })?;
+        Ok(Self { client, channel, task })
+    }
+
+    /// Adds a binding and takes it away, at the asked pace, until told to stop. Both are answered, so a broker that is
+    /// slow with them is asked for fewer.
+    fn change(&mut self, ended: &AtomicBool) -> client::Result<u64> {
+        let Self { client, channel, task } = self;
+        let gap_ns = 1_000_000_000 / task.changes_per_s.max(1);
+        let (mut operations, mut due_ns, mut number) = (0, now_ns(), 0_u64);
+        while !ended.load(Ordering::Acquire) {
+            let pattern = format!("stock.*.c{number}");
+            client.bind_queue(*channel, &task.queue, &task.exchange, &pattern, &Table::new())?;
+            client.unbind_queue(*channel, &task.queue, &task.exchange, &pattern, &Table::new())?;
+            operations += 2;
+            number += 1;
+            due_ns = due_ns.max(now_ns().saturating_sub(gap_ns)) + gap_ns;
+            let early_ns = due_ns.saturating_sub(now_ns());
+            if early_ns > 0 {
+                pause(Duration::from_nanos(early_ns.min(100_000_000)));
+            }
+        }
+        Ok(operations)
+    }
+}
