@@ -136,6 +136,20 @@ impl Spoken {
         Ok(Self { process, orders })
     }
 
+    /// After it was heard to end: how, if it did not end well.
+    pub fn failure(&mut self) -> Option<String> {
+        let deadline = Deadline::after(CHILD_END_WAIT);
+        loop {
+            match self.process.child.try_wait() {
+                Ok(Some(status)) => return (!status.success()).then(|| format!("it ended early ({status})")),
+                // Its output is closed a moment before it ends.
+                Ok(None) if !deadline.passed() => pause(Duration::from_millis(1)),
+                Ok(None) => return Some("it closed its output and does not end".to_owned()),
+                Err(error) => return Some(format!("it cannot be watched: {error}")),
+            }
+        }
+    }
+
     /// Hands it a line.
     pub fn say(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);

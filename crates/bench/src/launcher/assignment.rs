@@ -24,9 +24,9 @@ pub enum Part {
 impl Part {
     /// The part of a role by the name it is started under.
     pub fn of(kind: &str) -> Self {
-        if kind.contains("publisher") {
+        if kind.contains("publisher") || kind == "filler" {
             Self::Publisher
-        } else if kind.contains("consumer") {
+        } else if kind.contains("consumer") || kind == "emptier" {
             Self::Consumer
         } else if kind == "agent" || kind == "relay" {
             Self::Agent

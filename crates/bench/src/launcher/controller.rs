@@ -21,6 +21,7 @@ use super::post::{Mail, Post};
 use super::times::{has_times, moved};
 use crate::interrupt;
 use crate::limits::{CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
+use crate::plan::Report;
 use crate::process::Heard;
 
 /// Longest time without a look at Ctrl-C.
@@ -61,9 +62,25 @@ pub struct Rank {
 }
 
 struct Played {
+    kind: String,
     rank: usize,
     heard: VecDeque<Heard>,
     ended: bool,
+}
+
+impl Played {
+    /// Why it failed, if it said so and nobody has asked yet.
+    fn last_words(&self) -> Option<String> {
+        let Some(Heard::Line(line)) = self.heard.back() else { return None };
+        match serde_json::from_str(line) {
+            Ok(Report::Failed { why }) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+fn place(rank: usize, ranks: &[Rank]) -> String {
+    format!("rank {rank} on host {}", ranks[rank].host_number)
 }
 
 impl Controller {
@@ -138,7 +155,7 @@ impl Controller {
         }
         self.roles_started += 1;
         let role = self.roles_started;
-        self.played.insert(role, Played { rank, heard: VecDeque::new(), ended: false });
+        self.played.insert(role, Played { kind: kind.to_owned(), rank, heard: VecDeque::new(), ended: false });
         let task = self.in_times_of(rank, task)?;
         self.send(rank, Letter::Start { role, kind: kind.to_owned(), task, cpus })?;
         Ok(Some(role))
@@ -241,10 +258,9 @@ impl Controller {
         self.played.get(&role).map(|played| played.rank).ok_or_else(|| "the role has been stopped".to_owned())
     }
 
-    /// The rank that plays a role, and its host.
-    pub fn place_of(&self, role: RoleNumber) -> Option<(usize, usize)> {
-        let rank = self.played.get(&role)?.rank;
-        Some((rank, self.ranks[rank].host_number))
+    /// Where a role is played, in words.
+    pub fn place_of(&self, role: RoleNumber) -> String {
+        self.played.get(&role).map_or_else(String::new, |played| place(played.rank, &self.ranks))
     }
 
     fn send(&mut self, rank: usize, letter: Letter) -> Result<(), String> {
@@ -252,7 +268,8 @@ impl Controller {
         self.post.send(rank, letter)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// An error when a rank cannot go on, or this one is interrupted.
+    pub fn check(&self) -> Result<(), String> {
         match &self.broken {
             _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
             Some(why) => Err(why.clone()),
@@ -270,6 +287,22 @@ impl Controller {
             self.sort(mail);
         }
         self.check()
+    }
+
+    /// Takes in what has come while nobody asks for anything.
+    pub fn idle(&mut self) {
+        let mut look = || -> Result<(), String> {
+            if self.knock.passed() {
+                self.knock_at_all()?;
+            }
+            while let Some(mail) = self.post.receive(Duration::ZERO)? {
+                self.sort(mail);
+            }
+            Ok(())
+        };
+        if let Err(why) = look() {
+            self.give_up(&why);
+        }
     }
 
     fn knock_at_all(&mut self) -> Result<(), String> {
@@ -314,12 +347,19 @@ impl Controller {
         }
     }
 
-    /// What a role says; nobody asks what one that was stopped says.
+    /// What a role says; nobody asks what one that was stopped says. One that failed ends the run, whoever is waited for:
+    /// the others would wait for it.
     fn note(&mut self, role: RoleNumber, heard: Heard) {
-        if let Some(played) = self.played.get_mut(&role) {
-            played.ended |= matches!(heard, Heard::Ended(_));
-            played.heard.push_back(heard);
+        let Some(played) = self.played.get_mut(&role) else { return };
+        if let Heard::Ended(why) = &heard {
+            played.ended = true;
+            if let Some(why) = why {
+                let why = played.last_words().unwrap_or_else(|| why.clone());
+                let place = place(played.rank, &self.ranks);
+                self.broken.get_or_insert(format!("{} ({place}): {why}", played.kind));
+            }
         }
+        played.heard.push_back(heard);
     }
 
     /// No more can be done on the ranks, because of this.
@@ -346,24 +386,27 @@ impl Controller {
     ///
     /// # Errors
     /// Ranks that did not leave, a broker that is gone.
-    pub fn end(mut self, status: u8) -> Result<(), String> {
+    pub fn end(&mut self, status: u8) -> Result<(), String> {
         for rank in 1..self.ranks.len() {
             if !self.ranks[rank].gone {
                 self.post.send(rank, Letter::End { status })?;
             }
         }
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
-        while self.ranks[1..].iter().any(|rank| !rank.gone) && !deadline.passed() {
+        while let Some(staying) = self.ranks.iter().skip(1).position(|rank| !rank.gone) {
+            if deadline.passed() {
+                return Err(format!("rank {} did not leave within {} s", staying + 1, RANKS_LEAVE_WAIT.as_secs()));
+            }
             if let Some(mail) = self.post.receive(LOOK_INTERVAL)? {
                 self.sort(mail);
             }
         }
-        let staying = (1..self.ranks.len()).find(|&rank| !self.ranks[rank].gone);
-        self.post.close()?;
-        match staying {
-            Some(rank) => Err(format!("rank {rank} did not leave within {} s", RANKS_LEAVE_WAIT.as_secs())),
-            None => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Ends this rank's part of the conversation, in order.
+    pub fn close(self) -> Result<(), String> {
+        self.post.close()
     }
 }
 

@@ -13,20 +13,20 @@ mod facts;
 mod host;
 mod letter;
 mod membership;
+mod office;
 mod post;
 mod times;
 mod wishes;
 mod worker;
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::placement::Cpus;
 use crate::process::Heard;
-use controller::Controller;
 use letter::RoleNumber;
+use office::{ask, has_ranks};
 use wishes::Wishes;
 
 pub use wishes::HELP;
@@ -37,10 +37,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const WITHOUT_RANKS: [&str; 6] = ["", "help", "--help", "-h", "compare", "report"];
 /// Commands that are about one machine.
 const ONE_MACHINE: [&str; 2] = ["perf", "scale"];
-
-thread_local! {
-    static CONTROLLER: RefCell<Option<Controller>> = const { RefCell::new(None) };
-}
 
 /// How a run ended, as rank 0 told this rank.
 #[derive(Clone, Copy, Debug)]
@@ -79,25 +75,27 @@ pub fn within(
             Err(why) => Err(Failure::Failed(by_rank(why))),
         };
     }
-    let controller = Controller::gather(membership, url, wishes.agent, wishes.roles.as_ref())?;
-    eprintln!("harrier bench: {}", facts::placement(&controller.membership, &controller.ranks, &controller.seats));
-    CONTROLLER.set(Some(controller));
+    let placement = office::open(membership, url, wishes)?;
+    eprintln!("harrier bench: {placement}");
     leave(run(&words))
 }
 
 /// Ends the run on all ranks with the outcome of the command on this one. What went wrong is printed first: a launcher
 /// that sees one rank fail ends the others, this one included.
 fn leave(outcome: Result<(), Failure>) -> Result<(), Failure> {
-    let Some(mut controller) = CONTROLLER.take() else { return outcome };
-    let failure = outcome.err().map(|failure| match failure.or_interrupted() {
-        Failure::Interrupted => controller.who_ended().map_or(Failure::Interrupted, Failure::Failed),
-        other => other,
-    });
+    let failure = match outcome.map_err(Failure::or_interrupted) {
+        Ok(()) => None,
+        Err(Failure::Interrupted) => {
+            let rank = ask(|controller| Ok(controller.who_ended())).ok().flatten();
+            Some(rank.map_or(Failure::Interrupted, Failure::Failed))
+        }
+        Err(failure) => Some(failure),
+    };
     if let Some(failure) = &failure {
         eprintln!("harrier bench: {failure}");
     }
     let status = failure.as_ref().map_or(0, Failure::status);
-    match (controller.end(status), failure) {
+    match (office::close(status), failure) {
         (Ok(()), None) => Ok(()),
         (Ok(()), Some(_)) => Err(Failure::Told(status)),
         (Err(why), None) => Err(Failure::Failed(why)),
@@ -108,44 +106,42 @@ fn leave(outcome: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-fn with<T>(act: impl FnOnce(&mut Controller) -> Result<T, String>) -> Result<T, String> {
-    CONTROLLER.with_borrow_mut(|controller| match controller {
-        Some(controller) => act(controller),
-        None => Err("this thread has no ranks".to_owned()),
-    })
+/// An error when a rank cannot go on; commands that wait for long without asking a role ask this.
+///
+/// # Errors
+/// Which rank, and why.
+pub fn check() -> Result<(), String> {
+    if has_ranks() { ask(|controller| controller.check()) } else { Ok(()) }
 }
 
-/// Whether roles are played on other ranks.
-pub fn has_ranks() -> bool {
-    CONTROLLER.with_borrow(Option::is_some)
-}
-
-/// Whether every time that a role reports is of the same clock, to the nanosecond; otherwise, the largest difference that
-/// the comparisons leave open, in nanoseconds.
+/// Whether every time that a role reports is of one clock, to the nanosecond; otherwise, the largest difference that the
+/// comparisons leave open, in nanoseconds.
+///
+/// # Errors
+/// That difference.
 pub fn one_clock() -> Result<(), u64> {
-    CONTROLLER.with_borrow(|controller| match controller {
-        Some(controller) => facts::one_clock(&controller.ranks),
-        None => Ok(()),
-    })
+    if !has_ranks() {
+        return Ok(());
+    }
+    ask(|controller| Ok(facts::one_clock(&controller.ranks))).unwrap_or(Err(u64::MAX))
 }
 
-/// What belongs into the document of a run with ranks: the launcher, each host, who played what, how the clocks compare.
+/// What belongs into the document of a run with ranks: the launcher, each host, who plays what, how the clocks compare.
 /// Empty without ranks.
 pub fn facts() -> Vec<(String, String)> {
-    CONTROLLER.with_borrow(|controller| {
-        controller
-            .as_ref()
-            .map_or_else(Vec::new, |controller| facts::of(&controller.membership, &controller.ranks, &controller.seats))
-    })
+    let facts = |controller: &mut controller::Controller| {
+        Ok(facts::of(&controller.membership, &controller.ranks, &controller.seats))
+    };
+    // Ranks that are gone leave the document without them, and the run fails because of them.
+    if has_ranks() { ask(facts).unwrap_or_default() } else { Vec::new() }
 }
 
 /// Where the roles are played, as one line; `None` without ranks.
 pub fn placement() -> Option<String> {
-    CONTROLLER.with_borrow(|controller| {
-        controller
-            .as_ref()
-            .map(|controller| facts::placement(&controller.membership, &controller.ranks, &controller.seats))
-    })
+    let placement = |controller: &mut controller::Controller| {
+        Ok(facts::placement(&controller.membership, &controller.ranks, &controller.seats))
+    };
+    has_ranks().then(|| ask(placement).ok()).flatten()
 }
 
 /// A role that another rank plays; ended when dropped.
@@ -159,30 +155,34 @@ impl Away {
         if !has_ranks() {
             return Ok(None);
         }
-        let role = with(|controller| controller.start(kind, task.to_owned(), cpus.to_string()))?;
+        let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), cpus.to_string());
+        let role = ask(move |controller| controller.start(&kind, task, cpus))?;
         Ok(role.map(|role| Self { role }))
     }
 
     /// One more line for it.
     pub fn say(&mut self, line: &str) -> Result<(), String> {
-        with(|controller| controller.order(self.role, line.to_owned()))
+        let (role, line) = (self.role, line.to_owned());
+        ask(move |controller| controller.order(role, line))
     }
 
     /// Its next line; `None` if none comes in time.
     pub fn hear(&mut self, wait: Duration) -> Result<Option<Heard>, String> {
-        with(|controller| controller.hear(self.role, wait))
+        let role = self.role;
+        ask(move |controller| controller.hear(role, wait))
     }
 
     /// Where it is played, in words.
     pub fn place(&self) -> String {
-        let place = with(|controller| Ok(controller.place_of(self.role)));
-        place.ok().flatten().map_or_else(String::new, |(rank, host)| format!("rank {rank} on host {host}"))
+        let role = self.role;
+        ask(move |controller| Ok(controller.place_of(role))).unwrap_or_default()
     }
 }
 
 impl Drop for Away {
     fn drop(&mut self) {
-        // What keeps a role from ending keeps the run from going on, and the next call on it tells.
-        let _told_later = with(|controller| controller.stop(self.role).inspect_err(|why| controller.give_up(why)));
+        let role = self.role;
+        // What keeps a role from ending keeps the run from going on, and the next call on the ranks tells.
+        let _told_later = ask(move |controller| controller.stop(role).inspect_err(|why| controller.give_up(why)));
     }
 }

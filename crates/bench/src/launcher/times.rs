@@ -1,18 +1,20 @@
 //! Times in orders and reports, moved from one rank's clock to another's.
 //!
 //! Enters: a line of JSON.  Leaves: the same line with its times changed.
-//! Owns:   which fields are times: `began_ns`, `ended_ns`, and all whose names end in `_at_ns`; every other `_ns` is a duration.
+//! Owns:   which fields are times: those named in `TIMES`, and all whose names end in `_at_ns`; every other `_ns` is a duration.
 //! Never:  knows what a line is about.
 
 use serde_json::Value;
 
+const TIMES: [&str; 5] = ["begin_ns", "began_ns", "end_ns", "ended_ns", "last_ns"];
+
 fn is_time(name: &str) -> bool {
-    matches!(name, "began_ns" | "ended_ns") || name.ends_with("_at_ns")
+    TIMES.contains(&name) || name.ends_with("_at_ns")
 }
 
 /// Whether a line has a time in it, as far as its words tell.
 pub fn has_times(line: &str) -> bool {
-    line.contains("began_ns\"") || line.contains("ended_ns\"") || line.contains("_at_ns\"")
+    TIMES.iter().any(|name| line.contains(name)) || line.contains("_at_ns\"")
 }
 
 /// The line with every time moved.
@@ -54,6 +56,7 @@ mod tests {
     fn only_times_are_moved() {
         check(r#"{"began_ns":5,"elapsed_ns":7}"#, r#"{"began_ns":1005,"elapsed_ns":7}"#);
         check(r#"{"Published":{"ended_ns":9,"count":1}}"#, r#"{"Published":{"count":1,"ended_ns":1009}}"#);
+        check(r#"{"Begin":{"begin_ns":1}}"#, r#"{"Begin":{"begin_ns":1001}}"#);
         check(r#"{"sent_at_ns":[1,2],"delay_ns":[1,2]}"#, r#"{"delay_ns":[1,2],"sent_at_ns":[1001,1002]}"#);
         check(r#"{"start_at_ns":null}"#.replace("null", "3").as_str(), r#"{"start_at_ns":1003}"#);
         check("\"Armed\"", "\"Armed\"");

@@ -165,6 +165,10 @@ impl Worker {
     }
 
     fn start(&mut self, role: RoleNumber, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
+        // What comes by letter starts roles and nothing else.
+        if kind == "launch" || !kind.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
+            return Err(format!("'{kind}' is no role"));
+        }
         let cpus = if cpus == "any" { Cpus::default() } else { Cpus::parse(cpus)? };
         let (hear, waker) = (self.hear.clone(), Arc::clone(&self.waker));
         let mut spoken = Spoken::start(kind, &cpus, move |heard| {
@@ -177,11 +181,14 @@ impl Worker {
     }
 
     fn pass_on(&mut self, role: RoleNumber, heard: Heard) -> Result<(), String> {
-        match heard {
-            Heard::Line(line) => self.post.send(0, Letter::Report { role, line }),
+        match (heard, self.roles.get_mut(&role)) {
+            (Heard::Line(line), _) => self.post.send(0, Letter::Report { role, line }),
+            (Heard::Ended(why), Some(spoken)) => {
+                let why = why.or_else(|| spoken.failure());
+                self.post.send(0, Letter::Ended { role, why })
+            }
             // One that was stopped has been told of already.
-            Heard::Ended(_) if !self.roles.contains_key(&role) => Ok(()),
-            Heard::Ended(why) => self.post.send(0, Letter::Ended { role, why }),
+            (Heard::Ended(_), None) => Ok(()),
         }
     }
 

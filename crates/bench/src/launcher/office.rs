@@ -1,0 +1,95 @@
+//! Where rank 0 speaks with the others: a thread of its own, so that it goes on while a command is busy with something else.
+//!
+//! Enters: questions of the command's thread.  Leaves: answers.
+//! Owns:   the thread, and with it the connection.
+//! Never:  has two conversations: one process is one rank.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::controller::Controller;
+use super::facts;
+use super::membership::Membership;
+use super::wishes::Wishes;
+
+type Question = Box<dyn FnOnce(&mut Controller) + Send>;
+
+/// How long the thread leaves its connection alone when nobody asks anything.
+const IDLE_INTERVAL: Duration = Duration::from_millis(200);
+
+struct Office {
+    questions: Sender<Question>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
+
+/// Starts the thread and gathers the ranks; the answer is where the roles will be played, as one line.
+///
+/// # Errors
+/// As [`Controller::gather`].
+pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<String, String> {
+    let (questions, asked) = channel::<Question>();
+    let (tell, told) = channel();
+    let url = url.to_owned();
+    let thread = std::thread::spawn(move || {
+        let mut controller = match Controller::gather(membership, &url, wishes.agent, wishes.roles.as_ref()) {
+            Ok(controller) => controller,
+            Err(why) => {
+                // The other thread waits for exactly this.
+                let _listens = tell.send(Err(why));
+                return Ok(());
+            }
+        };
+        let placement = facts::placement(&controller.membership, &controller.ranks, &controller.seats);
+        let _listens = tell.send(Ok(placement));
+        loop {
+            match asked.recv_timeout(IDLE_INTERVAL) {
+                Ok(question) => question(&mut controller),
+                Err(RecvTimeoutError::Timeout) => controller.idle(),
+                Err(RecvTimeoutError::Disconnected) => return controller.close(),
+            }
+        }
+    });
+    let placement = told.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
+    *office() = Some(Office { questions, thread });
+    Ok(placement)
+}
+
+/// Ends the run on all ranks with a status, and the thread.
+///
+/// # Errors
+/// As [`Controller::end`].
+pub fn close(status: u8) -> Result<(), String> {
+    let ended = ask(move |controller| controller.end(status));
+    let Some(Office { questions, thread }) = office().take() else { return ended };
+    drop(questions);
+    let closed = thread.join().unwrap_or_else(|_| Err("the thread that speaks with the ranks failed".to_owned()));
+    ended.and(closed)
+}
+
+/// Whether there are ranks to ask for anything.
+pub fn has_ranks() -> bool {
+    office().is_some()
+}
+
+/// Asks, and waits for the answer.
+///
+/// # Errors
+/// The question's own, or that nobody is there to answer.
+pub fn ask<T: Send + 'static>(
+    question: impl FnOnce(&mut Controller) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    const NOBODY: &str = "the conversation with the ranks has ended";
+    let asker = office().as_ref().map(|office| office.questions.clone()).ok_or(NOBODY)?;
+    let (answer, answered) = channel();
+    // Whoever asked waits below, unless its thread is gone, and then nobody wants the answer.
+    asker.send(Box::new(move |controller| drop(answer.send(question(controller))))).map_err(|_| NOBODY)?;
+    answered.recv().map_err(|_| NOBODY)?
+}
+
+fn office() -> MutexGuard<'static, Option<Office>> {
+    OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
