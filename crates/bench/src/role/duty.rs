@@ -1,0 +1,108 @@
+//! A role that works while it listens: orders are read on one thread, another one does the work, a third one meters it.
+//!
+//! Enters: a task, orders while the work goes on.  Leaves: one report.
+//! Owns:   the threads, the bell that wakes the worker, the times of metering.
+//! Never:  touches a connection.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use gauge::clock::{now_ns, pause};
+use mio::{Poll, Token, Waker};
+use serde::Serialize;
+
+use super::{Orders, report};
+use crate::plan::{Meters, Report, Used};
+use crate::workload::task::Order;
+
+/// The poll event of an order.
+pub(super) const BELL: Token = Token(usize::MAX);
+/// The poll event of the worker's timer.
+pub(super) const TIMER: Token = Token(usize::MAX - 1);
+
+/// What a worker is given.
+pub(super) struct Desk {
+    /// Polls the worker's connections, and the bell.
+    pub poll: Poll,
+    inbox: Receiver<Order>,
+    /// Whether nobody gives orders any more.
+    pub dismissed: bool,
+}
+
+impl Desk {
+    /// The next order, if one has come.
+    pub(super) fn order(&mut self) -> Option<Order> {
+        match self.inbox.try_recv() {
+            Ok(order) => Some(order),
+            Err(std::sync::mpsc::TryRecvError::Empty) => None,
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                self.dismissed = true;
+                None
+            }
+        }
+    }
+
+    /// Waits for the first order.
+    pub(super) fn begin(&mut self) -> Result<Order, String> {
+        self.inbox.recv().map_err(|_| "the run ended before it began".to_owned())
+    }
+}
+
+/// Works on `task` with `work` until there are no more orders; `work` runs on a thread of its own.
+pub(super) fn run(orders: &mut Orders, work: impl FnOnce(Desk) -> Result<(), String> + Send) -> Result<(), String> {
+    let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
+    let bell = Waker::new(poll.registry(), BELL).map_err(|error| format!("no bell: {error}"))?;
+    let (sender, inbox) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The other thread waits for orders: a failure must be told from here, and it ends with the orders.
+            if let Err(why) = work(Desk { poll, inbox, dismissed: false })
+                && report(&Report::Failed { why: why.clone() }).is_err()
+            {
+                eprintln!("harrier bench role: {why}");
+            }
+        });
+        let outcome = pass_on(orders, &sender, &bell);
+        drop(sender);
+        outcome.and(bell.wake().map_err(|error| format!("no bell: {error}")))
+    })
+}
+
+fn pass_on(orders: &mut Orders, sender: &Sender<Order>, bell: &Waker) -> Result<(), String> {
+    while let Some(order) = orders.next::<Order>()? {
+        if sender.send(order).is_err() {
+            return Ok(());
+        }
+        bell.wake().map_err(|error| format!("no bell: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Reports what a worker found.
+pub(super) fn found<T: Serialize>(what: &T) -> Result<(), String> {
+    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+}
+
+/// Meters this process from one time to another, on a thread of its own: reading takes milliseconds that a paced sender
+/// does not have.
+pub(super) struct Metering(std::thread::JoinHandle<Used>);
+
+impl Metering {
+    /// Begins and ends at these times of the monotonic clock.
+    pub(super) fn between(from_ns: u64, to_ns: u64) -> Self {
+        Self(std::thread::spawn(move || {
+            pause(Duration::from_nanos(from_ns.saturating_sub(now_ns())));
+            let meters = Meters::start();
+            pause(Duration::from_nanos(to_ns.saturating_sub(now_ns())));
+            let mut used = meters.stop();
+            // One thread works; the others wait.
+            used.process.cores_max = 1.0;
+            used
+        }))
+    }
+
+    /// What was used; waits for the end of the time.
+    pub(super) fn used(self) -> Result<Used, String> {
+        self.0.join().map_err(|_| "the meter failed".to_owned())
+    }
+}

@@ -1,0 +1,254 @@
+//! The publishers of a workload: many connections on one thread, each message at its intended time.
+//!
+//! Enters: a task, the time to begin.  Leaves: what was sent, when, and which answers came back.
+//! Owns:   the connections, the schedule of each publisher, one timer.
+//! Never:  waits for an answer before it sends the next message (but a window of confirms, when the workload has one).
+
+mod publisher;
+mod report;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use gauge::clock::now_ns;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Token};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use self::publisher::{Publisher, Room};
+use self::report::Findings;
+use super::Orders;
+use super::duty::{self, Desk, Metering, TIMER};
+use crate::limits::{IDLE_LOOK_INTERVAL, SENDS_A_TURN_MAX};
+use crate::workload::chance;
+use crate::workload::chance::Symbols;
+use crate::workload::pacer::{Pacer, Step};
+use crate::workload::stamp::pattern;
+use crate::workload::task::{Order, SenderTask};
+use crate::workload::topology::{Keys, Topology};
+
+/// What all publishers of the process share.
+struct Shop {
+    task: SenderTask,
+    keys: Keys,
+    symbols: Symbols,
+    exchange: String,
+    /// The pattern that bodies are filled with, as long as the largest.
+    pattern: Vec<u8>,
+    begin_ns: u64,
+    end_ns: u64,
+    measured_from_ns: u64,
+}
+
+struct Sender {
+    shop: Shop,
+    publishers: Vec<Publisher>,
+    /// The publishers that wait for their time, the earliest first.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Publishers that have written since the last flush.
+    written: Vec<usize>,
+    findings: Findings,
+    pacer: Pacer,
+    timer: TimerFd,
+    desk: Desk,
+    /// The report is given; what comes now is only taken in.
+    over: bool,
+}
+
+pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+    let task: SenderTask = orders.task()?;
+    duty::run(orders, move |desk| Sender::connect(task, desk)?.work())
+}
+
+impl Sender {
+    fn connect(task: SenderTask, desk: Desk) -> Result<Self, String> {
+        let spec = &task.common.spec;
+        let group = &spec.publishers[task.group];
+        let topology = Topology::of(spec);
+        let keys = Keys::of(spec, &topology, task.group, task.from, task.to);
+        if group.reply_exchange.is_some()
+            && let Some((key, count)) = keys.without_one_answer(&topology)
+        {
+            return Err(format!("a request with the key '{key}' reaches {count} queues that answer, instead of one"));
+        }
+        let shop = Shop {
+            keys,
+            symbols: Symbols::new(group.popularity, group.symbols)?,
+            exchange: task.common.exchange(group.exchange),
+            pattern: pattern(chance::size_most(&group.size)),
+            begin_ns: 0,
+            end_ns: 0,
+            measured_from_ns: 0,
+            task,
+        };
+        let findings = Findings::new(topology.queues.len());
+        let mut publishers = Vec::with_capacity(shop.task.to - shop.task.from);
+        for number in shop.task.from..shop.task.to {
+            let token = Token(publishers.len());
+            publishers.push(
+                Publisher::connect(&shop.task, number, desk.poll.registry(), token)
+                    .map_err(|error| error.to_string())?,
+            );
+        }
+        let timer = timer().map_err(|error| format!("no timer: {error}"))?;
+        desk.poll
+            .registry()
+            .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
+            .map_err(|error| format!("no timer: {error}"))?;
+        super::report(&crate::plan::Report::Ready { port: 0 })?;
+        Ok(Self {
+            shop,
+            publishers,
+            due: BinaryHeap::new(),
+            written: Vec::new(),
+            findings,
+            pacer: Pacer::default(),
+            timer,
+            desk,
+            over: false,
+        })
+    }
+
+    fn work(mut self) -> Result<(), String> {
+        let Order::Begin { begin_ns } = self.desk.begin()? else {
+            return Err("told what to expect before it began".to_owned());
+        };
+        let spec = &self.shop.task.common.spec;
+        self.shop.begin_ns = begin_ns;
+        self.shop.end_ns = begin_ns + spec.duration_ns;
+        self.shop.measured_from_ns = begin_ns + spec.warm_up_ns;
+        let give_up_ns = self.shop.end_ns + spec.drain_ns;
+        let metering = Metering::between(self.shop.measured_from_ns, self.shop.end_ns);
+        for (index, publisher) in self.publishers.iter_mut().enumerate() {
+            if let Some(due_ns) = publisher.plan(&self.shop) {
+                self.due.push(Reverse((due_ns, index)));
+            }
+        }
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            let mut time_ns = now_ns();
+            time_ns = self.send_due(time_ns)?;
+            if self.is_finished() || time_ns >= give_up_ns || self.desk.dismissed {
+                break;
+            }
+            let next_ns = self.due.peek().map_or(give_up_ns, |Reverse((due_ns, _))| *due_ns).min(give_up_ns);
+            let timeout = match self.pacer.step(time_ns, next_ns) {
+                Step::Spin => continue,
+                Step::Send => Duration::ZERO,
+                Step::Sleep(until_ns) => {
+                    self.wake_at(until_ns)?;
+                    IDLE_LOOK_INTERVAL
+                }
+            };
+            match self.desk.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other.map_err(|error| format!("the poll failed: {error}"))?,
+            }
+            self.look(&events)?;
+        }
+        self.end(metering)
+    }
+
+    /// Sends every message whose time has come, as far as there is room, and flushes; says the time afterwards.
+    fn send_due(&mut self, mut time_ns: u64) -> Result<u64, String> {
+        let mut count = 0;
+        while let Some(&Reverse((due_ns, index))) = self.due.peek() {
+            if due_ns > time_ns || count == SENDS_A_TURN_MAX {
+                break;
+            }
+            count += 1;
+            let publisher = &mut self.publishers[index];
+            if publisher.room(&self.shop) == Room::None {
+                publisher.stall(time_ns);
+                self.due.pop();
+                continue;
+            }
+            if publisher.is_clean() {
+                self.written.push(index);
+            }
+            time_ns = now_ns();
+            publisher.send(&self.shop, time_ns, &mut self.findings).map_err(|error| error.to_string())?;
+            let next = publisher.plan(&self.shop);
+            if let Some(mut top) = self.due.peek_mut() {
+                match next {
+                    Some(next_ns) => *top = Reverse((next_ns, index)),
+                    None => _ = std::collections::binary_heap::PeekMut::pop(top),
+                }
+            }
+        }
+        for index in self.written.drain(..) {
+            self.publishers[index].flush().map_err(|error| error.to_string())?;
+        }
+        Ok(if count > 0 { now_ns() } else { time_ns })
+    }
+
+    /// Takes in what the poll told of.
+    fn look(&mut self, events: &Events) -> Result<(), String> {
+        for event in events {
+            match event.token() {
+                TIMER => {}
+                duty::BELL => while self.desk.order().is_some() {},
+                Token(index) => self.attend(index)?,
+            }
+        }
+        if events.is_empty() {
+            // Nothing for a while: heartbeats.
+            for index in 0..self.publishers.len() {
+                self.attend(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attend(&mut self, index: usize) -> Result<(), String> {
+        let publisher = &mut self.publishers[index];
+        publisher.attend(&self.shop, &mut self.findings).map_err(|error| error.to_string())?;
+        if !self.over && publisher.is_stalled() && publisher.room(&self.shop) != Room::None {
+            let due_ns = publisher.resume(now_ns(), &mut self.findings);
+            self.due.push(Reverse((due_ns, index)));
+        }
+        Ok(())
+    }
+
+    fn wake_at(&self, until_ns: u64) -> Result<(), String> {
+        let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
+        self.timer
+            .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+            .map_err(|error| format!("the timer cannot be set: {error}"))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.due.is_empty() && self.publishers.iter().all(Publisher::is_finished)
+    }
+
+    fn end(mut self, metering: Metering) -> Result<(), String> {
+        let time_ns = now_ns();
+        for publisher in &mut self.publishers {
+            publisher.end(&self.shop, time_ns, &mut self.findings).map_err(|error| error.to_string())?;
+        }
+        let sent = std::mem::take(&mut self.findings).sent(metering.used()?);
+        duty::found(&sent)?;
+        self.over = true;
+        // Connections stay until the consumers have everything: queues of their own go with them.
+        let mut events = Events::with_capacity(64);
+        while !self.desk.dismissed {
+            match self.desk.poll.poll(&mut events, Some(IDLE_LOOK_INTERVAL)) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => other.map_err(|error| format!("the poll failed: {error}"))?,
+            }
+            self.look(&events)?;
+            while self.desk.order().is_some() {}
+        }
+        for publisher in self.publishers {
+            publisher.close().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn timer() -> nix::Result<TimerFd> {
+    TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
+}

@@ -1,0 +1,62 @@
+//! What the publishers of one process have found so far.
+//!
+//! Enters: counts, latencies.  Leaves: the report.
+//! Owns:   the sums over all publishers of the process.
+//! Never:  keeps anything of a single message.
+
+use gauge::{Faults, Latencies};
+
+use crate::plan::Used;
+use crate::workload::ledger::Census;
+use crate::workload::task::Sent;
+
+/// See `Sent` for what each is.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub sent: u64,
+    pub measured: u64,
+    pub measured_bytes: u64,
+    pub late: u64,
+    pub unsent: u64,
+    pub stalled_ns: u64,
+    pub lateness: Latencies,
+    pub round_trips: Latencies,
+    pub answers: u64,
+    pub answer_faults: Faults,
+    pub refused: u64,
+    pub unconfirmed: u64,
+    pub returned: u64,
+    pub unroutable: u64,
+    pub expected: Vec<Census>,
+    pub digest: u64,
+    pub last_ns: u64,
+}
+
+impl Findings {
+    pub(super) fn new(queues: usize) -> Self {
+        Self { expected: vec![Census::default(); queues], ..Self::default() }
+    }
+
+    pub(super) fn sent(self, used: Used) -> Sent {
+        Sent {
+            sent: self.sent,
+            measured: self.measured,
+            measured_bytes: self.measured_bytes,
+            late: self.late,
+            unsent: self.unsent,
+            stalled_ns: self.stalled_ns,
+            lateness: self.lateness.buckets(),
+            round_trips: self.round_trips.buckets(),
+            answers: self.answers,
+            answer_faults: self.answer_faults,
+            refused: self.refused,
+            unconfirmed: self.unconfirmed,
+            returned: self.returned,
+            unroutable: self.unroutable,
+            expected: self.expected,
+            digest: self.digest,
+            last_ns: self.last_ns,
+            used,
+        }
+    }
+}

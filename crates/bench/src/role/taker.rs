@@ -1,0 +1,219 @@
+//! The consumers of a workload: many connections on one thread, each working as its group does.
+//!
+//! Enters: a task, the time to begin, at the end what should have come.  Leaves: what came, when, and what went wrong.
+//! Owns:   the connections, one ledger a queue, one timer for those who think.
+//! Never:  reads for a consumer that is busy: what it does not take waits in the sockets and then in the broker.
+
+mod consumer;
+mod report;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use gauge::clock::now_ns;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Token};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use self::consumer::Consumer;
+use self::report::GroupFindings;
+use super::Orders;
+use super::duty::{self, Desk, Metering, TIMER};
+use crate::limits::{IDLE_LOOK_INTERVAL, SWEEP_IDLE_WAIT};
+use crate::workload::ledger::{Census, Ledger};
+use crate::workload::task::{Order, Taken, TakerTask};
+use crate::workload::topology::Topology;
+
+/// What all consumers of the process share.
+struct Yard {
+    task: TakerTask,
+    /// One for each queue of the workload; only those consumed here are written to.
+    ledgers: Vec<Ledger>,
+    groups: BTreeMap<usize, GroupFindings>,
+    measured_from_ns: u64,
+    end_ns: u64,
+    /// All publishers have ended: what is held back is acknowledged.
+    closing: bool,
+    /// The time to drain is over: nobody thinks any more.
+    sweeping: bool,
+    last_ns: u64,
+}
+
+struct Taker {
+    yard: Yard,
+    consumers: Vec<Consumer>,
+    /// The queues consumed here.
+    queues: Vec<usize>,
+    /// When those who think are done, the earliest first.
+    busy: BinaryHeap<Reverse<(u64, usize)>>,
+    timer: TimerFd,
+    desk: Desk,
+}
+
+pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+    let task: TakerTask = orders.task()?;
+    duty::run(orders, move |desk| Taker::connect(task, desk)?.work())
+}
+
+impl Taker {
+    fn connect(task: TakerTask, desk: Desk) -> Result<Self, String> {
+        let topology = Topology::of(&task.common.spec);
+        let mut consumers = Vec::new();
+        let mut queues = Vec::new();
+        for &group in &task.groups {
+            for number in 0..task.common.spec.consumers[group].count {
+                let token = Token(consumers.len());
+                let consumer = Consumer::connect(&task.common, &topology, (group, number), desk.poll.registry(), token)
+                    .map_err(|error| error.to_string())?;
+                queues.push(consumer.queue());
+                consumers.push(consumer);
+            }
+        }
+        queues.sort_unstable();
+        queues.dedup();
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
+            .map_err(|error| format!("no timer: {error}"))?;
+        desk.poll
+            .registry()
+            .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
+            .map_err(|error| format!("no timer: {error}"))?;
+        let streams = task.common.spec.streams();
+        let yard = Yard {
+            ledgers: (0..topology.queues.len())
+                .map(
+                    |queue| if queues.binary_search(&queue).is_ok() { Ledger::new(streams) } else { Ledger::default() },
+                )
+                .collect(),
+            groups: task.groups.iter().map(|&group| (group, GroupFindings::default())).collect(),
+            measured_from_ns: 0,
+            end_ns: 0,
+            closing: false,
+            sweeping: false,
+            last_ns: 0,
+            task,
+        };
+        super::report(&crate::plan::Report::Ready { port: 0 })?;
+        Ok(Self { yard, consumers, queues, busy: BinaryHeap::new(), timer, desk })
+    }
+
+    fn work(mut self) -> Result<(), String> {
+        let Order::Begin { begin_ns } = self.desk.begin()? else {
+            return Err("told what to expect before it began".to_owned());
+        };
+        let spec = &self.yard.task.common.spec;
+        let (duration_ns, drain_ns) = (spec.duration_ns, spec.drain_ns);
+        self.yard.measured_from_ns = begin_ns + spec.warm_up_ns;
+        self.yard.end_ns = begin_ns + duration_ns;
+        let metering = Metering::between(self.yard.measured_from_ns, self.yard.end_ns);
+        let mut events = Events::with_capacity(1_024);
+        let mut expected: Option<Vec<Census>> = None;
+        let mut sweep_at_ns = u64::MAX;
+        // What came before the consumers were registered shows no edge.
+        self.attend_all()?;
+        loop {
+            if let Some(expected) = &expected {
+                let time_ns = now_ns();
+                if self.is_complete(expected) {
+                    break;
+                }
+                if time_ns >= sweep_at_ns && !self.yard.sweeping {
+                    self.yard.sweeping = true;
+                    self.yard.last_ns = time_ns;
+                    self.attend_all()?;
+                }
+                if self.yard.sweeping && time_ns > self.yard.last_ns + SWEEP_IDLE_WAIT.as_nanos() as u64 {
+                    break;
+                }
+            }
+            if self.desk.dismissed {
+                return Ok(());
+            }
+            let wake_ns = self.busy.peek().map_or(u64::MAX, |Reverse((until_ns, _))| *until_ns).min(sweep_at_ns);
+            if wake_ns < u64::MAX {
+                self.wake_at(wake_ns)?;
+            }
+            match self.desk.poll.poll(&mut events, Some(IDLE_LOOK_INTERVAL)) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other.map_err(|error| format!("the poll failed: {error}"))?,
+            }
+            for event in &events {
+                match event.token() {
+                    TIMER => {}
+                    duty::BELL => {
+                        while let Some(order) = self.desk.order() {
+                            if let Order::Expect { queues } = order {
+                                expected = Some(queues);
+                                self.yard.closing = true;
+                                sweep_at_ns = now_ns().max(self.yard.end_ns) + drain_ns;
+                            }
+                        }
+                        self.attend_all()?;
+                    }
+                    Token(index) => self.attend(index)?,
+                }
+            }
+            self.finish_work()?;
+            if events.is_empty() {
+                self.consumers
+                    .iter_mut()
+                    .try_for_each(|consumer| consumer.keep_alive(&self.yard))
+                    .map_err(|error| error.to_string())?;
+                self.attend_all()?;
+            }
+        }
+        self.report(&expected.unwrap_or_default(), metering)
+    }
+
+    fn attend_all(&mut self) -> Result<(), String> {
+        (0..self.consumers.len()).try_for_each(|index| self.attend(index))
+    }
+
+    fn attend(&mut self, index: usize) -> Result<(), String> {
+        let consumer = &mut self.consumers[index];
+        if let Some(until_ns) = consumer.attend(&mut self.yard).map_err(|error| error.to_string())? {
+            self.busy.push(Reverse((until_ns, index)));
+        }
+        Ok(())
+    }
+
+    /// Those whose thinking is over finish and take the next message.
+    fn finish_work(&mut self) -> Result<(), String> {
+        while let Some(&Reverse((until_ns, index))) = self.busy.peek() {
+            if until_ns > now_ns() && !self.yard.sweeping {
+                break;
+            }
+            self.busy.pop();
+            self.consumers[index].finish(&mut self.yard).map_err(|error| error.to_string())?;
+            self.attend(index)?;
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self, expected: &[Census]) -> bool {
+        self.queues.iter().all(|&queue| self.yard.ledgers[queue].done_count() >= expected[queue].count)
+    }
+
+    fn wake_at(&self, until_ns: u64) -> Result<(), String> {
+        let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
+        self.timer
+            .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+            .map_err(|error| format!("the timer cannot be set: {error}"))
+    }
+
+    fn report(self, expected: &[Census], metering: Metering) -> Result<(), String> {
+        let census = |queue: usize| expected.get(queue).copied().unwrap_or_default();
+        let ledgers = &self.yard.ledgers;
+        let taken = Taken {
+            groups: self.yard.groups.into_iter().map(|(group, findings)| (group, findings.taken())).collect(),
+            faults: self.queues.iter().map(|&queue| (queue, ledgers[queue].faults(census(queue)))).collect(),
+            redelivered: self.queues.iter().map(|&queue| ledgers[queue].redelivered()).sum(),
+            last_ns: self.yard.last_ns,
+            used: metering.used()?,
+        };
+        duty::found(&taken)?;
+        self.consumers.into_iter().try_for_each(Consumer::close).map_err(|error| error.to_string())
+    }
+}

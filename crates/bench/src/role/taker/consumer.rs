@@ -1,0 +1,375 @@
+//! One consumer of a workload: takes, thinks, answers, acknowledges, puts back, crashes.
+//!
+//! Enters: deliveries of one connection.  Leaves: entries in the queue's ledger, acknowledgements, answers.
+//! Owns:   its connection, the message it works on, what it has not acknowledged.
+//! Never:  has more than one message in work.
+
+use std::time::Duration;
+
+use client::{Channel, Client, ConsumeOptions, Delivery, Options, Publish, QueueOptions, Table, Url};
+use gauge::clock::now_ns;
+use mio::{Registry, Token};
+
+use super::Yard;
+use super::report::SLICES;
+use crate::workload::chance::{self, Dice, Purpose, dice};
+use crate::workload::ledger::{Arrival, Order};
+use crate::workload::spec::{Ack, Source, Think};
+use crate::workload::stamp::{STAMP_BYTES, Stamp, holds, pattern, seal};
+use crate::workload::task::Common;
+use crate::workload::topology::Topology;
+
+/// What happens to a delivery beside being done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Done,
+    PutBack,
+    Crash,
+}
+
+/// A message in work.
+struct Work {
+    tag: u64,
+    stamp: Stamp,
+    fate: Fate,
+    /// Where the answer goes, if there is one.
+    reply_to: Vec<u8>,
+}
+
+pub(super) struct Consumer {
+    client: Client,
+    channel: Channel,
+    group: usize,
+    queue: usize,
+    queue_name: String,
+    prefetch: u16,
+    ack: Ack,
+    think: Option<Think>,
+    dice: Dice,
+    order: Order,
+    /// What is not acknowledged: tag, stream, sequence.
+    held: Vec<(u64, u32, u32)>,
+    work: Option<Work>,
+    /// Whether the link may have more.
+    ready: bool,
+    answer: Option<AnswerTo>,
+}
+
+/// How a consumer answers.
+struct AnswerTo {
+    exchange: String,
+    body: Vec<u8>,
+    check: bool,
+}
+
+impl Consumer {
+    pub(super) fn connect(
+        common: &Common,
+        topology: &Topology,
+        (group, number): (usize, usize),
+        registry: &Registry,
+        token: Token,
+    ) -> client::Result<Self> {
+        let spec = &common.spec;
+        let consumers = &spec.consumers[group];
+        let queue = topology.queue_of(spec, group, number);
+        let queue_name = common.queue(&topology.queues[queue].name);
+        let name = format!("harrier bench {}.{number}", consumers.name);
+        let options = Options { name: Some(name), flush_bytes: usize::MAX, ..Options::default() };
+        let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
+        let channel = client.open_channel()?;
+        if matches!(consumers.from, Source::Own { .. }) {
+            client.declare_queue(channel, &queue_name, &QueueOptions { exclusive: true, ..QueueOptions::default() })?;
+            bind(&mut client, channel, common, topology, queue)?;
+        }
+        let mut consumer = Self {
+            client,
+            channel,
+            group,
+            queue,
+            queue_name,
+            prefetch: consumers.prefetch,
+            ack: consumers.ack,
+            think: consumers.think,
+            dice: dice(spec.seed, Purpose::Thinking, group << 20 | number),
+            order: Order::new(spec.streams()),
+            held: Vec::new(),
+            work: None,
+            ready: true,
+            answer: consumers.answer.map(|answer| AnswerTo {
+                exchange: common.exchange(answer.exchange),
+                body: pattern(answer.size_bytes.max(STAMP_BYTES)),
+                check: common.check,
+            }),
+        };
+        consumer.begin()?;
+        consumer.client.register(registry, token)?;
+        Ok(consumer)
+    }
+
+    fn begin(&mut self) -> client::Result<()> {
+        if self.prefetch > 0 {
+            self.client.qos(self.channel, self.prefetch, false)?;
+        }
+        let options = ConsumeOptions { no_ack: self.ack == Ack::None, ..ConsumeOptions::default() };
+        self.client.consume(self.channel, &self.queue_name, &options).map(drop)
+    }
+
+    pub(super) fn queue(&self) -> usize {
+        self.queue
+    }
+
+    /// The link is ready, or the time for work has changed: takes what may be taken. Answers until when the consumer is
+    /// busy, if it has begun to be.
+    pub(super) fn attend(&mut self, yard: &mut Yard) -> client::Result<Option<u64>> {
+        self.ready = true;
+        match self.think {
+            Some(think) if !yard.sweeping => self.attend_thinking(yard, think),
+            _ => {
+                self.finish(yard)?;
+                self.attend_at_once(yard).map(|()| None)
+            }
+        }
+    }
+
+    fn attend_at_once(&mut self, yard: &mut Yard) -> client::Result<()> {
+        loop {
+            let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
+            let (order, held, answer) = (&mut self.order, &mut self.held, &mut self.answer);
+            let mut crash = false;
+            let dispatched = self.client.dispatch_now(|delivery, outlet| {
+                // After a crash nothing more was taken; what came on a former channel is delivered again.
+                if crash || delivery.channel != channel {
+                    return Ok(());
+                }
+                let Some(stamp) = arrived(yard, (group, queue), order, delivery) else { return Ok(()) };
+                let fate = fate(yard, group, delivery, &stamp);
+                if fate == Fate::Crash {
+                    crash = true;
+                    return Ok(());
+                }
+                if fate == Fate::PutBack {
+                    return outlet.reject(channel, delivery.delivery_tag, true);
+                }
+                if let Some(answer) = answer.as_mut() {
+                    let key = delivery.properties.reply_to().unwrap_or_default().as_bytes();
+                    answer.write(&stamp, key, |to, body| outlet.publish(channel, to, body).map(drop))?;
+                }
+                match ack {
+                    Ack::None => done(yard, (group, queue), &stamp),
+                    Ack::Every(count) => {
+                        held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
+                        if held.len() as u64 >= count {
+                            outlet.ack(channel, delivery.delivery_tag, true)?;
+                            settle(yard, (group, queue), held);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            if crash {
+                self.crash(yard)?;
+                continue;
+            }
+            if dispatched.drained {
+                if yard.closing {
+                    self.settle_held(yard)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// One message at a time; none is read before the last is finished.
+    fn attend_thinking(&mut self, yard: &mut Yard, think: Think) -> client::Result<Option<u64>> {
+        // What the link did not take before may go now.
+        self.client.flush_now()?;
+        while self.work.is_none() && self.ready {
+            let (channel, group, queue) = (self.channel, self.group, self.queue);
+            let Some(delivery) = self.client.next_delivery(Duration::ZERO)? else {
+                self.ready = false;
+                break;
+            };
+            if delivery.channel != channel {
+                continue;
+            }
+            if let Some(stamp) = arrived(yard, (group, queue), &mut self.order, &delivery) {
+                let fate = fate(yard, group, &delivery, &stamp);
+                let reply_to = delivery.properties.reply_to().unwrap_or_default().as_bytes().to_vec();
+                self.work = Some(Work { tag: delivery.delivery_tag, stamp, fate, reply_to });
+                return Ok(Some(now_ns() + chance::think_ns(&think, &mut self.dice)));
+            }
+        }
+        if yard.closing && self.work.is_none() {
+            self.settle_held(yard)?;
+        }
+        Ok(None)
+    }
+
+    /// The message in work is finished.
+    pub(super) fn finish(&mut self, yard: &mut Yard) -> client::Result<()> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        let ids = (self.group, self.queue);
+        match work.fate {
+            Fate::Crash => return self.crash(yard),
+            Fate::PutBack => self.client.reject(self.channel, work.tag, true)?,
+            Fate::Done => {
+                if let Some(answer) = &mut self.answer {
+                    let (client, channel) = (&mut self.client, self.channel);
+                    answer
+                        .write(&work.stamp, &work.reply_to, |to, body| client.publish(channel, to, body).map(drop))?;
+                }
+                record_done(yard, self.group, &work.stamp);
+                match self.ack {
+                    Ack::None => done(yard, ids, &work.stamp),
+                    Ack::Every(count) => {
+                        self.held.push((work.tag, work.stamp.stream, work.stamp.sequence));
+                        if self.held.len() as u64 >= count {
+                            self.settle_held(yard)?;
+                        }
+                    }
+                }
+            }
+        }
+        self.client.flush_now().map(drop)
+    }
+
+    fn settle_held(&mut self, yard: &mut Yard) -> client::Result<()> {
+        if let Some(&(tag, ..)) = self.held.last() {
+            self.client.ack(self.channel, tag, true)?;
+            settle(yard, (self.group, self.queue), &mut self.held);
+            self.client.flush_now()?;
+        }
+        Ok(())
+    }
+
+    /// Closes the channel with everything unacknowledged, and begins again.
+    fn crash(&mut self, yard: &mut Yard) -> client::Result<()> {
+        if let Some(findings) = yard.groups.get_mut(&self.group) {
+            findings.crashes += 1;
+        }
+        self.held.clear();
+        self.client.close_channel(self.channel)?;
+        self.channel = self.client.open_channel()?;
+        self.begin()
+    }
+
+    /// Heartbeats of those who are idle. A consumer that works reads when it is done.
+    pub(super) fn keep_alive(&mut self, yard: &Yard) -> client::Result<()> {
+        if self.think.is_some() && !yard.sweeping { self.client.keep_alive() } else { Ok(()) }
+    }
+
+    pub(super) fn close(self) -> client::Result<()> {
+        self.client.close()
+    }
+}
+
+/// Binds a consumer's own queue; the answer to the last call tells that all bindings are in place.
+fn bind(
+    client: &mut Client,
+    channel: Channel,
+    common: &Common,
+    topology: &Topology,
+    queue: usize,
+) -> client::Result<()> {
+    let name = common.queue(&topology.queues[queue].name);
+    for (exchange, key) in &topology.queues[queue].bindings {
+        client.bind_queue_unanswered(channel, &name, &common.exchange(*exchange), key, &Table::new())?;
+    }
+    client.declare_queue(channel, &name, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
+}
+
+/// Notes a delivery; `None` if it is no message of this run.
+#[inline]
+fn arrived(
+    yard: &mut Yard,
+    (group, queue): (usize, usize),
+    order: &mut Order,
+    delivery: &Delivery<'_>,
+) -> Option<Stamp> {
+    let time_ns = now_ns();
+    let body = delivery.body();
+    let ledger = &mut yard.ledgers[queue];
+    let Some(stamp) = Stamp::read(body).filter(|stamp| stamp.run == yard.task.common.run) else {
+        ledger.stray();
+        return None;
+    };
+    if yard.task.common.check && !holds(body) {
+        ledger.damaged();
+    }
+    let arrival = ledger.arrived(order, stamp.stream, stamp.sequence, delivery.redelivered);
+    if arrival == Arrival::Stray {
+        return None;
+    }
+    yard.last_ns = time_ns;
+    let findings = yard.groups.get_mut(&group)?;
+    findings.behind += u64::from(yard.sweeping);
+    if stamp.due_ns >= yard.measured_from_ns {
+        findings.delivered += 1;
+        findings.delivered_bytes += body.len() as u64;
+        if arrival == Arrival::First {
+            findings.delivery.record(time_ns.saturating_sub(stamp.due_ns));
+            findings.service.record(time_ns.saturating_sub(stamp.sent_ns));
+        }
+    }
+    if (yard.measured_from_ns..yard.end_ns).contains(&time_ns) {
+        let slice = (time_ns - yard.measured_from_ns) * SLICES / (yard.end_ns - yard.measured_from_ns).max(1);
+        findings.slices[slice as usize] += 1;
+    }
+    Some(stamp)
+}
+
+/// What happens to a delivery: drawn from the seed for its first one, so that the same messages are in trouble each time.
+#[inline]
+fn fate(yard: &mut Yard, group: usize, delivery: &Delivery<'_>, stamp: &Stamp) -> Fate {
+    let spec = &yard.task.common.spec;
+    let consumers = &spec.consumers[group];
+    if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || yard.sweeping {
+        return Fate::Done;
+    }
+    let chosen = |purpose, share| chance::chosen(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
+    if chosen(1, consumers.crash) {
+        Fate::Crash
+    } else if chosen(2, consumers.reject) {
+        if let Some(findings) = yard.groups.get_mut(&group) {
+            findings.rejected += 1;
+        }
+        Fate::PutBack
+    } else {
+        Fate::Done
+    }
+}
+
+fn done(yard: &mut Yard, (_, queue): (usize, usize), stamp: &Stamp) {
+    yard.ledgers[queue].done(stamp.stream, stamp.sequence);
+}
+
+fn settle(yard: &mut Yard, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
+    held.drain(..).for_each(|(_, stream, sequence)| yard.ledgers[queue].done(stream, sequence));
+}
+
+fn record_done(yard: &mut Yard, group: usize, stamp: &Stamp) {
+    if stamp.due_ns >= yard.measured_from_ns
+        && let Some(findings) = yard.groups.get_mut(&group)
+    {
+        findings.done.record(now_ns().saturating_sub(stamp.due_ns));
+    }
+}
+
+impl AnswerTo {
+    /// Writes the answer to a request: its stamp, in a body of the answers' size.
+    fn write(
+        &mut self,
+        stamp: &Stamp,
+        key: &[u8],
+        publish: impl FnOnce(&Publish<'_>, &[u8]) -> client::Result<()>,
+    ) -> client::Result<()> {
+        // A request that does not say where the answer goes is none of ours; its sender counts the answer as lost.
+        let Ok(key) = std::str::from_utf8(key) else { return Ok(()) };
+        stamp.write(&mut self.body);
+        if self.check {
+            seal(&mut self.body);
+        }
+        publish(&Publish::to(&self.exchange, key), &self.body)
+    }
+}

@@ -1,0 +1,256 @@
+//! `workload`: a described load, run as it is described, with what it should reach.
+//!
+//! Enters: the name of a shipped workload or a file.  Leaves: the figures of each group, objectives met and missed.
+//! Owns:   the command, the scaling of a workload.
+//! Never:  changes what is sent for the same file, seed and scale.
+//!
+//! Read `spec` first (what a workload is), then `parse` (the file), `engine` (one run) and the roles `sender` and `taker`.
+
+pub(crate) mod arrivals;
+pub(crate) mod chance;
+pub(crate) mod check;
+pub(crate) mod engine;
+mod fields;
+pub(crate) mod ledger;
+mod objective;
+pub(crate) mod pacer;
+mod parse;
+pub(crate) mod result;
+mod scaled;
+pub(crate) mod shipped;
+pub(crate) mod spec;
+mod stage;
+pub(crate) mod stamp;
+pub(crate) mod task;
+pub(crate) mod topology;
+pub(crate) mod units;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use report::document::{Pace, Point, Series};
+use report::table::put;
+use report::{OsuTable, Progress};
+
+use self::objective::{Met, Verdict};
+use self::shipped::SHIPPED;
+use self::spec::Spec;
+use crate::arguments::{Given, Option_, Wrong, help, option};
+use crate::failure::Failure;
+use crate::limits::WORKLOAD_FILE_BYTES_MAX;
+use crate::record::{Record, go_on};
+use crate::setup::{OUTPUT, Setup, TARGETS};
+use crate::target::Target;
+
+const OPTIONS: &[Option_] = &[
+    option("list", None, "", "the workloads that come with the program"),
+    option("show", None, "NAME", "the file of one of them"),
+    option("scale", None, "X", "multiply rates and numbers of publishers and consumers (default 1)"),
+    option("seconds", None, "S", "how long to send, instead of what the file says; the warm-up shrinks or grows alike"),
+    option("seed", None, "N", "another seed than the file's"),
+    option("runs", None, "N", "runs, all brokers in turns; tables show medians (default 1)"),
+    option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
+];
+
+const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
+
+/// Runs a workload.
+///
+/// # Errors
+/// A wrong command line or file, a broker that fails, objectives missed, messages lost.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let known = [OPTIONS, TARGETS, OUTPUT];
+    let given = Given::parse_with_bare(words, &known)?;
+    if given.has("help") {
+        return Ok(put(&help(USAGE, &known))?);
+    }
+    if given.has("list") {
+        return Ok(put(&list()?)?);
+    }
+    if let Some(name) = given.text("show") {
+        return Ok(put(shipped::text(name).ok_or_else(|| Wrong(no_such(name)))?)?);
+    }
+    let [source] = given.bare() else {
+        return Err(
+            Wrong(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
+        );
+    };
+    let spec = adjusted(read(source).map_err(Wrong)?, &given)?;
+    let setup = Setup::read(&given)?;
+    let targets = setup.targets()?;
+    let mut record = Record::begin("workload", words, &given, &setup, &targets);
+    record.used("scale", "1");
+    record.used("seconds", spec.duration_ns as f64 / 1e9);
+    record.used("seed", spec.seed);
+    let outcome = measure(&spec, &setup, &targets, &mut record);
+    let judged = if outcome.is_ok() { judge(&spec, &targets, &mut record) } else { Ok(Vec::new()) };
+    record.end(outcome)?;
+    match judged?.into_iter().find(|verdict| verdict.met == Met::No) {
+        Some(missed) => Err(Failure::Missed(missed.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn list() -> Result<String, String> {
+    let mut text = String::new();
+    for (name, file) in SHIPPED {
+        text.push_str(&format!("{name:<16}{}\n", parse::parse(name, name, file)?.about));
+    }
+    Ok(text)
+}
+
+fn no_such(name: &str) -> String {
+    let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+    format!("there is no workload '{name}'; there are {}", names.join(", "))
+}
+
+/// Reads a shipped workload by its name, or a file.
+fn read(source: &str) -> Result<Spec, String> {
+    if let Some(text) = shipped::text(source) {
+        return parse::parse(source, &format!("{source}.toml"), text);
+    }
+    let mut text = String::new();
+    let mut file = match std::fs::File::open(source) {
+        Ok(file) => file.take(WORKLOAD_FILE_BYTES_MAX + 1),
+        Err(_) if !source.contains(['/', '.']) => return Err(no_such(source)),
+        Err(error) => return Err(format!("{source}: {error}")),
+    };
+    file.read_to_string(&mut text).map_err(|error| format!("{source}: {error}"))?;
+    if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
+        return Err(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most"));
+    }
+    let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
+    parse::parse(&name, source, &text)
+}
+
+/// The workload as the command line changes it.
+fn adjusted(mut spec: Spec, given: &Given) -> Result<Spec, Wrong> {
+    if let Some(seed) = given.number_if_given("seed", 0, i64::MAX as u64)? {
+        spec.seed = seed;
+    }
+    if let Some(text) = given.text("seconds") {
+        scaled::lasting(&mut spec, number("seconds", text, 0.1, 3_600.0)?);
+    }
+    if let Some(text) = given.text("scale") {
+        scaled::times(&mut spec, number("scale", text, 1e-3, 1e3)?);
+    }
+    check::whole(&spec).map_err(Wrong)?;
+    Ok(spec)
+}
+
+/// A number within bounds, with a point if need be.
+pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f64, Wrong> {
+    match text.parse::<f64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
+    }
+}
+
+fn measure(spec: &Spec, setup: &Setup, targets: &[Target], record: &mut Record) -> Result<(), Failure> {
+    let groups = result::groups(spec);
+    for target in targets {
+        record.document.series.push(empty_series(spec, &groups, target));
+    }
+    let progress = Progress::begin();
+    let count = (setup.runs * targets.len()) as f64;
+    let mut done = 0.0;
+    for run in 1..=setup.runs {
+        for (target, index) in targets.iter().zip(0..) {
+            go_on()?;
+            let what = format!("{}, run {run} of {}", target.name, setup.runs);
+            let show = |share: f64, doing: &str| progress.show((done + share) / count, &format!("{what}: {doing}"));
+            let outcome = engine::run(spec, target, &setup.placement, setup.checks, &show);
+            progress.clear();
+            let runs = result::runs(spec, &outcome?, &record.document.environment);
+            for (point, run) in record.document.series[index].points.iter_mut().zip(runs) {
+                if run.delivered > 0 {
+                    point.size_bytes = run.delivered_bytes as f64 / run.delivered as f64;
+                }
+                point.runs.push(run);
+            }
+            done += 1.0;
+        }
+    }
+    Ok(())
+}
+
+fn empty_series(spec: &Spec, groups: &[String], target: &Target) -> Series {
+    let mut parameters: BTreeMap<String, String> =
+        groups.iter().enumerate().map(|(at, name)| (format!("group {at}"), name.clone())).collect();
+    parameters.insert("seed".to_owned(), spec.seed.to_string());
+    let bytes = |at: usize| match at.checked_sub(1).and_then(|at| spec.publishers.get(at)) {
+        Some(group) => chance::size_mean(&group.size),
+        None => chance::size_mean(&spec.publishers[0].size),
+    };
+    Series {
+        benchmark: format!("workload {}", spec.name),
+        target: target.name.clone(),
+        pace: Pace::Open,
+        parameters,
+        axis: "group".to_owned(),
+        points: (0..groups.len()).map(|at| Point { at: at as f64, size_bytes: bytes(at), runs: Vec::new() }).collect(),
+    }
+}
+
+/// Prints the table and what came of the objectives, which the document notes too.
+fn judge(spec: &Spec, targets: &[Target], record: &mut Record) -> Result<Vec<Verdict>, String> {
+    let groups = result::groups(spec);
+    let document = &record.document;
+    let mut lines = Vec::new();
+    let mut verdicts = Vec::new();
+    for (target, series) in targets.iter().zip(&document.series) {
+        for verdict in objective::judge(&spec.objectives, &groups, series) {
+            let who = if targets.len() > 1 { format!("{}: ", target.name) } else { String::new() };
+            lines.push((
+                series.target.clone(),
+                format!("objective {verdict}"),
+                format!("# objective {who}{verdict}\n"),
+            ));
+            verdicts.push(verdict);
+        }
+    }
+    if record.shown.format.is_incremental() {
+        let series: Vec<&Series> = document.series.iter().collect();
+        let table = OsuTable::begin(document, &series, record.shown.full)?;
+        for at in 0..groups.len() {
+            let points: Vec<&Point> = series.iter().map(|series| &series.points[at]).collect();
+            table.row(&points)?;
+        }
+        for note in
+            series.iter().flat_map(|series| &series.points).flat_map(|point| &point.runs).flat_map(|run| &run.notes)
+        {
+            put(&format!("# {note}\n"))?;
+        }
+        for (_, _, line) in &lines {
+            put(line)?;
+        }
+    }
+    for (target, note, _) in lines {
+        let series = record.document.series.iter_mut().find(|series| series.target == target);
+        if let Some(run) = series.and_then(|series| series.points.first_mut()).and_then(|point| point.runs.last_mut()) {
+            run.notes.push(note);
+        }
+    }
+    Ok(verdicts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_all_and_each_can_be_shown() {
+        let text = list().expect("all are right");
+        assert_eq!(text.lines().count(), 5);
+        for (name, file) in SHIPPED {
+            assert!(text.contains(name));
+            assert_eq!(shipped::text(name), Some(file));
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        assert!(read("no-such").expect_err("none").contains("market-data"));
+        assert!(read("./no/such.toml").expect_err("none").starts_with("./no/such.toml: "));
+    }
+}

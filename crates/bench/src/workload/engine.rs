@@ -1,0 +1,234 @@
+//! One run of a workload on one target, from the first process to the last report.
+//!
+//! Enters: a workload, a target, a placement.  Leaves: what its processes found.
+//! Owns:   the processes, and the time at which all begin.
+//! Never:  judges what they found.
+
+use std::time::Duration;
+
+use gauge::clock::{now_ns, pause};
+use gauge::{Meter, RoleUsage, with_descendants};
+use nix::sys::resource::{Resource, getrlimit};
+use serde::de::DeserializeOwned;
+
+use super::ledger::Census;
+use super::spec::{Source, Spec};
+use super::stage::Stage;
+use super::task::{Common, Order, SenderTask, Sent, Taken, TakerTask};
+use super::topology::Topology;
+use crate::interrupt;
+use crate::launcher;
+use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
+use crate::placement::{Pinned, Placement};
+use crate::plan::Report;
+use crate::process::Role;
+use crate::target::{Target, Way};
+
+/// What one run came to.
+pub(crate) struct Outcome {
+    /// When the measured part began and was to end.
+    pub measured_from_ns: u64,
+    pub end_ns: u64,
+    /// What each publishing process found, with its group.
+    pub sent: Vec<(usize, Sent)>,
+    /// What each consuming process found.
+    pub taken: Vec<Taken>,
+    pub broker: Option<RoleUsage>,
+}
+
+/// How a run shows how far it is: a share of the whole, and words.
+pub(crate) type Show<'a> = dyn Fn(f64, &str) + 'a;
+
+/// The processes of a workload, connected.
+struct Cast {
+    senders: Vec<(usize, Role)>,
+    takers: Vec<Role>,
+    // Dropped after the processes: queues are deleted when nobody consumes any more.
+    _placed: Option<Pinned>,
+    _stage: Stage,
+}
+
+/// Runs a workload once.
+pub(crate) fn run(
+    spec: &Spec,
+    target: &Target,
+    placement: &Placement,
+    check: bool,
+    show: &Show<'_>,
+) -> Result<Outcome, String> {
+    let Way::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
+    launcher::one_clock().map_err(|error_ns| {
+        format!(
+            "intended times are of one clock, and those of these hosts differ by up to {error_ns} ns: \
+             run open loops and workloads with all ranks on one host"
+        )
+    })?;
+    let run = now_ns() as u32 ^ std::process::id().rotate_left(16);
+    let common = Common { url: url.clone(), prefix: format!("hw{run:x}"), run, check, spec: spec.clone() };
+    show(0.0, "connecting");
+    let mut cast = Cast::start(&common, target, placement)?;
+    let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
+    for role in cast.senders.iter_mut().map(|(_, role)| role).chain(&mut cast.takers) {
+        role.order(&Order::Begin { begin_ns })?;
+    }
+    let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
+    let broker = watch(target, begin_ns, measured_from_ns, end_ns, show)?;
+    show(1.0, "waiting for the last messages");
+    let mut sent = Vec::with_capacity(cast.senders.len());
+    let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
+    for (group, role) in &mut cast.senders {
+        sent.push((*group, found::<Sent>(role, wait)?));
+    }
+    let mut expected = vec![Census::default(); sent.first().map_or(0, |(_, sent)| sent.expected.len())];
+    for (_, sent) in &sent {
+        expected.iter_mut().zip(&sent.expected).for_each(|(sum, one)| sum.merge(*one));
+    }
+    let mut taken = Vec::with_capacity(cast.takers.len());
+    for role in &mut cast.takers {
+        role.order(&Order::Expect { queues: expected.clone() })?;
+    }
+    // What a slow consumer has not taken when the time to drain is over is read at once, as long as anything comes.
+    let wait = wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns);
+    for role in &mut cast.takers {
+        taken.push(found::<Taken>(role, wait)?);
+    }
+    Ok(Outcome { measured_from_ns, end_ns, sent, taken, broker })
+}
+
+fn found<T: DeserializeOwned>(role: &mut Role, wait: Duration) -> Result<T, String> {
+    match role.report(wait)? {
+        Report::Found(value) => {
+            serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
+        }
+        other => Err(format!("a role of the workload answered {other:?} instead of what it found")),
+    }
+}
+
+/// Waits until the end, and meters the broker from the end of the warm-up on.
+fn watch(
+    target: &Target,
+    begin_ns: u64,
+    measured_from_ns: u64,
+    end_ns: u64,
+    show: &Show<'_>,
+) -> Result<Option<RoleUsage>, String> {
+    const LOOK: Duration = Duration::from_millis(200);
+    let until = |time_ns: u64| -> Result<bool, String> {
+        if interrupt::requested() {
+            return Err(interrupt::MESSAGE.to_owned());
+        }
+        let left = Duration::from_nanos(time_ns.saturating_sub(now_ns()));
+        pause(left.min(LOOK));
+        Ok(left <= LOOK)
+    };
+    let progress = || {
+        let share = now_ns().saturating_sub(begin_ns) as f64 / (end_ns - begin_ns).max(1) as f64;
+        show(share.min(1.0), "running");
+    };
+    while !until(measured_from_ns)? {
+        progress();
+    }
+    let pids = target.pid.map(|pid| with_descendants(&[pid]));
+    let mut meter = pids.as_ref().map(|pids| Meter::start(pids));
+    while !until(end_ns)? {
+        progress();
+        if let Some(meter) = &mut meter {
+            meter.sample();
+        }
+    }
+    Ok(meter.and_then(|meter| meter.stop().known()))
+}
+
+impl Cast {
+    fn start(common: &Common, target: &Target, placement: &Placement) -> Result<Self, String> {
+        let spec = &common.spec;
+        check_descriptors(spec)?;
+        let topology = Topology::of(spec);
+        let placed = target.place(placement)?;
+        let stage = Stage::set(common, &topology)?;
+        let mut cast = Self { senders: Vec::new(), takers: Vec::new(), _placed: placed, _stage: stage };
+        for groups in processes_of_consumers(spec) {
+            let task = TakerTask { common: common.clone(), groups };
+            cast.takers.push(Role::start("workload-consumer", &task, &placement.consumer)?);
+        }
+        for role in &mut cast.takers {
+            role.ready(ROLE_READY_WAIT)?;
+        }
+        for (group, publishers) in spec.publishers.iter().enumerate() {
+            for process in 0..publishers.processes {
+                let bound = |process: usize| publishers.count * process / publishers.processes;
+                let task = SenderTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
+                cast.senders.push((group, Role::start("workload-publisher", &task, &placement.publisher)?));
+            }
+        }
+        for (_, role) in &mut cast.senders {
+            role.ready(ROLE_READY_WAIT)?;
+        }
+        Ok(cast)
+    }
+}
+
+/// A process for each group of consumers; groups that share a queue share a process, which alone can tell a message that
+/// came twice from one that was put back.
+fn processes_of_consumers(spec: &Spec) -> Vec<Vec<usize>> {
+    let mut processes: Vec<Vec<usize>> = Vec::new();
+    for (group, consumers) in spec.consumers.iter().enumerate() {
+        let with = match consumers.from {
+            Source::Shared(_) => processes
+                .iter()
+                .position(|groups| groups.iter().any(|&other| spec.consumers[other].from == consumers.from)),
+            Source::Own { .. } => None,
+        };
+        match with {
+            Some(process) => processes[process].push(group),
+            None => processes.push(vec![group]),
+        }
+    }
+    processes
+}
+
+/// Whether every process may have as many connections as it needs.
+fn check_descriptors(spec: &Spec) -> Result<(), String> {
+    const OTHERS: usize = 64;
+    let most = spec
+        .publishers
+        .iter()
+        .map(|group| group.count.div_ceil(group.processes))
+        .chain(processes_of_consumers(spec).iter().map(|groups| groups.iter().map(|&g| spec.consumers[g].count).sum()))
+        .max()
+        .unwrap_or(0);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("the limit of open files: {error}"))?;
+    if (most + OTHERS) as u64 > hard {
+        return Err(format!(
+            "one process of this workload has {most} connections and may open {hard} files only: raise the limit (ulimit -Hn), \
+             or spread publishers over 'processes'"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::shipped;
+
+    #[test]
+    fn groups_that_share_a_queue_share_a_process() {
+        let (_, mut spec) = shipped::all().into_iter().find(|(name, _)| *name == "task-queue").expect("it is shipped");
+        let mut other = spec.consumers[0].clone();
+        "slow-workers".clone_into(&mut other.name);
+        spec.consumers.push(other);
+        assert_eq!(processes_of_consumers(&spec), [[0, 1]]);
+        let (_, spec) = shipped::all().into_iter().find(|(name, _)| *name == "market-data").expect("it is shipped");
+        assert_eq!(processes_of_consumers(&spec), [[0], [1], [2], [3]]);
+    }
+
+    #[test]
+    fn too_few_descriptors_are_told_before_anything_starts() {
+        let (_, mut spec) = shipped::all().remove(0);
+        assert_eq!(check_descriptors(&spec), Ok(()));
+        spec.publishers[0].count = 1 << 30;
+        let why = check_descriptors(&spec).expect_err("nobody has that many");
+        assert!(why.contains("ulimit"), "{why}");
+    }
+}

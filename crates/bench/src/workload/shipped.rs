@@ -1,0 +1,28 @@
+//! The workloads that come with the program.
+//!
+//! Enters: a name.  Leaves: the text of its file.
+//! Owns:   the list.
+//! Never:  a workload that its file does not describe in full.
+
+/// Name and text of each.
+pub(crate) const SHIPPED: [(&str, &str); 5] = [
+    ("market-data", include_str!("../../workloads/market-data.toml")),
+    ("order-entry", include_str!("../../workloads/order-entry.toml")),
+    ("telemetry", include_str!("../../workloads/telemetry.toml")),
+    ("task-queue", include_str!("../../workloads/task-queue.toml")),
+    ("bulk-transfer", include_str!("../../workloads/bulk-transfer.toml")),
+];
+
+/// The text of a shipped workload.
+pub(crate) fn text(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
+/// All of them, read.
+#[cfg(test)]
+pub(crate) fn all() -> Vec<(&'static str, super::spec::Spec)> {
+    let read = |(name, text): (&'static str, &str)| {
+        (name, super::parse::parse(name, &format!("{name}.toml"), text).unwrap_or_else(|why| panic!("{why}")))
+    };
+    SHIPPED.into_iter().map(read).collect()
+}

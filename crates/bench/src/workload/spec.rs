@@ -1,0 +1,236 @@
+//! What a workload is: who publishes what to whom, how fast, and what is asked of the result.
+//!
+//! Enters: nothing.  Leaves: plain data, checked by whoever makes it (`parse`, `open`).
+//! Owns:   the words of the format, in the units that the engine uses.
+//! Never:  text, a default, a file.
+
+use serde::{Deserialize, Serialize};
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// What it is called.
+    pub name: String,
+    /// What it shows, in a line.
+    pub about: String,
+    /// How long messages are meant to be sent, warm-up included.
+    pub duration_ns: u64,
+    /// The first part of it, whose figures are thrown away.
+    pub warm_up_ns: u64,
+    /// How long after the end the last messages may take before consumers stop thinking and only read what is left.
+    pub drain_ns: u64,
+    /// Everything random comes from it.
+    pub seed: u64,
+    pub exchanges: Vec<Exchange>,
+    /// Queues that several consumers may share.
+    pub queues: Vec<SharedQueue>,
+    pub publishers: Vec<Publishers>,
+    pub consumers: Vec<Consumers>,
+    pub objectives: Vec<Objective>,
+}
+
+/// How an exchange chooses queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ExchangeType {
+    Direct,
+    Fanout,
+    Topic,
+}
+
+impl ExchangeType {
+    /// Its name on the wire and in files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Fanout => "fanout",
+            Self::Topic => "topic",
+        }
+    }
+}
+
+/// An exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exchange {
+    pub name: String,
+    pub kind: ExchangeType,
+}
+
+/// A queue that consumers share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedQueue {
+    pub name: String,
+    pub durable: bool,
+    pub bindings: Vec<Binding>,
+}
+
+/// A binding. The key may hold `{consumer}` and `{pick}` (queues of consumers' own).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Binding {
+    /// Index of the exchange.
+    pub exchange: usize,
+    pub key: String,
+}
+
+/// A group of publishers that do the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Publishers {
+    pub name: String,
+    /// Connections.
+    pub count: usize,
+    /// Processes that they are spread over.
+    pub processes: usize,
+    /// Index of the exchange.
+    pub exchange: usize,
+    /// May hold `{symbol}` and `{publisher}`.
+    pub key: String,
+    pub symbols: usize,
+    pub popularity: Popularity,
+    pub size: Size,
+    /// Of the whole group, in messages a second.
+    pub rate: Rate,
+    pub arrivals: Arrivals,
+    pub mandatory: bool,
+    pub persistent: bool,
+    /// Most messages without a confirm, for each publisher; zero: no confirms.
+    pub confirms: u64,
+    /// The exchange that answers come through, if every message is a request.
+    pub reply_exchange: Option<usize>,
+}
+
+/// Which of the symbols a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Popularity {
+    Uniform,
+    /// The k-th is chosen in proportion to `1 / k^s`.
+    Zipf(f64),
+}
+
+/// Bytes of a body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Size {
+    Constant(usize),
+    Uniform {
+        least: usize,
+        most: usize,
+    },
+    LogNormal {
+        median: usize,
+        sigma: f64,
+        least: usize,
+        most: usize,
+    },
+    /// Sizes with weights.
+    List(Vec<(usize, f64)>),
+}
+
+/// Messages a second, over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Rate {
+    Constant(f64),
+    /// `high` for `on_ns`, `low` for `off_ns`, and so on.
+    Bursts {
+        high: f64,
+        low: f64,
+        on_ns: u64,
+        off_ns: u64,
+    },
+    /// Begins with `peak`; the excess over `base` halves each `half_life_ns`.
+    Opening {
+        peak: f64,
+        base: f64,
+        half_life_ns: u64,
+    },
+}
+
+/// Gaps between messages at a given rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Arrivals {
+    Even,
+    Poisson,
+}
+
+/// A group of consumers that do the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Consumers {
+    pub name: String,
+    pub count: usize,
+    pub from: Source,
+    /// Unacknowledged messages sent ahead; zero: no limit.
+    pub prefetch: u16,
+    pub ack: Ack,
+    pub think: Option<Think>,
+    /// Share of the messages that are put back once.
+    pub reject: f64,
+    /// Share of the messages at which the channel is closed with everything unacknowledged.
+    pub crash: f64,
+    pub answer: Option<Answer>,
+}
+
+/// Where consumers take messages from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Source {
+    /// Index of a shared queue.
+    Shared(usize),
+    /// A queue of each consumer's own.
+    Own {
+        bindings: Vec<Binding>,
+        /// How many symbols each consumer picks for `{pick}`, and from how many.
+        picks: usize,
+        picks_of: usize,
+    },
+}
+
+/// When a delivery is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ack {
+    /// By the broker, when it sends it.
+    None,
+    /// So many at once.
+    Every(u64),
+}
+
+/// How long a consumer works on a message.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Think {
+    Constant { ns: u64 },
+    Uniform { least_ns: u64, most_ns: u64 },
+    Exponential { mean_ns: u64 },
+    LogNormal { median_ns: u64, sigma: f64, most_ns: u64 },
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Index of the exchange; the key is what the request says (`reply-to`).
+    pub exchange: usize,
+    pub size_bytes: usize,
+}
+
+/// What is asked of the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Objective {
+    /// Name of a group of publishers or consumers; `None`: all.
+    pub group: Option<String>,
+    pub goal: Goal,
+}
+
+/// The bound of an objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Goal {
+    /// A quantile (0 to 1; 1: the largest) of a kind of latency.
+    Latency { kind: String, quantile: f64, most_us: f64 },
+    /// Deliveries a second.
+    Rate { least_per_s: f64 },
+}
+
+impl Spec {
+    /// All publishers, over all groups: each is a stream with a sequence of its own.
+    pub(crate) fn streams(&self) -> usize {
+        self.publishers.iter().map(|group| group.count).sum()
+    }
+
+    /// The number of the first stream of a group.
+    pub(crate) fn first_stream(&self, group: usize) -> usize {
+        self.publishers[..group].iter().map(|group| group.count).sum()
+    }
+}

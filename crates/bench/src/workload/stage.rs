@@ -1,0 +1,74 @@
+//! What a workload needs on the broker: exchanges, shared queues and their bindings, and nothing left afterwards.
+//!
+//! Enters: a workload, a URL.  Leaves: names that its processes use.
+//! Owns:   what it declared; dropping it deletes that.
+//! Never:  touches a queue of a consumer's own: those go with their connections.
+
+use client::{Channel, Client, ExchangeOptions, QueueOptions, Table, Url};
+
+use super::task::Common;
+use super::topology::Topology;
+
+/// The declared exchanges and queues.
+pub(crate) struct Stage {
+    url: String,
+    exchanges: Vec<String>,
+    queues: Vec<String>,
+}
+
+impl Stage {
+    /// Declares everything.
+    pub(crate) fn set(common: &Common, topology: &Topology) -> Result<Self, String> {
+        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new() };
+        stage.declare(common, topology).map_err(|error| error.to_string())?;
+        Ok(stage)
+    }
+
+    fn declare(&mut self, common: &Common, topology: &Topology) -> client::Result<()> {
+        let (mut client, channel) = connect(&self.url)?;
+        for (index, exchange) in common.spec.exchanges.iter().enumerate() {
+            let name = common.exchange(index);
+            client.declare_exchange(channel, &name, exchange.kind.name(), &ExchangeOptions::default())?;
+            self.exchanges.push(name);
+        }
+        for (queue, shared) in topology.queues.iter().zip(&common.spec.queues) {
+            let name = common.queue(&queue.name);
+            client.declare_queue(
+                channel,
+                &name,
+                &QueueOptions { durable: shared.durable, ..QueueOptions::default() },
+            )?;
+            self.queues.push(name.clone());
+            for (exchange, key) in &queue.bindings {
+                client.bind_queue(channel, &name, &common.exchange(*exchange), key, &Table::new())?;
+            }
+        }
+        client.close()
+    }
+
+    fn clear(&mut self) -> client::Result<()> {
+        let (mut client, channel) = connect(&self.url)?;
+        for queue in self.queues.drain(..) {
+            client.delete_queue(channel, &queue, false, false)?;
+        }
+        for exchange in self.exchanges.drain(..) {
+            client.delete_exchange(channel, &exchange, false)?;
+        }
+        client.close()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(why) = self.clear() {
+            eprintln!("harrier bench: what the workload declared cannot be deleted: {why}");
+        }
+    }
+}
+
+fn connect(url: &str) -> client::Result<(Client, Channel)> {
+    let options = client::Options { name: Some("harrier bench workload".to_owned()), ..client::Options::default() };
+    let mut client = Client::connect_with(&Url::parse(url)?, options)?;
+    let channel = client.open_channel()?;
+    Ok((client, channel))
+}
