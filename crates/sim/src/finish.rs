@@ -10,7 +10,7 @@ use link::sim::Cut;
 use wire::ShortStr;
 use wire::method::{basic, exchange, queue};
 
-/// Rounds that a simple thing may take.
+/// Rounds that a simple thing may take from one thing heard to the next: behind megabytes on a link of a few bytes it takes long.
 const PATIENCE_ROUNDS: u32 = 50_000;
 
 impl Run {
@@ -48,7 +48,8 @@ impl Run {
 
     /// Lets the world move until something is so.
     fn until(&mut self, so: impl Fn(&Run) -> bool) -> bool {
-        for _ in 0..PATIENCE_ROUNDS {
+        let (mut heard, mut patience) = (self.model.now, PATIENCE_ROUNDS);
+        while patience > 0 {
             if self.is_broken() {
                 return false;
             }
@@ -56,8 +57,13 @@ impl Run {
                 return true;
             }
             self.shift();
+            patience -= 1;
+            if self.model.now != heard {
+                (heard, patience) = (self.model.now, PATIENCE_ROUNDS);
+            }
         }
-        self.broken("a simple thing takes for ever".into());
+        let busy = self.world.busy().join("; ");
+        self.broken(format!("a simple thing takes for ever; {}", if busy.is_empty() { "nothing moves" } else { &busy }));
         false
     }
 
