@@ -31,5 +31,5 @@ pub use document::Document;
 pub use estimate::{Estimate, complaints, marks};
 pub use format::Format;
 pub use metric::{Better, Metric, Role};
-pub use osu::OsuTable;
+pub use osu::{OsuTable, Yardstick};
 pub use progress::Progress;

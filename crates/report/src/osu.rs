@@ -16,7 +16,24 @@ const FIELD_WIDTH: usize = 18;
 /// A table in the making: one group of columns for each target, the first target's first.
 pub struct OsuTable {
     groups: Vec<Vec<Column>>,
+    yardsticks: Vec<Held>,
     axis: String,
+}
+
+/// A target that is measured only to hold others against it (raw sockets, the load generator alone).
+pub struct Yardstick {
+    /// Which of the series it is; those behind the last target that has columns of its own.
+    pub index: usize,
+    /// The figure that is held against it.
+    pub metric: Metric,
+}
+
+/// A yardstick's columns: its own figure, and each target's as a share of it.
+struct Held {
+    index: usize,
+    metric: Metric,
+    own: String,
+    shares: Vec<String>,
 }
 
 /// A column: a metric's median, or an end of its interval.
@@ -46,6 +63,34 @@ impl OsuTable {
         Ok(table)
     }
 
+    /// As `begin`, with yardsticks among the `series`: they have two columns and no group.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub fn begin_beside(
+        document: &Document,
+        series: &[&Series],
+        yardsticks: &[Yardstick],
+        full: bool,
+    ) -> Result<Self, String> {
+        let is_yardstick = |index: usize| yardsticks.iter().any(|yardstick| yardstick.index == index);
+        let measured: Vec<&Series> =
+            series.iter().enumerate().filter(|(index, _)| !is_yardstick(*index)).map(|(_, series)| *series).collect();
+        let mut table = Self::new(&measured, full);
+        for Yardstick { index, metric } in yardsticks {
+            let Some(target) = series.get(*index).map(|series| &series.target) else { continue };
+            let number = |group: usize| if group == 0 { String::new() } else { format!(" ({})", group + 1) };
+            table.yardsticks.push(Held {
+                index: *index,
+                metric: metric.clone(),
+                own: format!("{target} {}", metric.name()),
+                shares: (0..measured.len()).map(|group| format!("of {target}{}", number(group))).collect(),
+            });
+        }
+        put(&table.head(document, series))?;
+        Ok(table)
+    }
+
     /// Prints the row of one place on the axis: a point of each series, in their order.
     ///
     /// # Errors
@@ -64,7 +109,7 @@ impl OsuTable {
             })
             .collect();
         let axis = series.first().map_or_else(String::new, |series| axis_name(&series.axis));
-        Self { groups, axis }
+        Self { groups, yardsticks: Vec::new(), axis }
     }
 
     /// The comment lines and the columns' names.
@@ -82,6 +127,9 @@ impl OsuTable {
         for column in self.groups.iter().flatten() {
             text.push_str(&format!("{:>1$}", column.name, column.width));
         }
+        for name in self.yardsticks.iter().flat_map(|held| std::iter::once(&held.own).chain(&held.shares)) {
+            text.push_str(&format!("{name:>0$}", FIELD_WIDTH.max(name.len() + 2)));
+        }
         text.push('\n');
         text
     }
@@ -92,6 +140,16 @@ impl OsuTable {
         for (group, point) in self.groups.iter().zip(points) {
             for column in group {
                 text.push_str(&format!("{:>1$}", column.value(point), column.width));
+            }
+        }
+        for held in &self.yardsticks {
+            let value = |point: &Point| Estimate::of(&held.metric, point).map(|estimate| estimate.median);
+            let own = points.get(held.index).and_then(|point| value(point));
+            let shares = points.iter().take(self.groups.len()).map(|point| Some(value(point)? / own?));
+            for (name, value) in std::iter::once(&held.own).chain(&held.shares).zip(std::iter::once(own).chain(shares))
+            {
+                let text_of = value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), decimals);
+                text.push_str(&format!("{text_of:>0$}", FIELD_WIDTH.max(name.len() + 2)));
             }
         }
         let mut below = String::new();
@@ -234,6 +292,30 @@ mod tests {
         );
         assert!(rows[0].contains("Broker CPU s/M") && rows[0].contains("Packet gap (us)"), "{}", rows[0]);
         assert_eq!(rows[0].matches("low").count(), 3);
+    }
+
+    #[test]
+    fn a_yardstick_is_a_figure_and_a_share_of_it() {
+        let mut document = fixture::document();
+        document.targets.push(fixture::target("relay", "relay", "0"));
+        let first = fixture::series("de-pp", "pairs", Vec::new());
+        let relay = Series { target: "relay".to_owned(), ..first.clone() };
+        let metric = Metric::OneWayMeanUs("round_trip".to_owned());
+        let mut table = OsuTable::new(&[&first], false);
+        table.yardsticks.push(Held {
+            index: 1,
+            metric,
+            own: "relay Latency (us)".to_owned(),
+            shares: vec!["of relay".to_owned()],
+        });
+        let head = table.head(&document, &[&first, &relay]);
+        assert!(head.ends_with("  relay Latency (us)          of relay\n"), "{head}");
+        let slow = fixture::latency_point(2.0, "round_trip", &[vec![100_000; 10]]);
+        let quick = fixture::latency_point(2.0, "round_trip", &[vec![50_000; 10]]);
+        let line = table.line(&[&slow, &quick]);
+        let words: Vec<&str> = line.split_whitespace().rev().take(2).collect();
+        let share: f64 = words[0].parse().expect("a number");
+        assert!((share - 2.0).abs() < 0.01 && words[1].starts_with("25.0"), "{line}");
     }
 
     #[test]
