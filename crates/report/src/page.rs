@@ -152,7 +152,8 @@ fn draw(
     for spec in specs {
         let Some(gathered) = gather::gather(spec, contestants, entries) else { continue };
         let is_line = gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.dots.len() > 1);
-        if !is_line && !even_dots {
+        let wanted = if spec.variants { has_variants(&gathered) } else { is_line || even_dots };
+        if !wanted {
             continue;
         }
         figures.push(figure::build(spec, &gathered, entries, *number));
@@ -162,6 +163,11 @@ fn draw(
         }
     }
     figures
+}
+
+/// Whether someone was measured in more than one way.
+fn has_variants(gathered: &gather::Gathered) -> bool {
+    gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.label.contains(", "))
 }
 
 /// Figures for series that the catalogue shows nowhere: the first metrics over their own axis, and the percentiles where a

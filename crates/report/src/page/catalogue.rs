@@ -33,8 +33,10 @@ pub(super) struct Spec {
     pub over: Over,
     /// What the lines are.
     pub lines: Lines,
-    /// A coordinate that is kept at the measured value next to this one.
-    pub fixed: Option<(&'static str, f64)>,
+    /// Coordinates that are kept at the measured value next to this one.
+    pub fixed: Vec<(&'static str, f64)>,
+    /// Whether it shows variants at one place, each of them a single value.
+    pub variants: bool,
     pub metrics: Vec<Metric>,
     pub spread: Spread,
     /// What is to be seen.
@@ -78,7 +80,8 @@ fn spec(id: &str, title: &str, benchmarks: &[&str], over: Over, metric: Metric, 
         ping_pong: None,
         over,
         lines: Lines::Contestants,
-        fixed: None,
+        fixed: Vec::new(),
+        variants: false,
         metrics: vec![metric],
         spread,
         about: "",
@@ -175,7 +178,7 @@ fn pairs() -> Chapter {
                 ..base("pairs-bandwidth", "Bandwidth by pairs", ALL, Metric::MbPerS, Spread::Linear)
             },
             Spec {
-                fixed: Some(("size_bytes", 64.0)),
+                fixed: vec![("size_bytes", 64.0)],
                 about: "Messages a second of all pairs together.",
                 ..base(
                     "pairs-rate",
@@ -188,7 +191,7 @@ fn pairs() -> Chapter {
             Spec {
                 paper: "Figure 4 (b)",
                 lines: Lines::Metrics,
-                fixed: Some(("size_bytes", 64.0)),
+                fixed: vec![("size_bytes", 64.0)],
                 metrics: Role::ALL.map(Metric::CpuPercent).to_vec(),
                 about: "Processors used, in percent of one, divided by the number of processes of the role: the broker's is \
                         the sum over its threads, a publisher's and a consumer's that of one of them.",
@@ -213,12 +216,12 @@ fn fanout() -> Chapter {
         figures: vec![
             Spec {
                 paper: "Figure 5 (a)",
-                fixed: Some(("consumers", 32.0)),
+                fixed: vec![("consumers", 32.0)],
                 about: "Bodies delivered at all consumers together.",
                 ..base("fanout-bandwidth", "Bandwidth of a wide fan-out", ALL, Metric::MbPerS, Spread::Linear)
             },
             Spec {
-                fixed: Some(("size_bytes", 64.0)),
+                fixed: vec![("size_bytes", 64.0)],
                 about: "Deliveries a second at all consumers together.",
                 ..base(
                     "fanout-deliveries",
@@ -247,12 +250,12 @@ fn topic() -> Chapter {
         figures: vec![
             Spec {
                 paper: "Figure 6 (a)",
-                fixed: Some(("patterns", 1_024.0)),
+                fixed: vec![("patterns", 1_024.0)],
                 about: "Bodies delivered, with many patterns bound.",
                 ..base("topic-bandwidth", "Bandwidth with many patterns", ALL, Metric::MbPerS, Spread::Linear)
             },
             Spec {
-                fixed: Some(("size_bytes", 64.0)),
+                fixed: vec![("size_bytes", 64.0)],
                 about: "Messages a second as patterns grow in number.",
                 ..base(
                     "topic-patterns",
@@ -267,6 +270,13 @@ fn topic() -> Chapter {
                 lines: Lines::Values("patterns"),
                 about: "Messages a second; a line for each number of patterns.",
                 ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, Spread::Log10)
+            },
+            Spec {
+                fixed: vec![("size_bytes", 64.0), ("patterns", 1_024.0)],
+                variants: true,
+                about: "Every pattern matches, patterns are full of wildcards, or bindings come and go meanwhile: against \
+                        the plain case, in which one pattern matches and nothing changes.",
+                ..base("topic-variants", "Kinds of patterns", ALL, Metric::PublishedPerS, Spread::Linear)
             },
         ],
     }
@@ -370,9 +380,11 @@ fn order() -> Chapter {
 /// A figure for series that no other shows.
 pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> Spec {
     let title = format!("{benchmark}: {}", metric.name());
+    // Over all sizes a rate falls by decades, and bandwidth comes to a level.
+    let spread = if axis == "size_bytes" && metric != Metric::MbPerS { Spread::Log10 } else { Spread::Linear };
     Spec {
         benchmarks: vec![benchmark.to_owned()],
-        ..spec(&id, &title, &[], Over::Own(axis.to_owned()), metric, Spread::Linear)
+        ..spec(&id, &title, &[], Over::Own(axis.to_owned()), metric, spread)
     }
 }
 

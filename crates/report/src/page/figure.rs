@@ -101,7 +101,7 @@ fn legend(plots: &[Plot]) -> String {
 
 fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from: Option<usize>) -> String {
     let mut parts = vec![escaped(spec.about)];
-    if let Some((name, value)) = gathered.fixed {
+    for &(name, value) in &gathered.fixed {
         parts.push(match name {
             "size_bytes" => format!("Messages of {}.", bytes(value)),
             _ => format!("At {} {}.", plain(value), axis_words(name)),

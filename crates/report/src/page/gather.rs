@@ -74,8 +74,8 @@ pub(super) struct Entry<'a> {
 pub(super) struct Gathered {
     /// With all lines.
     pub plots: Vec<Plot>,
-    /// The coordinate that was kept, and at what.
-    pub fixed: Option<(&'static str, f64)>,
+    /// The coordinates that were kept, and at what.
+    pub fixed: Vec<(&'static str, f64)>,
 }
 
 /// Whether a figure is about a series at all.
@@ -89,11 +89,17 @@ pub(super) fn concerns(spec: &Spec, series: &Series) -> bool {
 
 /// Collects a figure's points; `None` if there is nothing to draw.
 pub(super) fn gather(spec: &Spec, contestants: &[Contestant], entries: &[Entry<'_>]) -> Option<Gathered> {
-    let entries: Vec<Entry<'_>> = entries.iter().copied().filter(|entry| concerns(spec, entry.series)).collect();
-    let fixed = spec.fixed.and_then(|(name, wanted)| Some((name, nearest(&entries, name, wanted)?)));
-    if spec.fixed.is_some() && fixed.is_none() {
-        return None;
-    }
+    let has = |series: &Series| {
+        let points = || series.points.iter();
+        spec.metrics.iter().any(|metric| points().any(|point| !dots(spec, series, point, metric).is_empty()))
+    };
+    let entries: Vec<Entry<'_>> =
+        entries.iter().copied().filter(|entry| concerns(spec, entry.series) && has(entry.series)).collect();
+    let fixed = spec
+        .fixed
+        .iter()
+        .map(|&(name, wanted)| Some((name, nearest(&entries, name, wanted)?)))
+        .collect::<Option<Vec<_>>>()?;
     let varying = varying(spec, &entries);
     // A line is found by its panel, then by its name, in the order in which they come up.
     let mut lines: Vec<(Key, Line)> = Vec::new();
@@ -103,7 +109,7 @@ pub(super) fn gather(spec: &Spec, contestants: &[Contestant], entries: &[Entry<'
             .filter_map(|name| entry.series.parameters.get(name).map(|value| format!(", {name}={value}")))
             .collect();
         for point in &entry.series.points {
-            let kept = fixed.is_none_or(|(name, value)| coordinate(entry.series, point, name) == Some(value));
+            let kept = fixed.iter().all(|&(name, value)| coordinate(entry.series, point, name) == Some(value));
             if !kept {
                 continue;
             }
@@ -210,7 +216,7 @@ fn panels(spec: &Spec, contestants: &[Contestant], lines: Vec<(Key, Line)>) -> V
             _ => Look::number(names.iter().position(|name| *name == key.line).unwrap_or(0)),
         })
         .collect();
-    titles
+    let panels: Vec<Plot> = titles
         .into_iter()
         .map(|(contestant, title)| {
             let lines: Vec<Line> = lines
@@ -224,7 +230,13 @@ fn panels(spec: &Spec, contestants: &[Contestant], lines: Vec<(Key, Line)>) -> V
             Plot { title, x: x_axis(spec, lines_span(&lines)), y: y_axis(spec), lines }.pruned()
         })
         .filter(|plot| plot.spans().is_some())
-        .collect()
+        .collect();
+    // A panel of lone points beside panels of lines says nothing; such points have a figure of their own.
+    let has_line = |plot: &Plot| plot.lines.iter().any(|line| line.dots.len() > 1);
+    match panels.iter().any(has_line) {
+        true => panels.into_iter().filter(has_line).collect(),
+        false => panels,
+    }
 }
 
 fn lines_span(lines: &[Line]) -> (f64, f64) {
@@ -316,7 +328,7 @@ fn nearest(entries: &[Entry<'_>], name: &str, wanted: f64) -> Option<f64> {
 /// Parameters that are on no axis and differ between the series of a figure.
 fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
     let mut shown: Vec<&str> = SAID_ELSEWHERE.to_vec();
-    shown.extend(spec.fixed.map(|(name, _)| name));
+    shown.extend(spec.fixed.iter().map(|(name, _)| *name));
     match &spec.over {
         Over::Parameter(name) => shown.push(name),
         Over::Own(name) => shown.push(name),
@@ -331,9 +343,12 @@ fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
         .into_iter()
         .filter(|name| !shown.contains(&name.as_str()))
         .filter(|name| {
-            // What a baseline lacks tells nobody apart.
-            let values: BTreeSet<_> = entries.iter().filter_map(|entry| entry.series.parameters.get(*name)).collect();
-            values.len() > 1
+            // Not to have a parameter is another value of it, except for a baseline, which is another benchmark.
+            let mut values: BTreeMap<&str, BTreeSet<Option<&String>>> = BTreeMap::new();
+            for entry in entries {
+                values.entry(&entry.series.benchmark).or_default().insert(entry.series.parameters.get(*name));
+            }
+            values.values().any(|values| values.len() > 1)
         })
         .cloned()
         .collect()
