@@ -8,6 +8,7 @@ mod differences;
 mod pairs;
 mod write;
 
+pub(crate) use pairs::same_measurement;
 use serde::{Serialize, Serializer};
 
 use crate::columns;

@@ -74,8 +74,8 @@ fn entries<'a>(documents: &[&'a Document], contestants: &[Contestant]) -> Vec<En
     let mut entries = Vec::new();
     for (number, document) in documents.iter().enumerate() {
         for series in &document.series {
-            let found = contestants.iter().position(|one| one.document == number && one.target == series.target);
-            entries.extend(found.map(|contestant| Entry { contestant, series }));
+            let found = contestants.iter().position(|one| one.has(number, series));
+            entries.extend(found.map(|contestant| Entry { document: number, contestant, series }));
         }
     }
     entries
@@ -91,7 +91,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index]) && !shown[index]).collect();
         let more = leftovers(entries, &left);
         figures.extend(draw(&more, contestants, entries, &mut number, &mut shown, true));
-        let tables = tables_of(documents, contestants, entries, mine);
+        let tables = tables_of(documents, entries, mine);
         if figures.is_empty() && tables.is_empty() {
             continue;
         }
@@ -109,7 +109,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index])).collect();
         let specs = leftovers(entries, &left);
         let figures = draw(&specs, contestants, entries, &mut number, &mut shown, true);
-        let tables = tables_of(documents, contestants, entries, mine);
+        let tables = tables_of(documents, entries, mine);
         chapters.push(assemble(format!("other-{}", index + 1), name.clone(), "", figures, &tables));
     }
     let compared: String = documents.iter().map(|document| tables::comparisons(document)).collect();
@@ -211,16 +211,11 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
     specs
 }
 
-fn tables_of(
-    documents: &[&Document],
-    contestants: &[Contestant],
-    entries: &[Entry<'_>],
-    mine: impl Fn(&Entry<'_>) -> bool,
-) -> String {
+fn tables_of(documents: &[&Document], entries: &[Entry<'_>], mine: impl Fn(&Entry<'_>) -> bool) -> String {
     entries
         .iter()
         .filter(|entry| mine(entry))
-        .map(|entry| tables::series(documents[contestants[entry.contestant].document], entry.series))
+        .map(|entry| tables::series(documents[entry.document], entry.series))
         .collect()
 }
 

@@ -12,7 +12,7 @@ use crate::document::{Document, Series};
 pub(super) type Together<'a> = Vec<(&'a Series, &'a Series)>;
 
 /// Whether two series measured the same thing, be it on other targets.
-pub(super) fn same_measurement(a: &Series, b: &Series) -> bool {
+pub(crate) fn same_measurement(a: &Series, b: &Series) -> bool {
     (&a.benchmark, &a.parameters, &a.axis, a.pace) == (&b.benchmark, &b.parameters, &b.axis, b.pace)
 }
 

@@ -11,7 +11,8 @@ use super::look::Look;
 use super::plot::{Axis, Dot, Line, Plot};
 use super::scale::{Spread, Unit};
 use crate::columns::is_ping_pong;
-use crate::document::{Document, Point, Series};
+use crate::compare::same_measurement;
+use crate::document::{Document, Point, Series, TargetFacts};
 use crate::estimate::{Estimate, marks};
 use crate::metric::Metric;
 use crate::osu::plain;
@@ -21,18 +22,27 @@ const QUANTILES: [f64; 9] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.999_5, 
 /// Parameters that say what others say already.
 const SAID_ELSEWHERE: [&str; 1] = ["shape"];
 
-/// A broker on a network, in one of the documents.
+/// A broker on a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contestant {
-    pub document: usize,
+    /// The documents that it was measured in.
+    pub documents: Vec<usize>,
     pub target: String,
     /// Its name on the page.
     pub label: String,
 }
 
-/// Everyone who was measured, with names that tell them apart.
+impl Contestant {
+    /// Whether the series of a document is this one's.
+    pub fn has(&self, document: usize, series: &Series) -> bool {
+        self.target == series.target && self.documents.contains(&document)
+    }
+}
+
+/// Everyone who was measured, with names that tell them apart. The same broker in two documents is one, unless both measured
+/// the same thing, which makes them two to be compared.
 pub(super) fn contestants(documents: &[&Document]) -> Vec<Contestant> {
-    let mut found: Vec<(Contestant, String)> = Vec::new();
+    let mut found: Vec<(Contestant, TargetFacts)> = Vec::new();
     for (number, document) in documents.iter().enumerate() {
         let mut names: Vec<&String> = Vec::new();
         for name in document.targets.iter().map(|facts| &facts.name).chain(document.series.iter().map(|s| &s.target)) {
@@ -41,31 +51,51 @@ pub(super) fn contestants(documents: &[&Document]) -> Vec<Contestant> {
             }
         }
         for name in names {
-            let transport = document.target(name).map_or_else(String::new, |facts| facts.transport.clone());
-            found.push((Contestant { document: number, target: name.clone(), label: name.clone() }, transport));
+            let facts = document.target(name).cloned().unwrap_or_default();
+            let known = found.iter_mut().find(|(known, its)| {
+                let same = |facts: &TargetFacts| {
+                    (facts.name.clone(), facts.transport.clone(), facts.product.clone(), facts.version.clone())
+                };
+                let clash = |&earlier: &usize| measured_twice(documents[earlier], document, name);
+                same(its) == same(&facts) && !known.documents.iter().any(clash)
+            });
+            match known {
+                Some((known, _)) => known.documents.push(number),
+                None => {
+                    let contestant = Contestant { documents: vec![number], target: name.clone(), label: name.clone() };
+                    found.push((contestant, facts));
+                }
+            }
         }
     }
-    let twins = |found: &[(Contestant, String)], index: usize| {
-        found.iter().filter(|(other, _)| other.label == found[index].0.label).count() > 1
+    let twins = |found: &[(Contestant, TargetFacts)]| -> Vec<bool> {
+        let same = |label: &String| found.iter().filter(|(other, _)| other.label == *label).count() > 1;
+        found.iter().map(|(contestant, _)| same(&contestant.label)).collect()
     };
-    let shared: Vec<bool> = (0..found.len()).map(|index| twins(&found, index)).collect();
-    for (index, (contestant, transport)) in found.iter_mut().enumerate() {
-        if shared[index] && !transport.is_empty() {
-            contestant.label = format!("{} {transport}", contestant.target);
+    let shared = twins(&found);
+    for ((contestant, facts), _) in found.iter_mut().zip(shared).filter(|(_, shared)| *shared) {
+        if !facts.transport.is_empty() {
+            contestant.label = format!("{} {}", contestant.target, facts.transport);
         }
     }
-    let shared: Vec<bool> = (0..found.len()).map(|index| twins(&found, index)).collect();
-    for (index, (contestant, _)) in found.iter_mut().enumerate() {
-        if shared[index] {
-            contestant.label = format!("{} ({})", contestant.label, contestant.document + 1);
-        }
+    let shared = twins(&found);
+    for ((contestant, _), _) in found.iter_mut().zip(shared).filter(|(_, shared)| *shared) {
+        let first = contestant.documents.first().map_or(0, |number| number + 1);
+        contestant.label = format!("{} ({first})", contestant.label);
     }
     found.into_iter().map(|(contestant, _)| contestant).collect()
+}
+
+/// Whether two documents hold the same measurement of a target.
+fn measured_twice(a: &Document, b: &Document, target: &str) -> bool {
+    let mut mine = a.series.iter().filter(|series| series.target == target);
+    mine.any(|one| b.series.iter().any(|other| other.target == target && same_measurement(one, other)))
 }
 
 /// A series on the page.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
+    pub document: usize,
     pub contestant: usize,
     pub series: &'a Series,
 }
@@ -352,4 +382,114 @@ fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
         })
         .cloned()
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn check(documents: &[&Document], expected: &[&str]) {
+        let labels: Vec<_> = contestants(documents).into_iter().map(|contestant| contestant.label).collect();
+        assert_eq!(labels, expected);
+    }
+
+    #[test]
+    fn names_tell_contestants_apart() {
+        let stream = fixture::document();
+        let mut unix = stream.clone();
+        unix.targets[0].transport = "unix".to_owned();
+        let mut trips = stream.clone();
+        trips.series[0].benchmark = "de-pp".to_owned();
+        check(&[&stream], &["harrier"]);
+        check(&[&stream, &trips], &["harrier"]);
+        check(&[&stream, &unix], &["harrier tcp", "harrier unix"]);
+        check(&[&stream, &stream.clone()], &["harrier tcp (1)", "harrier tcp (2)"]);
+    }
+
+    /// The lines of a figure as `label: x x x`, panels with their titles before.
+    fn lines(spec: &Spec, document: &Document) -> Vec<String> {
+        let all = contestants(&[document]);
+        let find = |series: &Series| all.iter().position(|one| one.has(0, series)).expect("a contestant");
+        let entries: Vec<_> =
+            document.series.iter().map(|series| Entry { document: 0, contestant: find(series), series }).collect();
+        let Some(gathered) = gather(spec, &all, &entries) else { return Vec::new() };
+        let mut text = Vec::new();
+        for plot in gathered.plots {
+            for line in plot.lines {
+                let dots: Vec<_> = line.dots.iter().map(|dot| plain(dot.x)).collect();
+                text.push(format!("{}|{}: {}", plot.title, line.label, dots.join(" ")));
+            }
+        }
+        text
+    }
+
+    fn spec(id: &str) -> Spec {
+        let mut all = super::super::catalogue::chapters().into_iter().flat_map(|chapter| chapter.figures);
+        all.find(|spec| spec.id == id).expect("a figure of the catalogue")
+    }
+
+    fn with(mut series: Series, target: &str, parameters: &[(&str, &str)]) -> Series {
+        series.target = target.to_owned();
+        series.parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        series
+    }
+
+    fn stream(benchmark: &str, sizes: &[f64]) -> Series {
+        let points = sizes.iter().map(|&size| fixture::point(size, &[1_000])).collect();
+        fixture::series(benchmark, "size_bytes", points)
+    }
+
+    #[test]
+    fn lines_by_a_parameter_stand_in_a_panel_for_each_broker() {
+        let mut series = Vec::new();
+        for target in ["harrier", "rabbitmq"] {
+            for consumers in ["1", "32", "8"] {
+                series.push(with(stream("fe-spmc", &[1.0, 64.0]), target, &[("consumers", consumers)]));
+            }
+        }
+        let document = fixture::document_of(Vec::new(), series);
+        assert_eq!(
+            lines(&spec("fanout-rate"), &document),
+            [
+                "harrier|1: 1 64",
+                "harrier|8: 1 64",
+                "harrier|32: 1 64",
+                "rabbitmq|1: 1 64",
+                "rabbitmq|8: 1 64",
+                "rabbitmq|32: 1 64"
+            ]
+        );
+        assert_eq!(lines(&spec("fanout-bandwidth"), &document), ["|harrier: 1 64", "|rabbitmq: 1 64"]);
+        assert_eq!(lines(&spec("fanout-deliveries"), &document), ["|harrier: 1 8 32", "|rabbitmq: 1 8 32"]);
+    }
+
+    #[test]
+    fn what_was_measured_in_other_ways_is_another_line() {
+        let document = fixture::document_of(
+            Vec::new(),
+            vec![
+                with(stream("te-spsc", &[1.0, 64.0]), "harrier", &[("patterns", "1024")]),
+                with(stream("te-spsc", &[64.0]), "harrier", &[("patterns", "1024"), ("match", "all")]),
+                with(stream("te-spsc", &[64.0]), "harrier", &[("patterns", "1024"), ("changing", "1000")]),
+            ],
+        );
+        assert_eq!(lines(&spec("topic-rate"), &document), ["harrier|1024: 1 64"]);
+        assert_eq!(
+            lines(&spec("topic-variants"), &document),
+            ["|harrier: 64", "|harrier, match=all: 64", "|harrier, changing=1000: 64"]
+        );
+    }
+
+    #[test]
+    fn a_baseline_needs_no_parameter() {
+        let mut relay = with(stream("sockets", &[1.0, 64.0]), "relay", &[("shape", "stream")]);
+        relay.pace = crate::document::Pace::Closed;
+        let document = fixture::document_of(
+            Vec::new(),
+            vec![with(stream("de-spsc", &[1.0, 64.0]), "harrier", &[("pairs", "1")]), relay],
+        );
+        assert_eq!(lines(&spec("rate"), &document), ["|harrier: 1 64", "|relay: 1 64"]);
+        assert!(lines(&spec("latency-small"), &document).is_empty());
+    }
 }
