@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+mod churn;
 mod closed;
 mod compare;
+mod drain;
 mod failure;
 mod files;
 mod interrupt;
@@ -24,11 +26,13 @@ mod process;
 mod record;
 mod render;
 mod role;
+mod sampler;
 mod scale;
 mod scenario;
 mod setup;
 mod suite;
 mod target;
+mod tcp;
 
 use std::process::ExitCode;
 
@@ -36,6 +40,8 @@ use failure::Failure;
 
 /// Commands that are no closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
+    ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
+    ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
     ("suite", "all of them, and a report (`make bench`)"),
     ("compare", "two results saved with --json: ratios with intervals, and what is noise"),
     ("report", "results saved with --json as a page with figures, or in another format"),
@@ -78,6 +84,8 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
+        "churn" => churn::run(rest),
+        "drain" => drain::run(rest),
         "compare" => compare::run(rest),
         "report" => render::run(rest),
         "help" | "--help" | "-h" => Ok(report::table::put(&usage())?),

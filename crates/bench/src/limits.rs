@@ -40,6 +40,20 @@ pub const SECONDS_MAX: f64 = 60.0;
 pub const STEP_MAX: u64 = 1 << 20;
 /// Longest time that a relay polls before it sleeps, in microseconds.
 pub const SPIN_US_MAX: u64 = 1_000_000;
+/// Most processes that open and close things at once in `churn`.
+pub const CLIENTS_MAX: usize = 256;
+/// Most operations of one client in a run of `churn`.
+pub const CHURN_OPERATIONS_MAX: u64 = 10_000_000;
+/// Messages of a backlog, unless the command line says how many.
+pub const BACKLOG_MESSAGES_USUAL: u64 = 200_000;
+/// Bytes of all bodies of a backlog, likewise.
+pub const BACKLOG_BYTES_USUAL: u64 = 256 << 20;
+/// How often a queue that is being filled is asked how many messages it holds.
+pub const QUEUE_COUNT_INTERVAL: Duration = Duration::from_millis(1);
+/// How often a broker is looked at while its clients work.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Largest socket buffer that may be asked for, in bytes.
+pub const SOCKET_BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// How long a started broker may take until it accepts connections.
 pub const BROKER_READY_WAIT: Duration = Duration::from_secs(20);
 /// How long one publisher or consumer may take to connect and declare.

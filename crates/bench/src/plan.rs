@@ -159,6 +159,47 @@ pub enum Report {
         /// How many times.
         operations: u64,
     },
+    /// A client of `churn` has opened and closed what it was told to.
+    Churned {
+        /// When it began.
+        began_ns: u64,
+        /// When the last was closed.
+        ended_ns: u64,
+        /// Openings, each with its closing.
+        operations: u64,
+        /// How long each opening took.
+        opened: Buckets,
+        /// How long each closing took.
+        closed: Buckets,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
+    },
+    /// The filling end of `drain` has filled the queue.
+    Filled {
+        /// When the first message was handed over.
+        began_ns: u64,
+        /// When the queue said that it holds them all.
+        ended_ns: u64,
+        /// Messages that it holds.
+        held: u64,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
+    },
+    /// The emptying end of `drain` has emptied it.
+    Emptied {
+        /// When the first consumer was started.
+        began_ns: u64,
+        /// When the last message arrived.
+        ended_ns: u64,
+        /// Messages that arrived.
+        received: u64,
+        /// What went wrong.
+        faults: Faults,
+        /// Messages a second in each twentieth of the messages.
+        rates: Vec<f64>,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
+    },
     /// The role cannot go on.
     Failed {
         /// Why.

@@ -4,7 +4,9 @@
 //! Owns:   the choice of the role and the reading and writing of lines.
 //! Never:  prints anything else to standard output.
 
+pub(crate) mod backlog;
 mod binder;
+pub(crate) mod churner;
 mod consumer;
 mod launch;
 mod null;
@@ -32,6 +34,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("raw-consumer") => raw::consume(&mut orders),
         Some("publisher") => publisher::run(&mut orders),
         Some("consumer") => consumer::run(&mut orders),
+        Some("churner") => churner::run(&mut orders),
+        Some("filler") => backlog::fill(&mut orders),
+        Some("emptier") => backlog::empty(&mut orders),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {

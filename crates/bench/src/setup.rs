@@ -4,6 +4,7 @@
 //! Owns:   the options that all measuring commands share, with their defaults.
 //! Never:  the options of one benchmark, a measurement.
 
+use std::fs;
 use std::path::PathBuf;
 
 use report::Format;
@@ -12,6 +13,7 @@ use crate::arguments::{Given, Option_, Wrong, option};
 use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX, TARGETS_MAX};
 use crate::placement::Placement;
 use crate::target::Target;
+use crate::tcp::TcpOptions;
 
 /// Which brokers are measured, and where everything runs.
 pub const TARGETS: &[Option_] = &[
@@ -36,6 +38,10 @@ pub const TARGETS: &[Option_] = &[
         "the first broker's process, to be metered (default: found by its port or socket)",
     ),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
+    option("nagle", None, "", "hold small segments back (no TCP_NODELAY): at clients, and at a broker that is started"),
+    option("send-buffer-bytes", None, "N", "SO_SNDBUF of clients, and of a broker that is started (default: the system's)"),
+    option("receive-buffer-bytes", None, "N", "SO_RCVBUF, likewise"),
+    option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
 ];
 
 /// How much is measured.
@@ -76,12 +82,35 @@ pub struct Shown {
     pub html: Option<PathBuf>,
 }
 
+impl Shown {
+    /// Makes sure that the files can be written, before anything is measured.
+    ///
+    /// # Errors
+    /// The file, and what the system says.
+    pub fn prepare(&self) -> Result<(), String> {
+        for file in [&self.json, &self.html].into_iter().flatten() {
+            let is_new = !file.exists();
+            let open = || {
+                if let Some(folder) = file.parent() {
+                    fs::create_dir_all(folder)?;
+                }
+                fs::OpenOptions::new().append(true).create(true).open(file)?;
+                if is_new { fs::remove_file(file) } else { Ok(()) }
+            };
+            open().map_err(|error: std::io::Error| format!("{}: {error}", file.display()))?;
+        }
+        Ok(())
+    }
+}
+
 /// What a measuring command is asked.
 #[derive(Clone, Debug)]
 pub struct Setup {
     source: Source,
     against: Vec<String>,
     broker_pid: Option<u32>,
+    /// Options of sockets, and how large a queue may be.
+    pub tcp: TcpOptions,
     /// Where each role runs.
     pub placement: Placement,
     /// Runs of each point.
@@ -110,6 +139,9 @@ impl Setup {
             },
         };
         let against = given.texts("against").to_vec();
+        for url in given.texts("url").iter().chain(&against) {
+            client::Url::parse(url).map_err(|error| Wrong(error.to_string()))?;
+        }
         if against.len() >= TARGETS_MAX {
             return Err(Wrong(format!("at most {TARGETS_MAX} brokers are measured in turns")));
         }
@@ -117,6 +149,7 @@ impl Setup {
             source,
             against,
             broker_pid: given.number_if_given("broker-pid", 1, u64::from(u32::MAX >> 1))?.map(|pid| pid as u32),
+            tcp: TcpOptions::read(given)?,
             placement: Placement::parse(given.text("cpus").unwrap_or(""))?,
             runs: given.number("runs", 1, 1, RUNS_MAX as u64)? as usize,
             iterations: given.number_if_given("iterations", 1, SEGMENT_MESSAGES_MAX)?,
@@ -138,7 +171,10 @@ impl Setup {
         let mut first = match &self.source {
             Source::Url(url) => Target::at(url)?,
             Source::Started { command, options } => {
-                Target::embedded(command.as_deref(), options, &self.placement.broker)?
+                // Another broker's command may not know these options; --broker-options has what it does.
+                let tcp = if command.is_none() { self.tcp.broker_words() } else { Vec::new() };
+                let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
+                Target::embedded(command.as_deref(), &options, &self.placement.broker)?
             }
         };
         if let Some(pid) = self.broker_pid {
@@ -151,8 +187,10 @@ impl Setup {
         for url in &self.against {
             targets.push(Target::at(url)?);
         }
-        for target in &mut targets {
-            target.introduce()?;
+        let own = matches!(self.source, Source::Started { command: None, .. });
+        for (index, target) in targets.iter_mut().enumerate() {
+            target.set_tcp(&self.tcp)?;
+            target.introduce(&self.tcp, own && index == 0)?;
         }
         let known: Vec<(Option<&str>, &str)> =
             targets.iter().map(|target| (target.facts.product.as_deref(), target.name.as_str())).collect();

@@ -17,6 +17,7 @@ use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
 use crate::role::connect;
 use crate::role::task::RelayTask;
+use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
@@ -73,9 +74,18 @@ impl Target {
         })
     }
 
+    /// Sets the options of the sockets that clients will have.
+    pub fn set_tcp(&mut self, tcp: &TcpOptions) -> Result<(), String> {
+        if let Way::Amqp(url) = &mut self.way {
+            *url = tcp.on_url(url)?;
+        }
+        Ok(())
+    }
+
     /// Asks a broker who it is, which also proves that it takes us in: a broker that refuses is found here, with its
-    /// own words, and not in the middle of a run. Relays have nothing to say.
-    pub fn introduce(&mut self) -> Result<(), String> {
+    /// own words, and not in the middle of a run. Relays have nothing to say. `tcp_is_set` says that it was started with
+    /// these options.
+    pub fn introduce(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
         let Way::Amqp(url) = &self.way else { return Ok(()) };
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
@@ -84,6 +94,7 @@ impl Target {
         self.facts.product = text("product");
         self.facts.version = text("version");
         self.facts.capabilities = capabilities(properties);
+        self.facts.tcp = tcp.facts(url, tcp_is_set);
         client.close().map_err(|error| refusal(&parsed, &error))
     }
 

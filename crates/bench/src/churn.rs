@@ -1,0 +1,271 @@
+//! `churn`: how many connections, channels and queues a second can be opened and closed, and how long each takes.
+//!
+//! Enters: a command line.  Leaves: a table for each kind, one row a number of clients; the document.
+//! Owns:   the clients' processes, each with one thing at a time.
+//! Never:  sends a message.
+
+use std::collections::BTreeMap;
+
+use report::document::{Pace, Point, Run, Series};
+use report::table::put;
+use report::{OsuTable, Progress};
+
+use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::failure::Failure;
+use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
+use crate::plan::{Report, Used};
+use crate::process::Role;
+use crate::record::{Record, go_on};
+use crate::role::churner::{ChurnOrder, ChurnTask, Kind};
+use crate::sampler::Sampler;
+use crate::setup::{OUTPUT, Setup, TARGETS};
+use crate::target::{Target, Way};
+use crate::tcp::QUEUE;
+use gauge::{Latencies, judge, with_descendants};
+
+const OWN: &[Option_] = &[
+    option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
+    option("clients", None, "N,…", "processes that do it at once, each one thing at a time (default 1,4)"),
+    option("seconds", None, "S", "time of each run (default 2)"),
+    option("iterations", Some('i'), "COUNT", "most operations of each client in a run (default: as many as the time allows)"),
+    option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
+];
+
+const ABOUT: &str = "Opens and closes connections, channels and queues, one after another in each client, as fast as the broker
+answers. An operation is both, opening and closing. A connection is the transport's handshake, the login and the
+orderly close; a queue is exclusive, declared and deleted.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("churn", "all kinds, 1 and 4 clients, on this program's own broker"),
+    ("churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1", "connections of a broker that runs"),
+];
+
+/// What a command line asks for beyond the shared options.
+struct Asked {
+    kinds: Vec<Kind>,
+    clients: Vec<usize>,
+    order: ChurnOrder,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Connection, Self::Channel, Self::Queue];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Channel => "channel",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+impl Asked {
+    fn read(given: &Given) -> Result<Self, Wrong> {
+        let kind = given.one_of("kind", &["all", "connection", "channel", "queue"])?;
+        Ok(Self {
+            kinds: Kind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
+            clients: given.list("clients", &[1, 4], 1, CLIENTS_MAX)?,
+            order: ChurnOrder {
+                count_max: given.number("iterations", CHURN_OPERATIONS_MAX, 1, CHURN_OPERATIONS_MAX)?,
+                duration_ms_max: given.number("seconds", 2, 1, 600)? * 1_000,
+            },
+        })
+    }
+
+    /// A tenth, whose figures are thrown away.
+    fn warm_up(&self) -> ChurnOrder {
+        ChurnOrder {
+            count_max: (self.order.count_max / 10).max(1),
+            duration_ms_max: (self.order.duration_ms_max / 10).max(1),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a broker that fails, figures that must not be trusted.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [OWN, TARGETS, QUEUE, OUTPUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench churn [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let (setup, asked) = (Setup::read(&given)?, Asked::read(&given)?);
+    let targets = setup.targets()?;
+    let mut record = Record::begin("churn", words, &given, &setup, &targets);
+    record.used("kind", "all");
+    record.used("clients", "1,4");
+    record.used("seconds", asked.order.duration_ms_max / 1_000);
+    let outcome = measure(&mut record, &setup, &asked, &targets);
+    record.end(outcome)
+}
+
+fn measure(
+    record: &mut Record,
+    setup: &Setup,
+    asked: &Asked,
+    targets: &[Target],
+) -> Result<(), Failure> {
+    let progress = Progress::begin();
+    let all = (asked.kinds.len() * asked.clients.len() * setup.runs) as f64;
+    let mut done = 0.0;
+    for &kind in &asked.kinds {
+        let first = record.document.series.len();
+        record.document.series.extend(targets.iter().map(|target| series(kind, target)));
+        let table = match setup.shown.format.is_incremental() {
+            true => {
+                let begun: Vec<&Series> = record.document.series[first..].iter().collect();
+                progress.clear();
+                Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+            }
+            false => None,
+        };
+        for &clients in &asked.clients {
+            for series in &mut record.document.series[first..] {
+                series.points.push(Point { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
+            }
+            let mut churning = targets
+                .iter()
+                .map(|target| Churning::start(kind, clients, setup, target))
+                .collect::<Result<Vec<_>, _>>()?;
+            for run in 1..=setup.runs {
+                for position in 0..targets.len() {
+                    go_on()?;
+                    // Every second run in the opposite order, so that none is always first.
+                    let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
+                    let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
+                    progress.show(done / all, &what);
+                    churning[index].segment(&asked.warm_up())?;
+                    let mut made = churning[index].segment(&asked.order)?;
+                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    if let Some(point) = record.document.series[first + index].points.last_mut() {
+                        point.runs.push(made);
+                    }
+                }
+                done += 1.0;
+            }
+            progress.clear();
+            if let Some(table) = &table {
+                let points: Vec<&Point> =
+                    record.document.series[first..].iter().filter_map(|series| series.points.last()).collect();
+                table.row(&points)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn series(kind: Kind, target: &Target) -> Series {
+    Series {
+        benchmark: "churn".to_owned(),
+        target: target.name.clone(),
+        pace: Pace::Closed,
+        parameters: BTreeMap::from([("kind".to_owned(), kind.name().to_owned())]),
+        axis: "clients".to_owned(),
+        points: Vec::new(),
+    }
+}
+
+/// The clients of one target, running and ready.
+struct Churning {
+    clients: Vec<Role>,
+    broker: Vec<u32>,
+    _placed: Option<crate::placement::Pinned>,
+}
+
+impl Churning {
+    fn start(kind: Kind, clients: usize, setup: &Setup, target: &Target) -> Result<Self, String> {
+        let Way::Amqp(url) = &target.way else { return Err("a relay has nothing to open".to_owned()) };
+        let broker = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
+        let mut churning = Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
+        let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
+        for index in 0..clients {
+            let task = ChurnTask {
+                url: url.clone(),
+                kind,
+                queue_prefix: format!("{run}.{index}."),
+                queue_bytes: setup.tcp.queue_bytes,
+            };
+            let mut role = Role::start("churner", &task, &setup.placement.publisher)?;
+            role.ready(ROLE_READY_WAIT)?;
+            churning.clients.push(role);
+        }
+        Ok(churning)
+    }
+
+    /// Lets every client do what it is told at once.
+    fn segment(&mut self, order: &ChurnOrder) -> Result<Run, String> {
+        let sampler = Sampler::start(&self.broker);
+        for client in &mut self.clients {
+            client.order(order)?;
+        }
+        let (mut first_ns, mut last_ns, mut operations) = (u64::MAX, 0, 0);
+        let (mut opens, mut closes, mut sum) = (Latencies::default(), Latencies::default(), Used::default());
+        let mut unseen = false;
+        for client in &mut self.clients {
+            match client.report(REPORT_WAIT)? {
+                Report::Churned { began_ns, ended_ns, operations: made, opened, closed, used } => {
+                    first_ns = first_ns.min(began_ns);
+                    last_ns = last_ns.max(ended_ns);
+                    operations += made;
+                    opens.merge(&opened);
+                    closes.merge(&closed);
+                    unseen |= used.network.is_none();
+                    sum.add(&used);
+                }
+                other => return Err(format!("a client answered {other:?} instead of its figures")),
+            }
+        }
+        let broker = sampler.and_then(Sampler::stop);
+        let elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
+        let mut run = Run {
+            elapsed_s,
+            operations: Some(operations),
+            latencies: BTreeMap::from([
+                ("open".to_owned(), opens.buckets()),
+                ("close".to_owned(), closes.buckets()),
+            ]),
+            broker,
+            publishers: sum.process.known(),
+            network: if unseen { None } else { sum.network },
+            ..Run::default()
+        };
+        run.invalid.extend(judge::client_was_full("clients", &sum.process));
+        run.notes.extend(judge::client_was_starved("clients", &sum.process, elapsed_s));
+        Ok(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked, Wrong> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Asked::read(&Given::parse(&words, &[OWN, TARGETS, QUEUE, OUTPUT])?)
+    }
+
+    #[test]
+    fn what_is_asked() {
+        let usual = asked("").expect("nothing is wrong");
+        assert_eq!((usual.kinds, usual.clients), (Kind::ALL.to_vec(), vec![1, 4]));
+        assert_eq!(usual.order.duration_ms_max, 2_000);
+        let few = asked("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
+        assert_eq!((&few.kinds, &few.clients), (&vec![Kind::Queue], &vec![2]));
+        assert_eq!(few.order, ChurnOrder { count_max: 50, duration_ms_max: 9_000 });
+        assert_eq!(few.warm_up(), ChurnOrder { count_max: 5, duration_ms_max: 900 });
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for (line, expected) in [
+            ("-k exchange", "--kind is one of all, connection, channel, queue, not 'exchange'"),
+            ("--clients 0", "--clients is a number from 1 to"),
+            ("--seconds 0", "--seconds is a number from 1 to 600, not '0'"),
+        ] {
+            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            assert!(why.starts_with(expected), "{line}: {why}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `drain`: a backlog of messages is built in a queue, then emptied by consumers.
+//!
+//! Enters: a command line.  Leaves: by size, how fast it fills, what it costs the broker in memory, how fast it empties.
+//! Owns:   one process that fills, one that empties, and the queue, which is deleted whatever happens.
+//! Never:  consumes while it fills.
+
+use std::collections::BTreeMap;
+
+use report::document::{Pace, Point, Run, Series};
+use report::table::put;
+use report::{OsuTable, Progress};
+
+use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::failure::Failure;
+use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
+use crate::plan::{Report, sizes};
+use crate::process::Role;
+use crate::record::{Record, go_on};
+use crate::role::backlog::{BacklogTask, EmptyOrder, FillOrder};
+use crate::role::connect;
+use crate::sampler::Sampler;
+use crate::setup::{EFFORT, OUTPUT, Setup, TARGETS};
+use crate::target::{Target, Way};
+use crate::tcp::QUEUE;
+use gauge::{Steadiness, judge, resident_bytes, steadiness, with_descendants};
+
+const OWN: &[Option_] = &[
+    option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
+    option("consumers", None, "N", "connections that empty the queue together (default 1)"),
+    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
+    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+];
+
+const ABOUT: &str = "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue says that it holds
+them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are what the
+broker's processes grew by at most, divided by the messages.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("drain", "64 B to 64 KiB on this program's own broker"),
+    ("drain -m 1K:1K -i 1000000 --consumers 4 --ack-every 100 --prefetch 1000", "a million messages, four consumers that acknowledge"),
+];
+
+/// What a command line asks for beyond the shared options.
+struct Asked {
+    sizes: Vec<usize>,
+    iterations: Option<u64>,
+    consumers: usize,
+    ack_every: u64,
+    prefetch: u16,
+}
+
+impl Asked {
+    fn read(given: &Given, setup: &Setup) -> Result<Self, Wrong> {
+        let asked = Self {
+            sizes: sizes(given.text("sizes").unwrap_or("64:64K"), 2)?,
+            iterations: setup.iterations,
+            consumers: given.number("consumers", 1, 1, CONSUMERS_MAX as u64)? as usize,
+            ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
+            prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
+        };
+        if asked.prefetch > 0 && asked.ack_every > u64::from(asked.prefetch) {
+            return Err(Wrong("--ack-every above --prefetch would wait for ever".to_owned()));
+        }
+        Ok(asked)
+    }
+
+    /// Messages of one size: as many as were asked for, or as fit the usual bounds.
+    fn count(&self, size_bytes: usize) -> u64 {
+        let usual = (BACKLOG_BYTES_USUAL / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_USUAL);
+        self.iterations.unwrap_or(usual)
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a broker that fails or takes no more, figures that must not be trusted.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench drain [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let setup = Setup::read(&given)?;
+    let asked = Asked::read(&given, &setup)?;
+    let targets = setup.targets()?;
+    let mut record = Record::begin("drain", words, &given, &setup, &targets);
+    record.used("sizes", "64:64K");
+    record.used("consumers", asked.consumers);
+    record.used("ack-every", asked.ack_every);
+    record.used("prefetch", asked.prefetch);
+    let outcome = measure(&mut record, &setup, &asked, &targets);
+    record.end(outcome)
+}
+
+fn measure(
+    record: &mut Record,
+    setup: &Setup,
+    asked: &Asked,
+    targets: &[Target],
+) -> Result<(), Failure> {
+    let progress = Progress::begin();
+    // Of each target two series: filling, then emptying.
+    for target in targets {
+        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, asked, target)));
+    }
+    let table = match setup.shown.format.is_incremental() {
+        true => {
+            let begun: Vec<&Series> = record.document.series.iter().collect();
+            Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+        }
+        false => None,
+    };
+    let mut backlogs =
+        targets.iter().map(|target| Backlog::start(asked, setup, target)).collect::<Result<Vec<_>, _>>()?;
+    let all = (asked.sizes.len() * setup.runs * targets.len()) as f64;
+    let mut done = 0.0;
+    for &size_bytes in &asked.sizes {
+        let count = asked.count(size_bytes);
+        for series in &mut record.document.series {
+            let at = size_bytes as f64;
+            series.points.push(Point { at, size_bytes: at, runs: Vec::new() });
+        }
+        for run in 1..=setup.runs {
+            for position in 0..targets.len() {
+                go_on()?;
+                // Every second run in the opposite order, so that none is always first.
+                let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
+                let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
+                progress.show(done / all, &what);
+                let both = backlogs[index].fill_and_empty(size_bytes, count)?;
+                for (phase, mut made) in both.into_iter().enumerate() {
+                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    made.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
+                    if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
+                        point.runs.push(made);
+                    }
+                }
+                done += 1.0;
+            }
+        }
+        progress.clear();
+        if let Some(table) = &table {
+            let points: Vec<&Point> =
+                record.document.series.iter().filter_map(|series| series.points.last()).collect();
+            table.row(&points)?;
+        }
+    }
+    Ok(())
+}
+
+fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
+    let mut parameters = BTreeMap::from([("phase".to_owned(), phase.to_owned())]);
+    if phase == "empty" {
+        for (name, value) in [
+            ("consumers", asked.consumers as u64),
+            ("ack_every", asked.ack_every),
+            ("prefetch", u64::from(asked.prefetch)),
+        ] {
+            parameters.insert(name.to_owned(), value.to_string());
+        }
+    }
+    Series {
+        benchmark: "drain".to_owned(),
+        target: target.name.clone(),
+        pace: Pace::Closed,
+        parameters,
+        axis: "size_bytes".to_owned(),
+        points: Vec::new(),
+    }
+}
+
+/// A target with the two processes that fill and empty its queue.
+struct Backlog {
+    filler: Role,
+    emptier: Role,
+    queue: LeftQueue,
+    broker: Vec<u32>,
+    /// What the broker held before the first message.
+    resident_bytes_before: u64,
+    _placed: Option<crate::placement::Pinned>,
+}
+
+/// The queue, deleted when it may still be there: a backlog is nothing to leave behind on a broker that is not ours.
+struct LeftQueue {
+    url: String,
+    name: String,
+    may_exist: bool,
+}
+
+impl Drop for LeftQueue {
+    fn drop(&mut self) {
+        if !self.may_exist {
+            return;
+        }
+        let deleted = connect(&self.url, "drain").and_then(|mut client| {
+            let channel = client.open_channel()?;
+            client.delete_queue(channel, &self.name, false, false)?;
+            client.close()
+        });
+        if let Err(error) = deleted {
+            eprintln!("harrier bench: the queue '{}' may be left at the broker: {error}", self.name);
+        }
+    }
+}
+
+impl Backlog {
+    fn start(asked: &Asked, setup: &Setup, target: &Target) -> Result<Self, String> {
+        let Way::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
+        let broker = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
+        let placed = target.place(&setup.placement)?;
+        let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
+        let task = BacklogTask {
+            url: url.clone(),
+            queue: name.clone(),
+            checks: setup.checks,
+            queue_bytes: setup.tcp.queue_bytes,
+            consumers: asked.consumers,
+            ack_every: asked.ack_every,
+            prefetch: asked.prefetch,
+        };
+        let mut filler = Role::start("filler", &task, &setup.placement.publisher)?;
+        filler.ready(ROLE_READY_WAIT)?;
+        let mut emptier = Role::start("emptier", &task, &setup.placement.consumer)?;
+        emptier.ready(ROLE_READY_WAIT)?;
+        let resident_bytes_before = held_bytes(&broker);
+        let queue = LeftQueue { url: url.clone(), name, may_exist: false };
+        Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
+    }
+
+    /// One backlog: what filling and what emptying came to.
+    fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[Run; 2], String> {
+        let left_over = held_bytes(&self.broker).saturating_sub(self.resident_bytes_before);
+        self.queue.may_exist = true;
+        let (mut filled, held) = self.fill(size_bytes, count)?;
+        filled.backlog_bytes =
+            filled.broker.map(|usage| usage.resident_bytes.saturating_sub(self.resident_bytes_before));
+        if let Some(bytes) = filled.backlog_bytes.filter(|&bytes| left_over * 10 > bytes) {
+            filled.notes.push(format!(
+                "before it, the broker still held {} MiB more than at its first start; held bytes ({} MiB in all) are that much too high at most",
+                left_over >> 20,
+                bytes >> 20
+            ));
+        }
+        let mut emptied = self.empty(size_bytes, count, held)?;
+        self.filler.order(&FillOrder::Delete)?;
+        match self.filler.report(REPORT_WAIT)? {
+            Report::Worked { operations: 0 } => {}
+            Report::Worked { operations: left } => {
+                emptied.invalid.push(format!("{left} messages were still in the queue when it was deleted"));
+            }
+            other => return Err(format!("the filler answered {other:?} instead of deleting the queue")),
+        }
+        self.queue.may_exist = false;
+        Ok([filled, emptied])
+    }
+
+    fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(Run, u64), String> {
+        let sampler = Sampler::start(&self.broker);
+        self.filler.order(&FillOrder::Fill { size_bytes, count })?;
+        let Report::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
+            return Err("the filler answered something else than its figures".to_owned());
+        };
+        let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
+        let mut run = Run {
+            elapsed_s,
+            published: count,
+            broker: sampler.and_then(Sampler::stop),
+            publishers: used.process.known(),
+            network: used.network,
+            ..Run::default()
+        };
+        run.invalid.extend(judge::client_was_full("publishers", &used.process));
+        run.notes.extend(judge::client_was_starved("publishers", &used.process, elapsed_s));
+        Ok((run, held))
+    }
+
+    fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<Run, String> {
+        let sampler = Sampler::start(&self.broker);
+        self.emptier.order(&EmptyOrder { size_bytes, count, held })?;
+        let Report::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
+        else {
+            return Err("the emptier answered something else than its figures".to_owned());
+        };
+        let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
+        let mut run = Run {
+            elapsed_s,
+            delivered: received,
+            delivered_bytes: received * size_bytes as u64,
+            faults,
+            broker: sampler.and_then(Sampler::stop),
+            consumers: used.process.known(),
+            network: used.network,
+            ..Run::default()
+        };
+        run.invalid.extend(judge::faulty(&faults, 0));
+        run.invalid.extend(judge::client_was_full("consumers", &used.process));
+        run.notes.extend(judge::client_was_starved("consumers", &used.process, elapsed_s));
+        run.notes.extend(steadiness(&rates).as_ref().and_then(Steadiness::note));
+        run.rates = rates;
+        Ok(run)
+    }
+}
+
+/// What processes hold in memory now.
+fn held_bytes(pids: &[u32]) -> u64 {
+    pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked, Wrong> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let given = Given::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
+        Asked::read(&given, &Setup::read(&given)?)
+    }
+
+    #[test]
+    fn what_is_asked() {
+        let usual = asked("").expect("nothing is wrong");
+        assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
+        assert_eq!((usual.count(1), usual.count(64 << 10), usual.count(128 << 20)), (BACKLOG_MESSAGES_USUAL, 4_096, 100));
+        assert_eq!(asked("-i 7").map(|asked| asked.count(64)).ok(), Some(7));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (line, expected) in [
+            ("--ack-every 10 --prefetch 5", "--ack-every above --prefetch would wait for ever"),
+            ("--consumers 0", "--consumers is a number from 1 to"),
+            ("-m 0:1", "sizes run from 1 to"),
+        ] {
+            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            assert!(why.starts_with(expected), "{line}: {why}");
+        }
+    }
+}

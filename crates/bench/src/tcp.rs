@@ -1,0 +1,233 @@
+//! TCP options as in the 2008 paper (sections 4.1 and 5.3): Nagle, socket buffers, congestion control, and how large a queue may be.
+//!
+//! Enters: the given options.  Leaves: parameters of URLs, options of a broker that is started, what was found.
+//! Owns:   the options, and where each can be set: at our clients always, at the broker only if this program starts it.
+//! Never:  says that an option is in force where nobody has looked.
+
+use std::collections::BTreeMap;
+
+use client::{Table, Url, Value};
+use gauge::{Environment, options_found};
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::limits::SOCKET_BUFFER_BYTES_MAX;
+
+/// Of commands whose queues can be limited; the options of sockets are in `setup::TARGETS`.
+pub const QUEUE: &[Option_] = &[option(
+    "queue-bytes",
+    None,
+    "N",
+    "declare queues with x-max-length-bytes=N (RabbitMQ's; others may refuse or ignore it)",
+)];
+
+/// What was asked for; the default asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpOptions {
+    /// Small segments wait until what was sent before has arrived.
+    pub nagle: bool,
+    /// Bytes the system may hold for sending.
+    pub send_buffer_bytes: Option<u64>,
+    /// Bytes the system may hold of what was received.
+    pub receive_buffer_bytes: Option<u64>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Bytes of bodies a queue may hold.
+    pub queue_bytes: Option<u64>,
+}
+
+impl TcpOptions {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// A number out of bounds, or a congestion control that the kernel does not have.
+    pub fn read(given: &Given) -> Result<Self, Wrong> {
+        let bytes = |name: &str| given.number_if_given(name, 1, SOCKET_BUFFER_BYTES_MAX);
+        let congestion = given.text("congestion").map(str::to_owned);
+        if let Some(name) = &congestion {
+            let known = Environment::read().congestion_controls;
+            if !known.contains(name) {
+                let known = known.join(", ");
+                return Err(Wrong(format!("--congestion: this kernel has no '{name}' (it has {known})")));
+            }
+        }
+        Ok(Self {
+            nagle: given.has("nagle"),
+            send_buffer_bytes: bytes("send-buffer-bytes")?,
+            receive_buffer_bytes: bytes("receive-buffer-bytes")?,
+            congestion,
+            queue_bytes: given.number_if_given("queue-bytes", 1, u64::MAX >> 1)?,
+        })
+    }
+
+    /// The URL with these options as its parameters; what the URL says itself holds over them.
+    ///
+    /// # Errors
+    /// A Unix socket, for what only TCP has.
+    pub fn on_url(&self, url: &str) -> Result<String, String> {
+        let is_unix = url.starts_with("amqp+unix:");
+        if is_unix && (self.nagle || self.congestion.is_some()) {
+            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", place(url)));
+        }
+        let mut parameters = Vec::new();
+        if self.nagle {
+            parameters.push("nodelay=false".to_owned());
+        }
+        parameters.extend(self.send_buffer_bytes.map(|bytes| format!("send_buffer_bytes={bytes}")));
+        parameters.extend(self.receive_buffer_bytes.map(|bytes| format!("receive_buffer_bytes={bytes}")));
+        parameters.extend(self.congestion.as_ref().map(|name| format!("congestion={name}")));
+        if parameters.is_empty() {
+            return Ok(url.to_owned());
+        }
+        // Of a parameter given twice the last counts: what the URL says comes behind.
+        let (before, own) = url.split_once('?').unwrap_or((url, ""));
+        parameters.extend((!own.is_empty()).then(|| own.to_owned()));
+        Ok(format!("{before}?{}", parameters.join("&")))
+    }
+
+    /// The same for a broker of this program that is started: options of `harrier broker`.
+    pub fn broker_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+        if self.nagle {
+            set("tcp-nodelay", "false".to_owned());
+        }
+        if let Some(bytes) = self.send_buffer_bytes {
+            set("send-buffer-bytes", bytes.to_string());
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            set("receive-buffer-bytes", bytes.to_string());
+        }
+        if let Some(name) = &self.congestion {
+            set("tcp-congestion", name.clone());
+        }
+        words
+    }
+
+    /// What a reader must know of `--queue-bytes` with this broker.
+    pub fn queue_note(&self, product: Option<&str>) -> Option<String> {
+        let bytes = self.queue_bytes?;
+        Some(match product {
+            Some("RabbitMQ" | "LavinMQ") => {
+                format!("queues hold at most {bytes} bytes: what is over that is dropped from their heads and counts as lost")
+            }
+            Some(product) if product.starts_with("Harrier") => {
+                format!("queues were declared with x-max-length-bytes={bytes}, which this version of Harrier keeps and does not act on")
+            }
+            _ => format!("queues were declared with x-max-length-bytes={bytes}; whether this broker acts on it is not known"),
+        })
+    }
+
+    /// TCP facts of a target for the record. `started` says that this program started the broker with `broker_words`.
+    /// What the broker's sockets are found with is looked up while a client is connected; what cannot be seen from
+    /// outside (Nagle at a broker that runs already) is left out.
+    pub fn facts(&self, url: &str, started: bool) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        let Ok(parsed) = Url::parse(url) else { return facts };
+        let Some((host, port)) = parsed.address.rsplit_once(':').filter(|_| !parsed.address.starts_with("unix:")) else {
+            return facts;
+        };
+        let mut note = |name: &str, value: String| facts.insert(name.to_owned(), value);
+        note("client_nodelay", parsed.socket.tcp_nodelay.unwrap_or(true).to_string());
+        let bytes = |bytes: Option<usize>| bytes.map_or_else(|| "system".to_owned(), |bytes| bytes.to_string());
+        note("client_send_buffer_bytes", bytes(parsed.socket.send_buffer_bytes));
+        note("client_receive_buffer_bytes", bytes(parsed.socket.receive_buffer_bytes));
+        note("client_congestion_control", parsed.socket.tcp_congestion.unwrap_or_else(|| "system".to_owned()));
+        if started {
+            note("nodelay", (!self.nagle).to_string());
+            note("send_buffer_bytes", bytes(self.send_buffer_bytes.map(|bytes| bytes as usize)));
+            note("receive_buffer_bytes", bytes(self.receive_buffer_bytes.map(|bytes| bytes as usize)));
+        }
+        let is_here = ["127.", "[::1]", "localhost"].iter().any(|here| host.starts_with(here));
+        if let (true, Ok(port)) = (is_here, port.parse())
+            && let Some(name) = options_found(port).remove("congestion_control")
+        {
+            note("congestion_control", name);
+        }
+        facts
+    }
+}
+
+/// Arguments of a queue that holds at most so many bytes of bodies.
+pub fn queue_arguments(queue_bytes: Option<u64>) -> Table {
+    let limit = queue_bytes.map(|bytes| Value::I64(i64::try_from(bytes).unwrap_or(i64::MAX)));
+    let limited = limit.and_then(|limit| Table::new().with("x-max-length-bytes", limit).ok());
+    limited.unwrap_or_default()
+}
+
+/// Where a URL leads, without its login.
+fn place(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| "this URL".to_owned(), |url| url.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::TARGETS;
+
+    fn read(line: &str) -> Result<TcpOptions, Wrong> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        TcpOptions::read(&Given::parse(&words, &[TARGETS, QUEUE])?)
+    }
+
+    #[test]
+    fn options_become_parameters_and_words() {
+        let name = Environment::read().congestion_control;
+        let all = format!("--nagle --send-buffer-bytes 1000 --receive-buffer-bytes 2000 --congestion {name}");
+        let options = read(&all).expect("nothing is wrong");
+        let url = options.on_url("amqp://u:p@h:1/v?heartbeat=5&nodelay=true").expect("TCP");
+        let parsed = Url::parse(&url).expect("still an address");
+        assert_eq!((parsed.address.as_str(), parsed.vhost.as_str(), parsed.password.as_str()), ("h:1", "v", "p"));
+        assert_eq!(parsed.socket.tcp_nodelay, Some(true), "the URL's own word holds");
+        assert_eq!(parsed.socket.send_buffer_bytes, Some(1_000));
+        assert_eq!(parsed.socket.receive_buffer_bytes, Some(2_000));
+        assert_eq!(parsed.socket.tcp_congestion.as_deref(), Some(name.as_str()));
+        let words = options.broker_words().join(" ");
+        let expected =
+            format!("--tcp-nodelay false --send-buffer-bytes 1000 --receive-buffer-bytes 2000 --tcp-congestion {name}");
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn nothing_asked_changes_nothing() {
+        let options = read("").expect("nothing is wrong");
+        assert_eq!(options, TcpOptions::default());
+        assert_eq!(options.on_url("amqp://h?x=1").as_deref(), Ok("amqp://h?x=1"));
+        assert!(options.broker_words().is_empty() && queue_arguments(options.queue_bytes).is_empty());
+        assert_eq!(options.queue_note(Some("RabbitMQ")), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let wrong = read("--congestion none-such").expect_err("no kernel has it").0;
+        assert!(wrong.starts_with("--congestion: this kernel has no 'none-such' (it has "), "{wrong}");
+        assert!(read("--send-buffer-bytes 0").is_err());
+        let unix = read("--nagle").expect("fine for TCP").on_url("amqp+unix:/run/x.sock");
+        assert_eq!(unix, Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned()));
+        let buffers = read("--send-buffer-bytes 1000").expect("fine").on_url("amqp+unix:/run/x.sock");
+        assert_eq!(buffers.as_deref(), Ok("amqp+unix:/run/x.sock?send_buffer_bytes=1000"));
+    }
+
+    #[test]
+    fn queue_limits_say_what_they_are_worth() {
+        let options = read("--queue-bytes 1000").expect("nothing is wrong");
+        assert_eq!(queue_arguments(options.queue_bytes).get("x-max-length-bytes"), Some(&Value::I64(1_000)));
+        let note = |product: Option<&str>| options.queue_note(product).expect("there is something to say");
+        assert!(note(Some("RabbitMQ")).contains("dropped"));
+        assert!(note(Some("Harrier")).contains("does not act on it"));
+        assert!(note(None).contains("not known"));
+    }
+
+    #[test]
+    fn facts_tell_what_was_asked_and_what_was_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let _client = std::net::TcpStream::connect(address).expect("it listens");
+        let _accepted = listener.accept().expect("a client waits");
+        let facts = TcpOptions::default().facts(&format!("amqp://{address}?nodelay=false"), false);
+        assert_eq!(facts.get("client_nodelay").map(String::as_str), Some("false"));
+        assert_eq!(facts.get("congestion_control"), Some(&Environment::read().congestion_control));
+        assert_eq!(facts.get("nodelay"), None, "nobody can see it from outside");
+        assert!(TcpOptions::default().facts("amqp+unix:/run/x.sock", true).is_empty());
+    }
+}
