@@ -1,7 +1,7 @@
 //! How a command ends when it does not end well.
 //!
 //! Enters: texts of what went wrong.  Leaves: an exit status and a line for standard error.
-//! Owns:   the statuses: 1 failed, 2 wrong usage, 3 figures that must not be trusted, 130 interrupted.
+//! Owns:   the statuses: 1 failed, 2 wrong usage, 3 figures that must not be trusted or objectives missed, 130 interrupted.
 //! Never:  prints, ends the process.
 
 use std::fmt;
@@ -19,6 +19,8 @@ pub enum Failure {
     Usage(String),
     /// The run was made, and its figures must not be trusted.
     Invalid(String),
+    /// The run was made, and what was asked of it was not reached.
+    Missed(String),
     /// Somebody pressed Ctrl-C.
     Interrupted,
     /// Of a run on many ranks: it has been told already, with this status.
@@ -31,7 +33,7 @@ impl Failure {
         match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
-            Self::Invalid(_) => 3,
+            Self::Invalid(_) | Self::Missed(_) => 3,
             Self::Interrupted => 130,
             Self::Told(status) => *status,
         }
@@ -53,6 +55,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Failed(why) | Self::Usage(why) => f.write_str(why),
             Self::Invalid(why) => write!(f, "INVALID: {why}"),
+            Self::Missed(why) => write!(f, "objective {why}"),
             Self::Interrupted => f.write_str(interrupt::MESSAGE),
             Self::Told(status) => write!(f, "told already, with status {status}"),
         }
@@ -81,6 +84,7 @@ mod tests {
         assert_eq!(shown("no broker".to_owned().into()), "1 no broker");
         assert_eq!(shown(Wrong("no such option".to_owned()).into()), "2 no such option");
         assert_eq!(shown(Failure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
+        assert_eq!(shown(Failure::Missed("p99".to_owned())), "3 objective p99");
         assert_eq!(shown(Failure::Interrupted), "130 interrupted");
     }
 }

@@ -18,6 +18,7 @@ mod files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
+mod open;
 mod patterns;
 mod perf;
 mod placement;
@@ -33,6 +34,7 @@ mod setup;
 mod suite;
 mod target;
 mod tcp;
+pub(crate) mod workload;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
     ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
     ("suite", "all of them, and a report (`make bench`)"),
+    ("open", "open loop: latency at given rates, or the highest rate that keeps an objective"),
+    ("workload", "a load described in a file, or one that comes with the program (--list)"),
     ("compare", "two results saved with --json: ratios with intervals, and what is noise"),
     ("report", "results saved with --json as a page with figures, or in another format"),
     ("perf", "the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)"),
@@ -84,6 +88,8 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
+        "open" => open::run(rest),
+        "workload" => workload::run(rest),
         "churn" => churn::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),

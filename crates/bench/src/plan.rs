@@ -159,6 +159,8 @@ pub enum Report {
         /// How many times.
         operations: u64,
     },
+    /// What a role found that measures in a way of its own (open loop, workloads).
+    Found(serde_json::Value),
     /// A client of `churn` has opened and closed what it was told to.
     Churned {
         /// When it began.

@@ -8,11 +8,14 @@ pub(crate) mod backlog;
 mod binder;
 pub(crate) mod churner;
 mod consumer;
+mod duty;
 mod launch;
 mod null;
 mod publisher;
 mod raw;
 mod relay;
+mod sender;
+mod taker;
 pub(crate) mod task;
 
 use std::io::{BufRead, StdinLock, Write};
@@ -37,6 +40,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("churner") => churner::run(&mut orders),
         Some("filler") => backlog::fill(&mut orders),
         Some("emptier") => backlog::empty(&mut orders),
+        Some("workload-publisher") => sender::run(&mut orders),
+        Some("workload-consumer") => taker::run(&mut orders),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {
