@@ -5,6 +5,7 @@ Owns:   the table of how each command is run briefly.
 Never:  leaves a command out: one that is not in the table fails.
 """
 
+import json
 import re
 
 from scene import INVALID, WELL, bench, need, points, runs, whole
@@ -27,7 +28,7 @@ ALONE = {
     "floor": ("-m 64:1K -i 500",),
 }
 # Tested elsewhere: compare, suite and workload in others.py; perf and scale are steps of their own.
-ELSEWHERE = {"compare", "suite", "workload", "perf", "scale", "page", "help"}
+ELSEWHERE = {"compare", "suite", "workload", "perf", "scale", "report", "help"}
 
 
 def commands():
@@ -58,7 +59,7 @@ def brief(command, words, broker, name):
     facts = document["targets"][0]
     need(broker.product in (facts["product"] or ""), f"the broker calls itself {facts['product']}", ended)
     need(facts["version"] and facts["transport"] == "tcp", f"facts: {facts}", ended)
-    need("guest" not in (facts["url"] or "") and "guest:" not in document["command"], "a password is told", ended)
+    need("guest" not in (facts["url"] or "") and ":guest@" not in json.dumps(document), "a password is told", ended)
     # Its process was found by the port, and worked.
     need(all(run["broker"] for run in runs(document)), "what the broker used is missing", ended)
     return document
