@@ -9,11 +9,14 @@ HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
+# The commit is noted in every document of the benchmarks; a build outside a checkout has none.
+export HARRIER_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+
 build: ## Build the program: target/release/harrier.
 	$(CARGO) build --release --locked -p harrier
 
-bench: build ## Two benchmarks through a real broker: tables here, figures in out/report.html. Three minutes after the build.
-	$(HARRIER) bench suite --out $(OUT)
+bench: build ## All benchmarks through a real broker, briefly: tables here, figures in out/report.html. Three minutes after the build.
+	$(HARRIER) bench suite --quick --out $(OUT)
 
 perf: build ## Harrier, RabbitMQ and a raw relay side by side. PERF="--only latency", PERF=--write: see `harrier bench perf --help`.
 	tests/rabbitmq/install

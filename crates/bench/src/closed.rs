@@ -32,6 +32,7 @@ pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), Failure> {
     }
     let setup = Setup::read(&given)?;
     let asked = Asked::read(benchmark, &given, &setup)?;
+    setup.shown.prepare()?;
     crate::files::raise_for(asked.connections_max())?;
     let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
     let mut record = Record::begin(benchmark.command, words, &given, &setup, &targets);

@@ -65,6 +65,8 @@ pub const SEGMENT_WAIT: Duration = Duration::from_secs(600);
 pub const SILENCE_WAIT: Duration = Duration::from_secs(15);
 /// How long the controlling process waits for a role's report on a segment.
 pub const REPORT_WAIT: Duration = Duration::from_secs(660);
+/// How long one role is waited for before the others are looked at, which may have failed.
+pub const ROLE_LOOK_WAIT: Duration = Duration::from_millis(100);
 /// How long an ended child may take to go before it is killed.
 pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes handed to the socket at once by the raw publisher, and read at once by the raw consumer and the relay.

@@ -203,6 +203,14 @@ impl Role {
 
     /// Waits for the next report; a role that failed, ended or stays silent is an error.
     pub fn report(&mut self, wait: Duration) -> Result<Report, String> {
+        match self.report_within(wait)? {
+            Some(report) => Ok(report),
+            None => Err(format!("{}: no report within {} s", self.kind, wait.as_secs())),
+        }
+    }
+
+    /// The next report if it comes within `wait`; a role that failed or ended is an error.
+    pub fn report_within(&mut self, wait: Duration) -> Result<Option<Report>, String> {
         let kind = &self.kind;
         let heard = match &mut self.seat {
             Seat::Here { heard, .. } => match heard.recv_timeout(wait) {
@@ -215,11 +223,11 @@ impl Role {
         match heard {
             Some(Heard::Line(line)) => match serde_json::from_str(&line) {
                 Ok(Report::Failed { why }) => Err(format!("{kind}: {why}")),
-                Ok(report) => Ok(report),
+                Ok(report) => Ok(Some(report)),
                 Err(error) => Err(format!("{kind}: {error} in '{line}'")),
             },
             _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
-            None => Err(format!("{kind}: no report within {} s", wait.as_secs())),
+            None => Ok(None),
             Some(Heard::Ended(None)) => Err(format!("the {kind} ended early")),
             Some(Heard::Ended(Some(why))) => Err(format!("{kind}: {why}")),
         }

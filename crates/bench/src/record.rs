@@ -97,7 +97,12 @@ impl Record {
         }
         if !format.is_incremental() {
             put(&format.write(&self.document, *full)?)?;
-        } else if let Some(why) = &self.document.cut_short {
+            return Ok(());
+        }
+        if self.document.targets.len() > 1 && self.has_runs() {
+            put(&comparison(&self.document, *full))?;
+        }
+        if let Some(why) = &self.document.cut_short {
             let what =
                 if self.has_runs() { "what was measured until then stands above" } else { "nothing was measured" };
             put(&format!("# cut short: {why}; {what}\n"))?;
@@ -108,6 +113,22 @@ impl Record {
     fn has_runs(&self) -> bool {
         self.document.series.iter().flat_map(|series| &series.points).any(|point| !point.runs.is_empty())
     }
+}
+
+/// The ratios between the brokers of a document as comment lines, so that they are in the way of nobody who reads rows.
+fn comparison(document: &Document, full: bool) -> String {
+    let mut text = String::new();
+    let mut brokers = document.clone();
+    // Yardsticks have columns of their own.
+    brokers.targets.retain(|target| !["relay", "null"].contains(&target.transport.as_str()));
+    for comparison in report::compare::targets(&brokers, full) {
+        text.push_str(&format!("\n# Ratios: {} (B) to {} (A)\n", comparison.b, comparison.a));
+        for line in comparison.text().lines() {
+            let mark = if line.starts_with('#') || line.is_empty() { "" } else { "# " };
+            text.push_str(&format!("{mark}{line}\n"));
+        }
+    }
+    text
 }
 
 /// Writes the page of a document.

@@ -5,17 +5,19 @@
 //! Never:  starts or stops the target.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use report::document::Run;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{REPORT_WAIT, ROLE_READY_WAIT};
+use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{Matching, Patterns};
 use crate::placement::{Cpus, Placement};
 use crate::plan::{Report, Segment, Shape, Used};
 use crate::process::Role;
 use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, RawTask};
 use crate::target::{Target, Way};
+use gauge::clock::Deadline;
 use gauge::{Faults, Latencies, Meter, RoleUsage, judge, steadiness, with_descendants};
 
 /// A workload.
@@ -371,33 +373,7 @@ impl Running {
             publisher.order(segment)?;
         }
         let mut figures = Figures::of_nothing(segment);
-        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
-        for publisher in &mut self.publishers {
-            match publisher.report(REPORT_WAIT)? {
-                Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used } => {
-                    first_ns = first_ns.min(began_ns);
-                    last_ns = last_ns.max(ended_ns);
-                    figures.published += published;
-                    figures.latencies.merge(&latencies);
-                    figures.confirms.merge(&confirms);
-                    figures.refused += refused;
-                    figures.publishers.add(&used);
-                }
-                other => return Err(format!("a publisher answered {other:?} instead of its figures")),
-            }
-        }
-        for consumer in &mut self.consumers {
-            match consumer.report(REPORT_WAIT)? {
-                Report::Consumed { received, faults, rates, used } => {
-                    figures.delivered += received;
-                    figures.faults.add(faults);
-                    figures.consumers.add(&used);
-                    figures.rates.resize(figures.rates.len().max(rates.len()), 0.0);
-                    figures.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
-                }
-                other => return Err(format!("a consumer answered {other:?} instead of its figures")),
-            }
-        }
+        let (first_ns, last_ns) = self.gather(&mut figures)?;
         figures.broker = broker.map(Meter::stop);
         if let Some(binder) = &mut self.binder {
             binder.order(&BinderOrder::End)?;
@@ -406,17 +382,58 @@ impl Running {
                 other => return Err(format!("the binder answered {other:?} instead of its figures")),
             }
         }
+        let mut elapsed_ns = last_ns.saturating_sub(first_ns);
         if self.publishers.is_empty() {
             // A source has no publishers: its consumers' own time counts, from the order to the last report.
-            (first_ns, last_ns) = (began_ns, gauge::clock::now_ns());
+            elapsed_ns = gauge::clock::now_ns().saturating_sub(began_ns);
             figures.published = figures.delivered;
         }
-        figures.elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
+        figures.elapsed_s = elapsed_ns.max(1) as f64 / 1e9;
         if self.consumers.is_empty() {
             figures.delivered = figures.published;
         } else {
             figures.forgive_unsent(segment);
         }
         Ok(figures)
+    }
+
+    /// Takes every role's report on a segment, in whatever order they come: one that fails ends the wait for all. Says when
+    /// the first publisher began and the last one ended.
+    fn gather(&mut self, figures: &mut Figures) -> Result<(u64, u64), String> {
+        let deadline = Deadline::after(REPORT_WAIT);
+        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+        let mut waiting: Vec<&mut Role> = self.publishers.iter_mut().chain(&mut self.consumers).collect();
+        while !waiting.is_empty() {
+            if deadline.passed() {
+                return Err(format!("no report of {} roles within {} s", waiting.len(), REPORT_WAIT.as_secs()));
+            }
+            let mut silent = Vec::with_capacity(waiting.len());
+            for (index, role) in waiting.into_iter().enumerate() {
+                // One is waited for, the others are looked at.
+                let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
+                match role.report_within(wait)? {
+                    None => silent.push(role),
+                    Some(Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used }) => {
+                        first_ns = first_ns.min(began_ns);
+                        last_ns = last_ns.max(ended_ns);
+                        figures.published += published;
+                        figures.latencies.merge(&latencies);
+                        figures.confirms.merge(&confirms);
+                        figures.refused += refused;
+                        figures.publishers.add(&used);
+                    }
+                    Some(Report::Consumed { received, faults, rates, used }) => {
+                        figures.delivered += received;
+                        figures.faults.add(faults);
+                        figures.consumers.add(&used);
+                        figures.rates.resize(figures.rates.len().max(rates.len()), 0.0);
+                        figures.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
+                    }
+                    Some(other) => return Err(format!("a role answered {other:?} instead of its figures")),
+                }
+            }
+            waiting = silent;
+        }
+        Ok((first_ns, last_ns))
     }
 }

@@ -5,12 +5,12 @@
 //! Never:  keeps a run back until others are done.
 
 use report::document::{Pace, Point, Series};
-use report::{OsuTable, Progress};
+use report::{Metric, OsuTable, Progress, Yardstick};
 
 use super::benchmarks::{Benchmark, Variant};
 use super::options::Asked;
 use crate::failure::Failure;
-use crate::plan::Segment;
+use crate::plan::{Segment, Shape};
 use crate::record::{Record, go_on};
 use crate::scenario::{Running, Scenario};
 use crate::setup::Setup;
@@ -71,6 +71,22 @@ impl<'a> Runner<'a> {
         Target::relay_to(scenario.consumers, self.asked.spin_us, &self.setup.placement.broker).map(Some)
     }
 
+    /// What stands beside the brokers only to hold them against it, and by which figure.
+    fn yardsticks(&self, contestants: &[&Target]) -> Vec<Yardstick> {
+        let metric = |target: &Target| match &target.way {
+            Way::Amqp(_) => None,
+            Way::Raw(_) if self.asked.shape == Shape::PingPong => Some(Metric::OneWayMeanUs("round_trip".to_owned())),
+            Way::Raw(_) => Some(Metric::MbPerS),
+            Way::Sink(_) => Some(Metric::PublishedPerS),
+            Way::Source(_) => Some(Metric::DeliveredPerS),
+        };
+        if self.benchmark.is_raw {
+            return Vec::new();
+        }
+        let each = contestants.iter().enumerate();
+        each.filter_map(|(index, target)| Some(Yardstick { index, metric: metric(target)? })).collect()
+    }
+
     fn variant(&mut self, variant: &Variant, contestants: &[&Target]) -> Result<(), Failure> {
         let first = self.record.document.series.len();
         for target in contestants {
@@ -86,7 +102,8 @@ impl<'a> Runner<'a> {
         let shown = &self.record.shown;
         let table = if shown.format.is_incremental() {
             let series: Vec<&Series> = self.record.document.series[first..].iter().collect();
-            Some(OsuTable::begin(&self.record.document, &series, shown.full)?)
+            let yardsticks = self.yardsticks(contestants);
+            Some(OsuTable::begin_beside(&self.record.document, &series, &yardsticks, shown.full)?)
         } else {
             None
         };
