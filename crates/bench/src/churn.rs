@@ -27,17 +27,26 @@ const OWN: &[Option_] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
     option("clients", None, "N,…", "processes that do it at once, each one thing at a time (default 1,4)"),
     option("seconds", None, "S", "time of each run (default 2)"),
-    option("iterations", Some('i'), "COUNT", "most operations of each client in a run (default: as many as the time allows)"),
+    option(
+        "iterations",
+        Some('i'),
+        "COUNT",
+        "most operations of each client in a run (default: as many as the time allows)",
+    ),
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
 ];
 
-const ABOUT: &str = "Opens and closes connections, channels and queues, one after another in each client, as fast as the broker
+const ABOUT: &str =
+    "Opens and closes connections, channels and queues, one after another in each client, as fast as the broker
 answers. An operation is both, opening and closing. A connection is the transport's handshake, the login and the
 orderly close; a queue is exclusive, declared and deleted.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("churn", "all kinds, 1 and 4 clients, on this program's own broker"),
-    ("churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1", "connections of a broker that runs"),
+    (
+        "churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1",
+        "connections of a broker that runs",
+    ),
 ];
 
 /// What a command line asks for beyond the shared options.
@@ -101,12 +110,7 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     record.end(outcome)
 }
 
-fn measure(
-    record: &mut Record,
-    setup: &Setup,
-    asked: &Asked,
-    targets: &[Target],
-) -> Result<(), Failure> {
+fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]) -> Result<(), Failure> {
     let progress = Progress::begin();
     let all = (asked.kinds.len() * asked.clients.len() * setup.runs) as f64;
     let mut done = 0.0;
@@ -178,7 +182,8 @@ impl Churning {
     fn start(kind: Kind, clients: usize, setup: &Setup, target: &Target) -> Result<Self, String> {
         let Way::Amqp(url) = &target.way else { return Err("a relay has nothing to open".to_owned()) };
         let broker = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
-        let mut churning = Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
+        let mut churning =
+            Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
         let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
         for index in 0..clients {
             let task = ChurnTask {
@@ -222,10 +227,7 @@ impl Churning {
         let mut run = Run {
             elapsed_s,
             operations: Some(operations),
-            latencies: BTreeMap::from([
-                ("open".to_owned(), opens.buckets()),
-                ("close".to_owned(), closes.buckets()),
-            ]),
+            latencies: BTreeMap::from([("open".to_owned(), opens.buckets()), ("close".to_owned(), closes.buckets())]),
             broker,
             publishers: sum.process.known(),
             network: if unseen { None } else { sum.network },

@@ -31,13 +31,17 @@ const OWN: &[Option_] = &[
     option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
 ];
 
-const ABOUT: &str = "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue says that it holds
+const ABOUT: &str =
+    "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue says that it holds
 them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are what the
 broker's processes grew by at most, divided by the messages.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("drain", "64 B to 64 KiB on this program's own broker"),
-    ("drain -m 1K:1K -i 1000000 --consumers 4 --ack-every 100 --prefetch 1000", "a million messages, four consumers that acknowledge"),
+    (
+        "drain -m 1K:1K -i 1000000 --consumers 4 --ack-every 100 --prefetch 1000",
+        "a million messages, four consumers that acknowledge",
+    ),
 ];
 
 /// What a command line asks for beyond the shared options.
@@ -93,12 +97,7 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     record.end(outcome)
 }
 
-fn measure(
-    record: &mut Record,
-    setup: &Setup,
-    asked: &Asked,
-    targets: &[Target],
-) -> Result<(), Failure> {
+fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]) -> Result<(), Failure> {
     let progress = Progress::begin();
     // Of each target two series: filling, then emptying.
     for target in targets {
@@ -141,8 +140,7 @@ fn measure(
         }
         progress.clear();
         if let Some(table) = &table {
-            let points: Vec<&Point> =
-                record.document.series.iter().filter_map(|series| series.points.last()).collect();
+            let points: Vec<&Point> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
             table.row(&points)?;
         }
     }
@@ -321,7 +319,10 @@ mod tests {
     fn what_is_asked() {
         let usual = asked("").expect("nothing is wrong");
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
-        assert_eq!((usual.count(1), usual.count(64 << 10), usual.count(128 << 20)), (BACKLOG_MESSAGES_USUAL, 4_096, 100));
+        assert_eq!(
+            (usual.count(1), usual.count(64 << 10), usual.count(128 << 20)),
+            (BACKLOG_MESSAGES_USUAL, 4_096, 100)
+        );
         assert_eq!(asked("-i 7").map(|asked| asked.count(64)).ok(), Some(7));
     }
 

@@ -109,12 +109,18 @@ impl TcpOptions {
         let bytes = self.queue_bytes?;
         Some(match product {
             Some("RabbitMQ" | "LavinMQ") => {
-                format!("queues hold at most {bytes} bytes: what is over that is dropped from their heads and counts as lost")
+                format!(
+                    "queues hold at most {bytes} bytes: what is over that is dropped from their heads and counts as lost"
+                )
             }
             Some(product) if product.starts_with("Harrier") => {
-                format!("queues were declared with x-max-length-bytes={bytes}, which this version of Harrier keeps and does not act on")
+                format!(
+                    "queues were declared with x-max-length-bytes={bytes}, which this version of Harrier keeps and does not act on"
+                )
             }
-            _ => format!("queues were declared with x-max-length-bytes={bytes}; whether this broker acts on it is not known"),
+            _ => format!(
+                "queues were declared with x-max-length-bytes={bytes}; whether this broker acts on it is not known"
+            ),
         })
     }
 
@@ -124,7 +130,8 @@ impl TcpOptions {
     pub fn facts(&self, url: &str, started: bool) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let Ok(parsed) = Url::parse(url) else { return facts };
-        let Some((host, port)) = parsed.address.rsplit_once(':').filter(|_| !parsed.address.starts_with("unix:")) else {
+        let Some((host, port)) = parsed.address.rsplit_once(':').filter(|_| !parsed.address.starts_with("unix:"))
+        else {
             return facts;
         };
         let mut note = |name: &str, value: String| facts.insert(name.to_owned(), value);
@@ -203,7 +210,10 @@ mod tests {
         assert!(wrong.starts_with("--congestion: this kernel has no 'none-such' (it has "), "{wrong}");
         assert!(read("--send-buffer-bytes 0").is_err());
         let unix = read("--nagle").expect("fine for TCP").on_url("amqp+unix:/run/x.sock");
-        assert_eq!(unix, Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned()));
+        assert_eq!(
+            unix,
+            Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned())
+        );
         let buffers = read("--send-buffer-bytes 1000").expect("fine").on_url("amqp+unix:/run/x.sock");
         assert_eq!(buffers.as_deref(), Ok("amqp+unix:/run/x.sock?send_buffer_bytes=1000"));
     }

@@ -191,7 +191,8 @@ pub(super) fn empty(orders: &mut Orders) -> Result<(), String> {
     let task: BacklogTask = orders.task()?;
     let text = |error: client::Error| error.to_string();
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
-    let mut consumers = (0..task.consumers).map(|_| Consumer::connect(&task)).collect::<Result<Vec<_>, _>>().map_err(text)?;
+    let mut consumers =
+        (0..task.consumers).map(|_| Consumer::connect(&task)).collect::<Result<Vec<_>, _>>().map_err(text)?;
     for (index, consumer) in consumers.iter_mut().enumerate() {
         consumer.client.register(poll.registry(), Token(index)).map_err(|error| error.to_string())?;
     }
