@@ -12,16 +12,16 @@ use report::{OsuTable, Progress};
 
 use crate::arguments::{Given, Option_, Wrong, help_with, option};
 use crate::failure::Failure;
+use crate::launcher::Watch;
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
 use crate::plan::{Report, Used};
 use crate::process::Role;
 use crate::record::{Record, go_on};
 use crate::role::churner::{ChurnOrder, ChurnTask, Kind};
-use crate::sampler::Sampler;
 use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::{Target, Way};
 use crate::tcp::QUEUE;
-use gauge::{Latencies, judge, with_descendants};
+use gauge::{Latencies, judge};
 
 const OWN: &[Option_] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
@@ -174,14 +174,14 @@ fn series(kind: Kind, target: &Target) -> Series {
 /// The clients of one target, running and ready.
 struct Churning {
     clients: Vec<Role>,
-    broker: Vec<u32>,
+    broker: Watch,
     _placed: Option<crate::placement::Pinned>,
 }
 
 impl Churning {
     fn start(kind: Kind, clients: usize, setup: &Setup, target: &Target) -> Result<Self, String> {
         let Way::Amqp(url) = &target.way else { return Err("a relay has nothing to open".to_owned()) };
-        let broker = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
+        let broker = Watch::of(target)?;
         let mut churning =
             Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
         let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
@@ -201,7 +201,7 @@ impl Churning {
 
     /// Lets every client do what it is told at once.
     fn segment(&mut self, order: &ChurnOrder) -> Result<Run, String> {
-        let sampler = Sampler::start(&self.broker);
+        self.broker.begin_sampling()?;
         for client in &mut self.clients {
             client.order(order)?;
         }
@@ -222,7 +222,7 @@ impl Churning {
                 other => return Err(format!("a client answered {other:?} instead of its figures")),
             }
         }
-        let broker = sampler.and_then(Sampler::stop);
+        let broker = self.broker.end()?;
         let elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
         let mut run = Run {
             elapsed_s,

@@ -12,17 +12,17 @@ use report::{OsuTable, Progress};
 
 use crate::arguments::{Given, Option_, Wrong, help_with, option};
 use crate::failure::Failure;
+use crate::launcher::Watch;
 use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
 use crate::plan::{Report, sizes};
 use crate::process::Role;
 use crate::record::{Record, go_on};
 use crate::role::backlog::{BacklogTask, EmptyOrder, FillOrder};
 use crate::role::connect;
-use crate::sampler::Sampler;
 use crate::setup::{EFFORT, OUTPUT, Setup, TARGETS};
 use crate::target::{Target, Way};
 use crate::tcp::QUEUE;
-use gauge::{Steadiness, judge, resident_bytes, steadiness, with_descendants};
+use gauge::{Steadiness, judge, steadiness};
 
 const OWN: &[Option_] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
@@ -173,7 +173,7 @@ struct Backlog {
     filler: Role,
     emptier: Role,
     queue: LeftQueue,
-    broker: Vec<u32>,
+    broker: Watch,
     /// What the broker held before the first message.
     resident_bytes_before: u64,
     _placed: Option<crate::placement::Pinned>,
@@ -205,7 +205,7 @@ impl Drop for LeftQueue {
 impl Backlog {
     fn start(asked: &Asked, setup: &Setup, target: &Target) -> Result<Self, String> {
         let Way::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
-        let broker = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
+        let mut broker = Watch::of(target)?;
         let placed = target.place(&setup.placement)?;
         let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
         let task = BacklogTask {
@@ -221,14 +221,14 @@ impl Backlog {
         filler.ready(ROLE_READY_WAIT)?;
         let mut emptier = Role::start("emptier", &task, &setup.placement.consumer)?;
         emptier.ready(ROLE_READY_WAIT)?;
-        let resident_bytes_before = held_bytes(&broker);
+        let resident_bytes_before = broker.held_bytes()?;
         let queue = LeftQueue { url: url.clone(), name, may_exist: false };
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
     /// One backlog: what filling and what emptying came to.
     fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[Run; 2], String> {
-        let left_over = held_bytes(&self.broker).saturating_sub(self.resident_bytes_before);
+        let left_over = self.broker.held_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;
         let (mut filled, held) = self.fill(size_bytes, count)?;
         filled.backlog_bytes =
@@ -254,7 +254,7 @@ impl Backlog {
     }
 
     fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(Run, u64), String> {
-        let sampler = Sampler::start(&self.broker);
+        self.broker.begin_sampling()?;
         self.filler.order(&FillOrder::Fill { size_bytes, count })?;
         let Report::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
             return Err("the filler answered something else than its figures".to_owned());
@@ -263,7 +263,7 @@ impl Backlog {
         let mut run = Run {
             elapsed_s,
             published: count,
-            broker: sampler.and_then(Sampler::stop),
+            broker: self.broker.end()?,
             publishers: used.process.known(),
             network: used.network,
             ..Run::default()
@@ -274,7 +274,7 @@ impl Backlog {
     }
 
     fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<Run, String> {
-        let sampler = Sampler::start(&self.broker);
+        self.broker.begin_sampling()?;
         self.emptier.order(&EmptyOrder { size_bytes, count, held })?;
         let Report::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
@@ -286,7 +286,7 @@ impl Backlog {
             delivered: received,
             delivered_bytes: received * size_bytes as u64,
             faults,
-            broker: sampler.and_then(Sampler::stop),
+            broker: self.broker.end()?,
             consumers: used.process.known(),
             network: used.network,
             ..Run::default()
@@ -298,11 +298,6 @@ impl Backlog {
         run.rates = rates;
         Ok(run)
     }
-}
-
-/// What processes hold in memory now.
-fn held_bytes(pids: &[u32]) -> u64 {
-    pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()
 }
 
 #[cfg(test)]

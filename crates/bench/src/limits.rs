@@ -81,6 +81,8 @@ pub const RENDEZVOUS_BYTES_MAX: usize = 64;
 pub const LETTER_BYTES_MAX: usize = 64 << 20;
 /// How long the ranks of a run wait for one another at its beginning.
 pub const RANKS_ARRIVE_WAIT: Duration = Duration::from_secs(30);
+/// How long a rank may take to find out whether the broker is on its host.
+pub const LOOK_WAIT: Duration = Duration::from_secs(10);
 /// How long rank 0 waits at the end until the others have left.
 pub const RANKS_LEAVE_WAIT: Duration = Duration::from_secs(15);
 /// How often a waiting rank asks whether the others are still there.

@@ -176,12 +176,22 @@ impl Role {
     pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
         if let Some(away) = Away::start(kind, &line, cpus)? {
-            return Ok(Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) });
+            return Ok(Self::away(kind, away));
         }
         let (hear, heard) = channel();
         let mut spoken = Spoken::start(kind, cpus, move |said| hear.send(said).is_ok())?;
         spoken.say(&line)?;
         Ok(Self { kind: kind.to_owned(), seat: Seat::Here { spoken, heard } })
+    }
+
+    /// Has a rank play the role `kind`, whatever it is suited for.
+    pub fn start_on<T: Serialize>(rank: usize, kind: &str, task: &T) -> Result<Self, String> {
+        let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        Ok(Self::away(kind, Away::start_on(rank, kind, &line)?))
+    }
+
+    fn away(kind: &str, away: Away) -> Self {
+        Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) }
     }
 
     /// Its process id; 0, which is no process of this machine's, if another rank plays it.

@@ -14,6 +14,7 @@ use report::{complaints, json};
 use crate::arguments::Given;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::launcher;
 use crate::setup::{Setup, Shown};
 use crate::target::Target;
 use report::page::write_file;
@@ -44,7 +45,7 @@ impl Record {
                 ended: None,
                 commit: option_env!("HARRIER_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
                 environment: Environment::read(),
-                placement: setup.placement.to_string(),
+                placement: launcher::placement().unwrap_or_else(|| setup.placement.to_string()),
                 options: BTreeMap::new(),
                 targets: targets.iter().map(|target| target.facts.clone()).collect(),
                 series: Vec::new(),
@@ -73,6 +74,9 @@ impl Record {
         let outcome = outcome.map_err(Failure::or_interrupted);
         for series in &mut self.document.series {
             series.points.retain(|point| !point.runs.is_empty());
+        }
+        for (name, fact) in launcher::facts() {
+            self.used(&name, fact);
         }
         match &outcome {
             Ok(()) => self.document.ended = Some(gauge::clock::timestamp()),
@@ -179,9 +183,9 @@ fn without_password(text: &str) -> String {
     }
 }
 
-/// Whether a run has been asked to stop, as an error.
+/// Whether a run has been asked to stop, or a rank of it cannot go on, as an error.
 pub fn go_on() -> Result<(), Failure> {
-    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(()) }
+    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(launcher::check()?) }
 }
 
 #[cfg(test)]

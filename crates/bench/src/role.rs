@@ -4,6 +4,7 @@
 //! Owns:   the choice of the role and the reading and writing of lines.
 //! Never:  prints anything else to standard output.
 
+mod agent;
 pub(crate) mod backlog;
 mod binder;
 pub(crate) mod churner;
@@ -30,6 +31,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let mut orders = Orders { lines: std::io::stdin().lock() };
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
+        Some("agent") => agent::run(&mut orders),
         Some("null") => null::run(&mut orders),
         Some("binder") => binder::run(&mut orders),
         Some("relay") => relay::run(&mut orders),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use report::document::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::launcher::Watch;
 use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{Matching, Patterns};
 use crate::placement::{Cpus, Placement};
@@ -18,7 +19,7 @@ use crate::process::Role;
 use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, RawTask};
 use crate::target::{Target, Way};
 use gauge::clock::Deadline;
-use gauge::{Faults, Latencies, Meter, RoleUsage, judge, steadiness, with_descendants};
+use gauge::{Faults, Latencies, RoleUsage, judge, steadiness};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,7 +241,7 @@ pub struct Running {
     consumers: Vec<Role>,
     binder: Option<Role>,
     /// Every process of the target.
-    broker: Vec<u32>,
+    broker: Watch,
     _placed: Option<crate::placement::Pinned>,
 }
 
@@ -264,7 +265,7 @@ impl Running {
             publishers: Vec::new(),
             consumers: Vec::new(),
             binder: None,
-            broker: target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid])),
+            broker: Watch::of(target)?,
             _placed: target.place(placement)?,
         };
         match &target.way {
@@ -367,14 +368,14 @@ impl Running {
         if let Some(binder) = &mut self.binder {
             binder.order(&BinderOrder::Begin)?;
         }
-        let broker = (!self.broker.is_empty()).then(|| Meter::start(&self.broker));
+        self.broker.begin()?;
         let began_ns = gauge::clock::now_ns();
         for publisher in &mut self.publishers {
             publisher.order(segment)?;
         }
         let mut figures = Figures::of_nothing(segment);
         let (first_ns, last_ns) = self.gather(&mut figures)?;
-        figures.broker = broker.map(Meter::stop);
+        figures.broker = self.broker.end()?;
         if let Some(binder) = &mut self.binder {
             binder.order(&BinderOrder::End)?;
             match binder.report(REPORT_WAIT)? {

@@ -231,6 +231,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, outcome: Result<(),
     }
     // What each benchmark used beside this is in its own document.
     whole.options = whole.options.into_iter().filter(|(name, _)| HANDED_ON.contains(&name.as_str())).collect();
+    whole.options.extend(crate::launcher::facts());
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;
     write_page(&html_file, &whole)?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use client::{Table, Url, Value};
 
 use crate::interrupt;
+use crate::launcher::is_here;
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
@@ -63,6 +64,8 @@ impl Target {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let pid = match parsed.address.strip_prefix("unix:") {
             Some(path) => listener_at(Path::new(path)),
+            // Whoever listens on this port of this host is the broker only if the address is this host's.
+            None if !is_here(&parsed.address) => None,
             None => parsed.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).and_then(listener_on),
         };
         Ok(Self {

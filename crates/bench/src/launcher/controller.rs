@@ -20,7 +20,9 @@ use super::membership::Membership;
 use super::post::{Mail, Post};
 use super::times::{has_times, moved};
 use crate::interrupt;
-use crate::limits::{CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
+use crate::limits::{
+    CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, LOOK_WAIT, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT,
+};
 use crate::plan::Report;
 use crate::process::Heard;
 
@@ -32,6 +34,8 @@ const COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
 /// Rank 0.
 pub struct Controller {
     post: Post,
+    /// Where the broker listens that the ranks meet at.
+    address: String,
     /// Launcher and how many ranks.
     pub membership: Membership,
     /// All of them, this one first.
@@ -42,6 +46,7 @@ pub struct Controller {
     roles_started: RoleNumber,
     questions: u64,
     answer: Option<(usize, u64, u64, u64)>,
+    seen: Option<(u64, bool)>,
     knock: Deadline,
     broken: Option<String>,
     /// Which rank ended without a word.
@@ -125,6 +130,7 @@ impl Controller {
         });
         let mut controller = Self {
             post,
+            address,
             ranks: ranks.collect(),
             seats,
             membership,
@@ -132,6 +138,7 @@ impl Controller {
             roles_started: 0,
             questions: 0,
             answer: None,
+            seen: None,
             knock: Deadline::after(KNOCK_INTERVAL),
             broken: None,
             lost: None,
@@ -150,7 +157,12 @@ impl Controller {
         self.check()?;
         let load = |rank: usize| self.played.values().filter(|played| played.rank == rank && !played.ended).count();
         let Some(rank) = self.seats.next(Part::of(kind), load) else { return Ok(None) };
-        if load(rank) == 0 {
+        self.start_on(rank, kind, task, cpus).map(Some)
+    }
+
+    /// Has a rank play a role.
+    pub fn start_on(&mut self, rank: usize, kind: &str, task: String, cpus: String) -> Result<RoleNumber, String> {
+        if !self.plays(rank) {
             self.compare(rank)?;
         }
         self.roles_started += 1;
@@ -158,7 +170,37 @@ impl Controller {
         self.played.insert(role, Played { kind: kind.to_owned(), rank, heard: VecDeque::new(), ended: false });
         let task = self.in_times_of(rank, task)?;
         self.send(rank, Letter::Start { role, kind: kind.to_owned(), task, cpus })?;
-        Ok(Some(role))
+        Ok(role)
+    }
+
+    fn plays(&self, rank: usize) -> bool {
+        self.played.values().any(|played| played.rank == rank && !played.ended)
+    }
+
+    /// The rank that sees the processes of the broker at an address, if one does.
+    pub fn watcher(&mut self, address: &str) -> Result<Option<usize>, String> {
+        if address == self.address {
+            return Ok(self.seats.agent);
+        }
+        for rank in 1..self.ranks.len() {
+            self.questions += 1;
+            let question = self.questions;
+            self.send(rank, Letter::Look { question, address: address.to_owned() })?;
+            let deadline = Deadline::after(LOOK_WAIT);
+            let sees = loop {
+                match self.seen.take() {
+                    Some((asked, sees)) if asked == question => break sees,
+                    _ if deadline.passed() => {
+                        return Err(format!("rank {rank} does not say whether it sees the broker at {address}"));
+                    }
+                    _ => self.turn(deadline)?,
+                }
+            };
+            if sees {
+                return Ok(Some(rank));
+            }
+        }
+        Ok(None)
     }
 
     /// One more line for a role.
@@ -185,7 +227,7 @@ impl Controller {
                 }
                 Some(heard) => return Ok(Some(heard)),
                 None if played.ended => return Ok(Some(Heard::Ended(None))),
-                None if deadline.passed() => return Ok(None),
+                None if deadline.passed() => return self.check().map(|()| None),
                 None => self.turn(deadline)?,
             }
         }
@@ -197,7 +239,7 @@ impl Controller {
         let outcome = self.stop_and_wait(role, rank);
         self.played.remove(&role);
         outcome?;
-        if !self.played.values().any(|played| played.rank == rank) {
+        if !self.plays(rank) {
             self.compare(rank)?;
         }
         Ok(())
@@ -332,6 +374,7 @@ impl Controller {
             Letter::Report { role, line } => self.note(role, Heard::Line(line)),
             Letter::Ended { role, why } => self.note(role, Heard::Ended(why)),
             Letter::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
+            Letter::Seen { question, sees } => self.seen = Some((question, sees)),
             Letter::Knock => {}
             Letter::Failed { why } => {
                 self.broken.get_or_insert(format!("rank {from}: {why}"));

@@ -47,7 +47,8 @@ fn mark(facts: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn sees(address: &str) -> bool {
+/// Whether a process of this host listens at the address.
+pub fn sees(address: &str) -> bool {
     match address.strip_prefix("unix:") {
         Some(path) => Path::new(path).exists(),
         None => {

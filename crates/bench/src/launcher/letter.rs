@@ -83,6 +83,20 @@ pub enum Letter {
         /// Nanoseconds of the monotonic clock.
         now_ns: u64,
     },
+    /// From rank 0: do you see the broker that listens here?
+    Look {
+        /// Number of the question.
+        question: u64,
+        /// `host:port`, or `unix:` and a path.
+        address: String,
+    },
+    /// To rank 0: so it is.
+    Seen {
+        /// Number of the question.
+        question: u64,
+        /// Whether a process of this host listens there.
+        sees: bool,
+    },
     /// Either way, now and then: it comes back when its reader has ended.
     Knock,
     /// To rank 0: this rank cannot go on.

@@ -16,6 +16,7 @@ mod membership;
 mod office;
 mod post;
 mod times;
+mod watch;
 mod wishes;
 mod worker;
 
@@ -29,6 +30,8 @@ use letter::RoleNumber;
 use office::{ask, has_ranks};
 use wishes::Wishes;
 
+pub use host::is_here;
+pub use watch::Watch;
 pub use wishes::HELP;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -75,8 +78,7 @@ pub fn within(
             Err(why) => Err(Failure::Failed(by_rank(why))),
         };
     }
-    let placement = office::open(membership, url, wishes)?;
-    eprintln!("harrier bench: {placement}");
+    office::open(membership, url, wishes)?;
     leave(run(&words))
 }
 
@@ -144,6 +146,12 @@ pub fn placement() -> Option<String> {
     has_ranks().then(|| ask(placement).ok()).flatten()
 }
 
+/// The rank that sees the processes of the broker at an address.
+fn watcher(address: &str) -> Result<Option<usize>, String> {
+    let address = address.to_owned();
+    ask(move |controller| controller.watcher(&address))
+}
+
 /// A role that another rank plays; ended when dropped.
 pub struct Away {
     role: RoleNumber,
@@ -158,6 +166,12 @@ impl Away {
         let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), cpus.to_string());
         let role = ask(move |controller| controller.start(&kind, task, cpus))?;
         Ok(role.map(|role| Self { role }))
+    }
+
+    /// Has a rank play it, whatever it is suited for.
+    pub fn start_on(rank: usize, kind: &str, task: &str) -> Result<Self, String> {
+        let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), Cpus::default().to_string());
+        ask(move |controller| controller.start_on(rank, &kind, task, cpus)).map(|role| Self { role })
     }
 
     /// One more line for it.

@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::controller::Controller;
-use super::facts;
 use super::membership::Membership;
 use super::wishes::Wishes;
 
@@ -26,11 +25,11 @@ struct Office {
 
 static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
 
-/// Starts the thread and gathers the ranks; the answer is where the roles will be played, as one line.
+/// Starts the thread and gathers the ranks.
 ///
 /// # Errors
 /// As [`Controller::gather`].
-pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<String, String> {
+pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<(), String> {
     let (questions, asked) = channel::<Question>();
     let (tell, told) = channel();
     let url = url.to_owned();
@@ -43,8 +42,7 @@ pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<String,
                 return Ok(());
             }
         };
-        let placement = facts::placement(&controller.membership, &controller.ranks, &controller.seats);
-        let _listens = tell.send(Ok(placement));
+        let _listens = tell.send(Ok(()));
         loop {
             match asked.recv_timeout(IDLE_INTERVAL) {
                 Ok(question) => question(&mut controller),
@@ -53,9 +51,9 @@ pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<String,
             }
         }
     });
-    let placement = told.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
+    told.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
     *office() = Some(Office { questions, thread });
-    Ok(placement)
+    Ok(())
 }
 
 /// Ends the run on all ranks with a status, and the thread.

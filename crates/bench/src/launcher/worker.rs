@@ -13,7 +13,7 @@ use client::Url;
 use gauge::clock::{Deadline, now_ns, pause};
 use mio::{Events, Poll, Token, Waker};
 
-use super::host::Host;
+use super::host::{Host, sees};
 use super::letter::{Letter, RoleNumber};
 use super::membership::Membership;
 use super::post::{Mail, Post};
@@ -140,6 +140,9 @@ impl Worker {
         match letter {
             Letter::Clock { question } => {
                 self.post.send(0, Letter::Time { question, now_ns: now_ns() }).map_err(Stop::Lost)?;
+            }
+            Letter::Look { question, address } => {
+                self.post.send(0, Letter::Seen { question, sees: sees(&address) }).map_err(Stop::Lost)?;
             }
             Letter::Start { role, kind, task, cpus } => {
                 if let Err(why) = self.start(role, &kind, &task, &cpus) {

@@ -91,6 +91,24 @@ pub(crate) struct RawTask {
     pub consumers: usize,
 }
 
+/// An agent's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AgentTask {
+    /// Where the broker listens, on the agent's host.
+    pub address: String,
+}
+
+/// What an agent is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum AgentOrder {
+    /// Begin to measure.
+    Begin,
+    /// End, and say what was used.
+    End,
+    /// Say how many bytes of memory are held now.
+    Held,
+}
+
 /// A relay's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RelayTask {

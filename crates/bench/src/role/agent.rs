@@ -1,0 +1,65 @@
+//! The agent: meters the processes of a broker on the broker's host, for a controller on another.
+//!
+//! Enters: the broker's address, then when to begin and when to end.  Leaves: what these processes used in between.
+//! Owns:   the meter.
+//! Never:  connects to the broker.
+
+use std::path::Path;
+
+use gauge::{broker_at, broker_on, resident_bytes};
+use serde::Serialize;
+
+use super::task::{AgentOrder, AgentTask};
+use super::{Orders, report};
+use crate::plan::Report;
+use crate::sampler::Sampler;
+
+pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+    let AgentTask { address } = orders.task()?;
+    let pids = processes(&address);
+    if pids.is_empty() {
+        return Err(format!("no process that listens at {address} can be seen on this host"));
+    }
+    report(&Report::Ready { port: 0 })?;
+    let mut sampler = None;
+    while let Some(order) = orders.next()? {
+        match order {
+            AgentOrder::Begin => {
+                sampler = Sampler::start(&pids);
+                report(&Report::Armed)?;
+            }
+            AgentOrder::End => {
+                found(&sampler.take().and_then(Sampler::stop))?;
+            }
+            AgentOrder::Held => found(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
+        }
+    }
+    Ok(())
+}
+
+fn found<T: Serialize>(what: &T) -> Result<(), String> {
+    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+}
+
+fn processes(address: &str) -> Vec<u32> {
+    match address.strip_prefix("unix:") {
+        Some(path) => broker_at(Path::new(path)),
+        None => {
+            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            port.map_or_else(Vec::new, broker_on)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_is_found_by_its_address() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        assert_eq!(processes(&address).first(), Some(&std::process::id()));
+        assert!(processes("nonsense").is_empty());
+    }
+}
