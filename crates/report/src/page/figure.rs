@@ -61,7 +61,7 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
     }
     _ = writeln!(html, "<figcaption>{}</figcaption>", caption(spec, gathered, entries, thinned_from));
     html.push_str(&invalid(&gathered.plots));
-    html.push_str(&table(&gathered.plots));
+    html.push_str(&tables(&gathered.plots));
     html.push_str("</figure>\n");
     Figure { id: spec.id.clone(), title: spec.title.clone(), html }
 }
@@ -175,30 +175,24 @@ fn invalid(plots: &[Plot]) -> String {
     html + "</ul>\n"
 }
 
-/// The figure's numbers: for each panel a row for each place on the axis, a column for each line.
-fn table(plots: &[Plot]) -> String {
+/// The figure's numbers, a table for each panel.
+fn tables(plots: &[Plot]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
-        let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
-        places.sort_by(f64::total_cmp);
-        places.dedup();
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
+        let (head, rows) = if chart::fits(plot) { by_line(plot) } else { by_place(plot) };
         _ = write!(
             html,
-            "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
-            escaped(&format!("{title}{}", plot.y.label)),
-            escaped(&plot.x.label)
+            "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>",
+            escaped(&format!("{title}{}", plot.y.label))
         );
-        for line in &plot.lines {
-            _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&line.label));
+        for name in head {
+            _ = write!(html, "<th scope=\"col\">{}</th>", escaped(&name));
         }
         html.push_str("</tr></thead>\n<tbody>\n");
-        for place in places {
-            _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row_words(plot, place)));
-            for line in &plot.lines {
-                let dot = line.dots.iter().find(|dot| dot.x == place);
-                _ = write!(html, "<td>{}</td>", dot.map_or_else(|| "–".to_owned(), cell));
-            }
+        for (name, cells) in rows {
+            _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&name));
+            cells.iter().for_each(|cell| _ = write!(html, "<td>{cell}</td>"));
             html.push_str("</tr>\n");
         }
         html.push_str("</tbody></table></div>\n");
@@ -212,6 +206,31 @@ fn table(plots: &[Plot]) -> String {
         html.push_str("</ul>\n");
     }
     html + "</details>\n"
+}
+
+/// The names of a table's columns, and its rows with theirs.
+type Table = (Vec<String>, Vec<(String, Vec<String>)>);
+
+/// A row for each place on the axis, a column for each line.
+fn by_place(plot: &Plot) -> Table {
+    let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let head = std::iter::once(&plot.x.label).chain(plot.lines.iter().map(|line| &line.label)).cloned().collect();
+    let cell_at =
+        |line: &Line, place: f64| line.dots.iter().find(|dot| dot.x == place).map_or_else(|| "–".to_owned(), cell);
+    let rows = places
+        .into_iter()
+        .map(|place| (row_words(plot, place), plot.lines.iter().map(|line| cell_at(line, place)).collect()));
+    (head, rows.collect())
+}
+
+/// Single values: a row for each line.
+fn by_line(plot: &Plot) -> Table {
+    let rows = plot.lines.iter().map(|line| (line.label.clone(), line.dots.iter().map(cell).collect()));
+    let place =
+        plot.lines.first().and_then(|line| line.dots.first()).map_or(String::new(), |dot| row_words(plot, dot.x));
+    (vec![format!("{} {place}", plot.x.label), plot.y.label.clone()], rows.collect())
 }
 
 /// A place on the axis as the first column has it: bytes in full, since these are to be copied.

@@ -17,9 +17,11 @@ pub(super) const AMONG_OTHERS: Frame = Frame { width: 350.0, height: 250.0 };
 const LEFT: f64 = 54.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 26.0;
 /// Width of a letter at the size of the labels, a little more than the widest usual one.
-const LETTER: f64 = 6.9;
+const LETTER: f64 = 7.0;
+/// The same of the bold letters at the lines' ends.
+const BOLD_LETTER: f64 = 8.0;
 const LABEL_LETTERS_MAX: usize = 16;
 const LABEL_HEIGHT: f64 = 14.0;
 
@@ -118,7 +120,7 @@ impl Plot {
     pub fn svg(&self, frame: Frame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
         let Frame { width, height } = frame;
         let letters = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
-        let right = if labelled { 12.0 + letters as f64 * LETTER } else { RIGHT };
+        let right = if labelled { (12.0 + letters as f64 * BOLD_LETTER).max(RIGHT) } else { RIGHT };
         let (bottom, end) = (height - BOTTOM, width - right);
         let x = Scale::new(self.x.spread, self.x.unit, x_span, (LEFT + 6.0, end - 6.0));
         let y = Scale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();

@@ -61,16 +61,17 @@ footer { margin-top: 4rem; color: var(--soft); font-size: .9rem; border-top: 1px
 @media (max-width: 26rem) { body { padding-left: .85rem; padding-right: .85rem; } dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: .4rem; } }
 @page { margin: 15mm 14mm; }
 @media print {
-  html, body { background: #fff; } body { max-width: none; padding: 0; font-size: 9.5pt; }
-  a { color: inherit; text-decoration: none; } h2 { margin-top: 1.6rem; } h2, h3, h4, thead, section > p { break-after: avoid; }
+  html, body { background: #fff; } html { font-size: 12px; } body { max-width: none; padding: 0; }
+  a { color: inherit; text-decoration: none; } h2 { margin-top: 1.6rem; } h2, h3, h4, thead, section > p { break-after: avoid; } section > p { break-inside: avoid; } .figures { break-before: avoid; }
   .figures { display: block; } figure { margin-top: 1rem; } .panels, figcaption, tr { break-inside: avoid; }
   .panels.many { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: .4rem 1rem; }
-  figure:not(:has(.many)) { display: grid; grid-template-columns: 46% minmax(0, 1fr); grid-template-rows: repeat(4, auto) 1fr; column-gap: 1.2rem; break-inside: avoid; }
-  figure:not(:has(.many)) > * { grid-column: 2; } figure:not(:has(.many)) > h3 { grid-column: 1 / -1; }
-  figure:not(:has(.many)) > .panels { grid-column: 1; grid-row: 2 / 6; align-self: start; }
+  figure:not(:has(.many)) { display: grid; grid-template-columns: 46% minmax(0, 1fr); grid-template-rows: repeat(3, auto) 1fr auto; column-gap: 1.2rem; break-inside: avoid; }
+  figure:not(:has(.many)) > * { grid-column: 2; } figure:not(:has(.many)) > h3, figure:not(:has(.many)) > details { grid-column: 1 / -1; }
+  figure:not(:has(.many)) > details { grid-row: 5; }
+  figure:not(:has(.many)) > .panels { grid-column: 1; grid-row: 2 / 5; align-self: start; }
   details:not([open]) summary { display: none; }
   figure details::details-content { content-visibility: visible; display: block; block-size: auto; opacity: 1; }
-  .wide { overflow: visible; } table { font-size: 6.4pt; } th, td { padding-right: .45rem; } th { white-space: normal; } .range { display: block; }
+  .wide { overflow: visible; } table { font-size: 6.4pt; } th, td { padding: .1rem .5rem .1rem 0; line-height: 1.2; } th { white-space: normal; } table:has(thead th:nth-child(6)) .range { display: block; } table:has(thead th:nth-child(8)) { font-size: 5.2pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 "#;
