@@ -8,6 +8,7 @@ mod search;
 
 use std::collections::BTreeMap;
 
+use gauge::limits::SAMPLES_ABOVE_MIN;
 use report::document::{Pace, Point, Run, Series};
 use report::table::put;
 use report::{Metric, OsuTable, Progress, complaints};
@@ -104,6 +105,14 @@ impl Objective {
             return Err("--objective: no message arrives in no time".to_owned());
         }
         Ok(Self { quantile: units::quantile(quantile)?, most_us })
+    }
+
+    /// How long it takes at a rate until there are enough messages to name the quantile; bounded, since a low rate may never.
+    fn seconds_min(&self, rate: f64) -> f64 {
+        const SECONDS_MAX: f64 = 20.0;
+        // A fifth more than needed, for gaps are random.
+        let messages = if self.quantile < 1.0 { 1.2 * SAMPLES_ABOVE_MIN / (1.0 - self.quantile) } else { 1.0 };
+        (messages / rate).min(SECONDS_MAX)
     }
 
     /// The latency of a run in microseconds, and whether it keeps the objective, or why that cannot be said.
@@ -350,7 +359,8 @@ impl Asked {
         let at = record.document.series.len();
         record.document.series.push(series);
         while let Some(rate) = search.rate() {
-            let mut run = self.measure((size_bytes, rate, self.probe_s), target, setup, record)?;
+            let seconds = self.probe_s.max(objective.seconds_min(rate));
+            let mut run = self.measure((size_bytes, rate, seconds), target, setup, record)?;
             let (value, kept) = objective.judge(&run);
             say(record, &told(target, rate, value, &kept))?;
             search.learn(kept.is_ok());
@@ -382,7 +392,8 @@ impl Asked {
             let mut runs = Vec::with_capacity(setup.runs);
             let mut all_kept = true;
             for _run in 0..setup.runs {
-                let run = self.measure((size_bytes, trying, self.seconds), target, setup, record)?;
+                let seconds = self.seconds.max(objective.seconds_min(trying));
+                let run = self.measure((size_bytes, trying, seconds), target, setup, record)?;
                 let (value, kept) = objective.judge(&run);
                 say(record, &format!("confirming: {}", told(target, trying, value, &kept)))?;
                 all_kept &= kept.is_ok();
@@ -463,5 +474,7 @@ mod tests {
     fn objectives() {
         assert_eq!(Objective::parse("p99.9=10ms").map(|one| one.most_us), Ok(10_000.0));
         assert_eq!(Objective::parse("max=1s"), Ok(Objective { quantile: 1.0, most_us: 1e6 }));
+        let p99 = Objective::parse("p99=1ms").expect("it is one");
+        assert!((p99.seconds_min(1_000.0) - 1.2).abs() < 1e-6 && p99.seconds_min(10.0) <= 20.0);
     }
 }

@@ -83,7 +83,8 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     record.used("seconds", spec.duration_ns as f64 / 1e9);
     record.used("seed", spec.seed);
     let outcome = measure(&spec, &setup, &targets, &mut record);
-    let judged = if outcome.is_ok() { judge(&spec, &targets, &mut record) } else { Ok(Vec::new()) };
+    // What was measured before a run failed is shown all the same.
+    let judged = judge(&spec, &targets, &mut record);
     record.end(outcome)?;
     match judged?.into_iter().find(|verdict| verdict.met == Met::No) {
         Some(missed) => Err(Failure::Missed(missed.to_string())),
@@ -164,7 +165,7 @@ fn measure(spec: &Spec, setup: &Setup, targets: &[Target], record: &mut Record) 
             let runs = result::runs(spec, &outcome?, &record.document.environment);
             for (point, run) in record.document.series[index].points.iter_mut().zip(runs) {
                 if run.delivered > 0 {
-                    point.size_bytes = run.delivered_bytes as f64 / run.delivered as f64;
+                    point.size_bytes = (run.delivered_bytes as f64 / run.delivered as f64).round();
                 }
                 point.runs.push(run);
             }
@@ -196,6 +197,9 @@ fn empty_series(spec: &Spec, groups: &[String], target: &Target) -> Series {
 fn judge(spec: &Spec, targets: &[Target], record: &mut Record) -> Result<Vec<Verdict>, String> {
     let groups = result::groups(spec);
     let document = &record.document;
+    if document.series.iter().flat_map(|series| &series.points).all(|point| point.runs.is_empty()) {
+        return Ok(Vec::new());
+    }
     let mut lines = Vec::new();
     let mut verdicts = Vec::new();
     for (target, series) in targets.iter().zip(&document.series) {

@@ -41,6 +41,11 @@ pub fn usual(series: &Series) -> Vec<Metric> {
         "open" | "workload" => {
             metrics.push(Metric::DeliveredPerS);
             metrics.extend(us("delivery", &[0.5, 0.99, 0.999, 1.0]));
+            // Where messages are requests, or work, that is what counts; known once there is a run.
+            let found = kinds(series);
+            for kind in ["round_trip", "done"].iter().filter(|kind| found.iter().any(|found| found == *kind)) {
+                metrics.extend(us(kind, &[0.5, 0.99]));
+            }
         }
         "order" => {
             metrics.push(Metric::OperationsPerS);

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use gauge::clock::{now_ns, pause};
+use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{Meter, RoleUsage, with_descendants};
 use nix::sys::resource::{Resource, getrlimit};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ledger::Census;
@@ -19,10 +20,13 @@ use super::topology::Topology;
 use crate::interrupt;
 use crate::launcher;
 use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
-use crate::placement::{Pinned, Placement};
+use crate::placement::{Cpus, Pinned, Placement};
 use crate::plan::Report;
 use crate::process::Role;
 use crate::target::{Target, Way};
+
+/// How often the processes are asked how they are.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What one run came to.
 pub(crate) struct Outcome {
@@ -39,10 +43,18 @@ pub(crate) struct Outcome {
 /// How a run shows how far it is: a share of the whole, and words.
 pub(crate) type Show<'a> = dyn Fn(f64, &str) + 'a;
 
+/// A process, and its report once it has given it.
+struct Player {
+    role: Role,
+    /// The group of a publishing process.
+    group: usize,
+    said: Option<Report>,
+}
+
 /// The processes of a workload, connected.
 struct Cast {
-    senders: Vec<(usize, Role)>,
-    takers: Vec<Role>,
+    senders: Vec<Player>,
+    takers: Vec<Player>,
     // Dropped after the processes: queues are deleted when nobody consumes any more.
     _placed: Option<Pinned>,
     _stage: Stage,
@@ -56,87 +68,85 @@ pub(crate) fn run(
     check: bool,
     show: &Show<'_>,
 ) -> Result<Outcome, String> {
-    let Way::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
     launcher::one_clock().map_err(|error_ns| {
         format!(
             "intended times are of one clock, and those of these hosts differ by up to {error_ns} ns: \
              run open loops and workloads with all ranks on one host"
         )
     })?;
+    let Way::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
     let run = now_ns() as u32 ^ std::process::id().rotate_left(16);
     let common = Common { url: url.clone(), prefix: format!("hw{run:x}"), run, check, spec: spec.clone() };
     show(0.0, "connecting");
-    let mut cast = Cast::start(&common, target, placement)?;
+    play(&common, target, placement, show).map_err(|why| format!("{}: {why}", target.name))
+}
+
+fn play(common: &Common, target: &Target, placement: &Placement, show: &Show<'_>) -> Result<Outcome, String> {
+    let spec = &common.spec;
+    let mut cast = Cast::start(common, target, placement)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
-    for role in cast.senders.iter_mut().map(|(_, role)| role).chain(&mut cast.takers) {
-        role.order(&Order::Begin { begin_ns })?;
-    }
+    cast.order(&Order::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
-    let broker = watch(target, begin_ns, measured_from_ns, end_ns, show)?;
+    let broker = watch(target, &mut cast, (begin_ns, measured_from_ns, end_ns), show)?;
     show(1.0, "waiting for the last messages");
-    let mut sent = Vec::with_capacity(cast.senders.len());
     let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
-    for (group, role) in &mut cast.senders {
-        sent.push((*group, found::<Sent>(role, wait)?));
+    cast.await_reports(wait, |cast| &mut cast.senders)?;
+    let mut sent = Vec::with_capacity(cast.senders.len());
+    for player in &mut cast.senders {
+        sent.push((player.group, found::<Sent>(player)?));
     }
     let mut expected = vec![Census::default(); sent.first().map_or(0, |(_, sent)| sent.expected.len())];
     for (_, sent) in &sent {
         expected.iter_mut().zip(&sent.expected).for_each(|(sum, one)| sum.merge(*one));
     }
-    let mut taken = Vec::with_capacity(cast.takers.len());
-    for role in &mut cast.takers {
-        role.order(&Order::Expect { queues: expected.clone() })?;
+    for player in &mut cast.takers {
+        player.role.order(&Order::Expect { queues: expected.clone() })?;
     }
     // What a slow consumer has not taken when the time to drain is over is read at once, as long as anything comes.
-    let wait = wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns);
-    for role in &mut cast.takers {
-        taken.push(found::<Taken>(role, wait)?);
-    }
+    cast.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |cast| &mut cast.takers)?;
+    let taken = cast.takers.iter_mut().map(found::<Taken>).collect::<Result<Vec<_>, _>>()?;
     Ok(Outcome { measured_from_ns, end_ns, sent, taken, broker })
 }
 
-fn found<T: DeserializeOwned>(role: &mut Role, wait: Duration) -> Result<T, String> {
-    match role.report(wait)? {
-        Report::Found(value) => {
+fn found<T: DeserializeOwned>(player: &mut Player) -> Result<T, String> {
+    match player.said.take() {
+        Some(Report::Found(value)) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
         other => Err(format!("a role of the workload answered {other:?} instead of what it found")),
     }
 }
 
-/// Waits until the end, and meters the broker from the end of the warm-up on.
+/// Waits until the end, and meters the broker from the end of the warm-up on. A role that fails ends the run at once.
 fn watch(
     target: &Target,
-    begin_ns: u64,
-    measured_from_ns: u64,
-    end_ns: u64,
+    cast: &mut Cast,
+    (begin_ns, measured_from_ns, end_ns): (u64, u64, u64),
     show: &Show<'_>,
 ) -> Result<Option<RoleUsage>, String> {
-    const LOOK: Duration = Duration::from_millis(200);
-    let until = |time_ns: u64| -> Result<bool, String> {
-        if interrupt::requested() {
-            return Err(interrupt::MESSAGE.to_owned());
-        }
+    let mut until = |time_ns: u64| -> Result<bool, String> {
+        let share = now_ns().saturating_sub(begin_ns) as f64 / (end_ns - begin_ns).max(1) as f64;
+        show(share.min(1.0), "running");
+        cast.listen()?;
         let left = Duration::from_nanos(time_ns.saturating_sub(now_ns()));
         pause(left.min(LOOK));
         Ok(left <= LOOK)
     };
-    let progress = || {
-        let share = now_ns().saturating_sub(begin_ns) as f64 / (end_ns - begin_ns).max(1) as f64;
-        show(share.min(1.0), "running");
-    };
-    while !until(measured_from_ns)? {
-        progress();
-    }
+    while !until(measured_from_ns)? {}
     let pids = target.pid.map(|pid| with_descendants(&[pid]));
     let mut meter = pids.as_ref().map(|pids| Meter::start(pids));
     while !until(end_ns)? {
-        progress();
         if let Some(meter) = &mut meter {
             meter.sample();
         }
     }
     Ok(meter.and_then(|meter| meter.stop().known()))
+}
+
+impl Player {
+    fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus, group: usize) -> Result<Self, String> {
+        Ok(Self { role: Role::start(kind, task, cpus)?, group, said: None })
+    }
 }
 
 impl Cast {
@@ -149,22 +159,54 @@ impl Cast {
         let mut cast = Self { senders: Vec::new(), takers: Vec::new(), _placed: placed, _stage: stage };
         for groups in processes_of_consumers(spec) {
             let task = TakerTask { common: common.clone(), groups };
-            cast.takers.push(Role::start("workload-consumer", &task, &placement.consumer)?);
+            cast.takers.push(Player::start("workload-consumer", &task, &placement.consumer, 0)?);
         }
-        for role in &mut cast.takers {
-            role.ready(ROLE_READY_WAIT)?;
+        for player in &mut cast.takers {
+            player.role.ready(ROLE_READY_WAIT)?;
         }
         for (group, publishers) in spec.publishers.iter().enumerate() {
             for process in 0..publishers.processes {
                 let bound = |process: usize| publishers.count * process / publishers.processes;
                 let task = SenderTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
-                cast.senders.push((group, Role::start("workload-publisher", &task, &placement.publisher)?));
+                cast.senders.push(Player::start("workload-publisher", &task, &placement.publisher, group)?);
             }
         }
-        for (_, role) in &mut cast.senders {
-            role.ready(ROLE_READY_WAIT)?;
+        for player in &mut cast.senders {
+            player.role.ready(ROLE_READY_WAIT)?;
         }
         Ok(cast)
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Player> {
+        self.senders.iter_mut().chain(&mut self.takers)
+    }
+
+    fn order(&mut self, order: &Order) -> Result<(), String> {
+        self.all().try_for_each(|player| player.role.order(order))
+    }
+
+    /// Takes in what was said; a role that failed or ended is an error.
+    fn listen(&mut self) -> Result<(), String> {
+        if interrupt::requested() {
+            return Err(interrupt::MESSAGE.to_owned());
+        }
+        for player in self.all().filter(|player| player.said.is_none()) {
+            player.said = player.role.report_within(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until some of the roles have reported, and notices if another one fails meanwhile.
+    fn await_reports(&mut self, wait: Duration, of: impl Fn(&mut Self) -> &mut Vec<Player>) -> Result<(), String> {
+        let deadline = Deadline::after(wait);
+        loop {
+            self.listen()?;
+            let Some(player) = of(self).iter_mut().find(|player| player.said.is_none()) else { return Ok(()) };
+            if deadline.passed() {
+                return Err(format!("no report of the workload's processes within {} s", wait.as_secs()));
+            }
+            player.said = player.role.report_within(LOOK)?;
+        }
     }
 }
 

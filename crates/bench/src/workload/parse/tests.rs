@@ -74,7 +74,8 @@ fn every_form_of_a_value() {
     assert_eq!(think("{ least = \"0s\", most = \"5us\" }"), Some(Think::Uniform { least_ns: 0, most_ns: 5_000 }));
     let lognormal = Think::LogNormal { median_ns: 5_000, sigma: 1.0, most_ns: 9_000 };
     assert_eq!(think("{ median = \"5us\", sigma = 1, most = \"9us\" }"), Some(lognormal));
-    let troubled = take("queue = \"q\"", "queue = \"q\"\nack = { every = 5 }\nprefetch = 5\nreject = \"2%\"\ncrash = 0.01");
+    let troubled =
+        take("queue = \"q\"", "queue = \"q\"\nack = { every = 5 }\nprefetch = 5\nreject = \"2%\"\ncrash = 0.01");
     let consumers = &troubled.consumers[0];
     assert_eq!((consumers.ack, consumers.reject, consumers.crash), (Ack::Every(5), 0.02, 0.01));
 }
@@ -89,41 +90,105 @@ fn unknown_keys_and_wrong_types() {
     );
     refuse("about = \"x\"", "abuot = \"x\"", "small.toml:1: 'about' is missing");
     refuse("about = \"x\"", "about = 5", "small.toml:1: about: expected a text in quotes, not a whole number");
-    refuse("duration = \"10s\"", "duration = 10", "small.toml:2: duration: expected a duration with its unit, as in \"250ms\", not a whole number");
+    refuse(
+        "duration = \"10s\"",
+        "duration = 10",
+        "small.toml:2: duration: expected a duration with its unit, as in \"250ms\", not a whole number",
+    );
     refuse(
         "duration = \"10s\"",
         "duration = \"10h\"",
         "small.toml:2: duration: '10h' is no duration: a number and us, ms, s or min, as in '250ms'",
     );
-    refuse("duration = \"10s\"", "duration = \"61min\"", "small.toml:2: duration: a workload runs longer than 0 and at most 3600 s");
-    refuse("duration = \"10s\"", "duration = \"10s\"\nwarm_up = \"10s\"", "small.toml:3: warm_up: the warm-up is part of the duration, and shorter");
-    refuse("size = 64", "size = \"64KB\"", "small.toml:16: publishers[0].size: '64KB' is no size: a whole number and B, KiB or MiB, as in '16KiB'");
+    refuse(
+        "duration = \"10s\"",
+        "duration = \"61min\"",
+        "small.toml:2: duration: a workload runs longer than 0 and at most 3600 s",
+    );
+    refuse(
+        "duration = \"10s\"",
+        "duration = \"10s\"\nwarm_up = \"10s\"",
+        "small.toml:3: warm_up: the warm-up is part of the duration, and shorter",
+    );
+    refuse(
+        "size = 64",
+        "size = \"64KB\"",
+        "small.toml:16: publishers[0].size: '64KB' is no size: a whole number and B, KiB or MiB, as in '16KiB'",
+    );
     refuse("size = 64", "size = { median = 64 }", "small.toml:16: publishers[0].size: 'sigma' is missing");
-    refuse("size = 64", "size = { mean = 64 }", "small.toml:16: publishers[0].size: expected { least, most } (uniform)…");
-    refuse("rate = 100", "rate = -1", "small.toml:17: publishers[0].rate: expected a number from 0.001 to 10000000, not -1");
+    refuse(
+        "size = 64",
+        "size = { mean = 64 }",
+        "small.toml:16: publishers[0].size: expected { least, most } (uniform)…",
+    );
+    refuse(
+        "rate = 100",
+        "rate = -1",
+        "small.toml:17: publishers[0].rate: expected a number from 0.001 to 10000000, not -1",
+    );
     refuse("rate = 100", "rate = { burst = 5 }", "small.toml:17: publishers[0].rate: 'idle' is missing");
-    refuse("type = \"topic\"", "type = \"headers\"", "small.toml:6: exchanges[0].type: 'headers' is none of direct, fanout, topic");
-    refuse("name = \"q\"", "name = \"Q 1\"", "small.toml:9: queues[0].name: a name has 1 to 40 of the letters a-z, 0-9 and -");
+    refuse(
+        "type = \"topic\"",
+        "type = \"headers\"",
+        "small.toml:6: exchanges[0].type: 'headers' is none of direct, fanout, topic",
+    );
+    refuse(
+        "name = \"q\"",
+        "name = \"Q 1\"",
+        "small.toml:9: queues[0].name: a name has 1 to 40 of the letters a-z, 0-9 and -",
+    );
     refuse("[[queues]]", "[queues]", "small.toml:8: queues: expected a list, not a table");
     refuse("rate = 100", "rate = 100 100", "small.toml:17: this is not TOML…");
 }
 
 #[test]
 fn what_does_not_fit_together() {
-    refuse("exchange = \"x\"\nkey", "exchange = \"y\"\nkey", "small.toml:14: publishers[0].exchange: there is no exchange 'y' under [[exchanges]], only: x");
-    refuse("queue = \"q\"", "queue = \"r\"", "small.toml:21: consumers[0].queue: there is no queue 'r' under [[queues]]");
-    refuse("queue = \"q\"", "", "small.toml:19: consumers[0]: expected either 'queue' (a shared one) or 'bindings' (of queues of their own)");
+    refuse(
+        "exchange = \"x\"\nkey",
+        "exchange = \"y\"\nkey",
+        "small.toml:14: publishers[0].exchange: there is no exchange 'y' under [[exchanges]], only: x",
+    );
+    refuse(
+        "queue = \"q\"",
+        "queue = \"r\"",
+        "small.toml:21: consumers[0].queue: there is no queue 'r' under [[queues]]",
+    );
+    refuse(
+        "queue = \"q\"",
+        "",
+        "small.toml:19: consumers[0]: expected either 'queue' (a shared one) or 'bindings' (of queues of their own)",
+    );
     refuse("key = \"a.b\"", "", "small.toml:12: publishers[0]: 'key' is missing (only a fanout exchange needs none)");
-    refuse("key = \"a.b\"", "key = \"a.*\"", "small.toml:15: publishers[0].key: '*' and '#' belong into bindings, not into the keys of messages");
+    refuse(
+        "key = \"a.b\"",
+        "key = \"a.*\"",
+        "small.toml:15: publishers[0].key: '*' and '#' belong into bindings, not into the keys of messages",
+    );
     refuse(
         "key = \"a.b\"",
         "key = \"a.{symbl}\"",
         "small.toml:15: publishers[0].key: '{symbl}' stands for nothing here; there are {symbol}, {publisher}",
     );
-    refuse("key = \"a.b\"", "key = \"a.{symbol}\"", "small.toml:12: publishers[0]: '{symbol}' in the key needs 'symbols', how many there are");
-    refuse("rate = 100", "rate = 100\nsymbols = 5", "small.toml:12: publishers[0]: 'symbols' without '{symbol}' in the key: all messages would have the same");
-    refuse("size = 64", "size = 16", "small.toml:12: publishers[0]: bodies of less than 32 bytes cannot carry what tells a message and its time; 'size' is too small");
-    refuse("size = 64", "size = { least = 100, most = 64 }", "small.toml:16: publishers[0].size: 'least' is more than 'most'");
+    refuse(
+        "key = \"a.b\"",
+        "key = \"a.{symbol}\"",
+        "small.toml:12: publishers[0]: '{symbol}' in the key needs 'symbols', how many there are",
+    );
+    refuse(
+        "rate = 100",
+        "rate = 100\nsymbols = 5",
+        "small.toml:12: publishers[0]: 'symbols' without '{symbol}' in the key: all messages would have the same",
+    );
+    refuse(
+        "size = 64",
+        "size = 16",
+        "small.toml:12: publishers[0]: bodies of less than 32 bytes cannot carry what tells a message and its time; 'size' is too small",
+    );
+    refuse(
+        "size = 64",
+        "size = { least = 100, most = 64 }",
+        "small.toml:16: publishers[0].size: 'least' is more than 'most'",
+    );
     refuse("name = \"c\"", "name = \"p\"", "small.toml:19: consumers[0]: there are two groups 'p'");
     refuse(
         "queue = \"q\"",
@@ -135,15 +200,31 @@ fn what_does_not_fit_together() {
         "queue = \"q\"\nack = { every = 10 }\nprefetch = 5",
         "small.toml:19: consumers[0]: ack every 10 above prefetch 5 would wait for ever",
     );
-    refuse("queue = \"q\"", "queue = \"q\"\nprefetch = 5", "small.toml:19: consumers[0]: 'prefetch' means nothing without acknowledgements…");
+    refuse(
+        "queue = \"q\"",
+        "queue = \"q\"\nprefetch = 5",
+        "small.toml:19: consumers[0]: 'prefetch' means nothing without acknowledgements…",
+    );
     refuse(
         "queue = \"q\"",
         "bindings = [{ exchange = \"x\", key = \"{pick}\" }]",
         "small.toml:19: consumers[0]: '{pick}' in a key needs 'picks' and 'picks_of'",
     );
-    refuse("queue = \"q\"", "bindings = [{ exchange = \"x\" }]", "small.toml:1: queue 'q' has no consumers: nobody could tell what was lost");
-    refuse("rate = 100", "rate = 100\nreplies = \"x\"", "small.toml:1: 'p' waits for replies through 'x', where no consumers 'answer'");
-    refuse("rate = 100", "rate = 10000000\ncount = 10000", "small.toml:18: publishers[0].count: expected a whole number from 1 to 4096, not 10000");
+    refuse(
+        "queue = \"q\"",
+        "bindings = [{ exchange = \"x\" }]",
+        "small.toml:1: queue 'q' has no consumers: nobody could tell what was lost",
+    );
+    refuse(
+        "rate = 100",
+        "rate = 100\nreplies = \"x\"",
+        "small.toml:1: 'p' waits for replies through 'x', where no consumers 'answer'",
+    );
+    refuse(
+        "rate = 100",
+        "rate = 10000000\ncount = 10000",
+        "small.toml:18: publishers[0].count: expected a whole number from 1 to 4096, not 10000",
+    );
 }
 
 #[test]
@@ -159,7 +240,10 @@ fn objectives_are_of_groups_that_have_the_figure() {
     for (text, expected) in [
         ("group = \"d\"\nat_least = 5", "there is no group 'd', only: p, c"),
         ("group = \"p\"\nat_least = 5", "'at_least' counts deliveries, which publishers have none of"),
-        ("latency = \"done\"\nquantile = \"p99\"\nat_most = \"1ms\"", "the latency 'done' is measured at consumers with 'think'"),
+        (
+            "latency = \"done\"\nquantile = \"p99\"\nat_most = \"1ms\"",
+            "the latency 'done' is measured at consumers with 'think'",
+        ),
         ("latency = \"delivery\"\nquantile = \"99\"\nat_most = \"1ms\"", "'99' is no quantile: p50, p99, p99.9, max"),
         ("quantile = \"p99\"", "expected { latency, quantile, at_most } or { at_least }"),
     ] {
