@@ -46,6 +46,8 @@ pub struct Scenario {
     pub changes_per_s: u64,
     /// Sequence and checksum of every message are checked.
     pub checks: bool,
+    /// Bytes that each queue may hold, if it is told.
+    pub queue_bytes: Option<u64>,
 }
 
 /// Type of the exchange of a workload.
@@ -83,6 +85,7 @@ impl Default for Scenario {
             matching: Matching::One,
             changes_per_s: 0,
             checks: false,
+            queue_bytes: None,
         }
     }
 }
@@ -304,6 +307,7 @@ impl Running {
                 reply_exchange: reply_exchange.clone(),
                 reply_key: reply_key.clone(),
                 checks: scenario.checks,
+                queue_bytes: scenario.queue_bytes,
                 from_source: ends == Ends::Consumers,
             };
             let publisher = PublisherTask {

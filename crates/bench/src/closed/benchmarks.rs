@@ -13,6 +13,7 @@ use crate::patterns::Matching;
 use crate::plan::Shape;
 use crate::scenario::{ExchangeType, Scenario};
 use crate::setup::{EFFORT, OUTPUT, TARGETS};
+use crate::tcp::QUEUE;
 
 /// A closed-loop benchmark.
 pub struct Benchmark {
@@ -220,7 +221,7 @@ pub fn find(word: &str) -> Option<&'static Benchmark> {
 impl Benchmark {
     /// Every option it takes.
     pub fn options(&self) -> Vec<&'static [Option_]> {
-        let shared: &[&[Option_]] = if self.is_raw { &[EFFORT, OUTPUT] } else { &[TARGETS, EFFORT, OUTPUT] };
+        let shared: &[&[Option_]] = if self.is_raw { &[EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own.iter().chain(shared).copied().collect()
     }
 

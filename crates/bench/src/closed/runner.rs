@@ -151,7 +151,9 @@ impl<'a> Runner<'a> {
                     .and_then(|_| running.segment(&segment))
                     .map_err(|why| format!("{name}, {size_bytes} bytes: {why}"))?;
                 let mut run = measured.to_run();
-                if !matches!(contestants[index].way, Way::Amqp(_)) {
+                if matches!(contestants[index].way, Way::Amqp(_)) {
+                    run.notes.extend(self.setup.tcp.queue_note(contestants[index].facts.product.as_deref()));
+                } else {
                     // Here the clients themselves are what is measured: that they are busy is the point.
                     let faulty = measured.complaint().is_some();
                     let kept = usize::from(faulty);

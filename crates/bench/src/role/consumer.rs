@@ -14,6 +14,7 @@ use super::task::ConsumerTask;
 use super::{Orders, report};
 use crate::limits::{PARTS_OF_A_SEGMENT, SEGMENT_WAIT, SILENCE_WAIT};
 use crate::plan::{Meters, Report, Segment, Shape};
+use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns};
 use gauge::{Faults, Tally};
 
@@ -62,7 +63,8 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
         let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
         client.declare_exchange(channel, &task.reply_exchange, "direct", &auto_delete)?;
         client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
-        let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
+        let arguments = queue_arguments(task.queue_bytes);
+        let exclusive = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
         let queue = client.declare_queue(channel, &format!("{}.{index}", task.queue_prefix), &exclusive)?.name;
         for key in &task.binding_keys {
             client.bind_queue_unanswered(channel, &queue, &task.exchange, key, &Table::new())?;

@@ -54,6 +54,8 @@ pub(crate) struct ConsumerTask {
     pub reply_key: String,
     /// Check sequence and checksum of each body.
     pub checks: bool,
+    /// Bytes that each queue may hold, if it is told.
+    pub queue_bytes: Option<u64>,
     /// What answers is no broker but a source: ask it for the messages of each segment.
     pub from_source: bool,
 }
