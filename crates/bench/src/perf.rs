@@ -32,7 +32,7 @@ const OPTIONS: &[Option_] = &[
     option("seconds", None, "N", "length of each run (default 2)"),
     option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory"),
     option("write", None, "", "write docs/measurements/DATE-perf.md and .json"),
-    option("out", None, "FOLDER", "write perf.json there and add the table to report.html"),
+    option("out", None, "FOLDER", "write perf.json and perf.html there"),
     option("help", Some('h'), "", "this text"),
 ];
 
@@ -77,7 +77,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
     }
     if let Some(folder) = given.text("out").map(Path::new) {
         page::write_file(&folder.join("perf.json"), &record.json()?)?;
-        page::add(&folder.join("report.html"), &record.section())?;
+        page::write_file(&folder.join("perf.html"), &page::render_section(&record.section()))?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ mod tables;
 
 use std::fmt::Write as _;
 
-pub use section::{Figure, Section, add, number, write_file};
+pub use section::{Section, number, render_section, write_file};
 
 use crate::columns;
 use crate::document::Document;
@@ -35,12 +35,7 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
     let contestants = gather::contestants(&documents);
     let entries = entries(&documents, &contestants);
     let chapters = chapters(&documents, &contestants, &entries);
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Harrier benchmarks</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{}</style>\n</head>\n<body>\n",
-        style::STYLE
-    );
+    let mut html = section::opening("Harrier benchmarks");
     html.push_str(&head(&documents));
     html.push_str(&contents(&chapters));
     for chapter in &chapters {
@@ -273,4 +268,65 @@ fn contents(chapters: &[Drawn]) -> String {
         html.push_str("</li>\n");
     }
     html + "</ol>\n</nav>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fixture;
+
+    fn anchors(html: &str, attribute: &str) -> Vec<String> {
+        html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_page_is_whole_and_needs_nothing_else() {
+        let mut document = fixture::document();
+        document.series.push(fixture::series(
+            "de-pp",
+            "size_bytes",
+            vec![
+                fixture::latency_point(64.0, "round_trip", &[vec![100_000; 20], vec![110_000; 20]]),
+                fixture::latency_point(128.0, "round_trip", &[vec![120_000; 20], vec![130_000; 20]]),
+            ],
+        ));
+        document.series.push(fixture::series("workload market <data>", "group", vec![fixture::point(1.0, &[10])]));
+        document.cut_short = Some("interrupted".to_owned());
+        let html = render([&document]);
+        for word in ["<script", "src=", "url(", "@import", "market <data>"] {
+            assert!(!html.contains(word), "{word}");
+        }
+        for word in [
+            "Figure 1. Latency, small messages",
+            "Message rate",
+            "workload market &lt;data&gt;: Delivered/s",
+            "INVALID: harrier, 128 B: the publisher used 93 % of its core (1 of 3 runs)",
+            "Cut short: interrupted.",
+            "harrier (Harrier 0.1.0, tcp): amqp://127.0.0.1:5672, nodelay true",
+            "One run, hence no intervals.",
+            "Medians of 3 runs; bars are their intervals.",
+            "<td>2,000 <span class=\"range\">1,000 – 3,000</span></td>",
+        ] {
+            assert!(html.contains(word), "{word} is missing");
+        }
+        let ids = anchors(&html, " id=\"");
+        let unique: BTreeSet<&String> = ids.iter().collect();
+        assert_eq!(unique.len(), ids.len(), "{ids:?}");
+        let links = anchors(&html, "href=\"#");
+        assert!(links.len() > 5 && links.iter().all(|link| unique.contains(link)), "{links:?}");
+        for tag in ["section", "figure", "details", "table", "div", "svg", "ul", "ol", "li", "tr", "dl"] {
+            let (open, close) = (html.matches(&format!("<{tag}")).count(), html.matches(&format!("</{tag}>")).count());
+            // `<li` also begins `<link`, `<tr` nothing else.
+            let others = if tag == "li" { html.matches("<link").count() } else { 0 };
+            assert_eq!(open - others, close, "<{tag}>");
+        }
+    }
+
+    #[test]
+    fn an_empty_document_is_a_page_too() {
+        let html = render([&fixture::document_of(Vec::new(), Vec::new())]);
+        assert!(html.contains("<h1>") && html.ends_with("</html>\n"));
+    }
 }

@@ -177,7 +177,6 @@ impl Record {
             facts: vec![self.environment.line(), self.how(), self.tally()],
             columns: COLUMNS.map(str::to_owned).to_vec(),
             rows: self.rows.iter().map(Row::cells).collect(),
-            figures: Vec::new(),
         }
     }
 }
