@@ -15,8 +15,17 @@ use super::{Orders, report};
 use crate::limits::{PARTS_OF_A_SEGMENT, SEGMENT_WAIT, SILENCE_WAIT};
 use crate::plan::{Meters, Report, Segment, Shape};
 use crate::tcp::queue_arguments;
-use gauge::clock::{Deadline, now_ns};
+use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{Faults, Tally};
+
+/// How long a consumer lets messages gather when little came (`may_rest`).
+const REST: Duration = Duration::from_micros(250);
+/// As many messages or bytes at once are not little.
+const REST_BELOW_MESSAGES: u64 = 256;
+const REST_BELOW_BYTES: u64 = 64 << 10;
+/// Shorter segments, and the last messages of each, are too short for rests: these would show in their time.
+const REST_MESSAGES_MIN: u64 = 20_000;
+const REST_LEFT_MIN: u64 = 4_096;
 
 struct Consumer {
     client: Client,
@@ -153,8 +162,12 @@ fn collect(
             while !arrivals.tally.complete() && !deadline.passed() && !silence.passed() {
                 let before = arrivals.tally.received();
                 consumer.take(task, segment, arrivals, Duration::from_secs(1))?;
-                if arrivals.tally.received() > before {
+                let came = arrivals.tally.received() - before;
+                if came > 0 {
                     silence = Deadline::after(SILENCE_WAIT);
+                }
+                if may_rest(task, segment, arrivals, came) {
+                    pause(REST);
                 }
             }
         }
@@ -166,6 +179,19 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Whether a consumer that has just taken `came` messages may let some gather before it looks again: a broker that sends
+/// little at a time would have it woken for every handful, at a hundred times the cost of taking them, on processors
+/// that the broker may want. Nobody waits for this consumer then: no acknowledgement is due, and the end is not near.
+fn may_rest(task: &ConsumerTask, segment: &Segment, arrivals: &Arrivals, came: u64) -> bool {
+    let left = segment.count.saturating_sub(arrivals.tally.received());
+    segment.shape == Shape::Stream
+        && task.ack_every == 0
+        && segment.count >= REST_MESSAGES_MIN
+        && left >= REST_LEFT_MIN
+        && came * (segment.size_bytes as u64) < REST_BELOW_BYTES
+        && came < REST_BELOW_MESSAGES
 }
 
 fn collect_polled(
