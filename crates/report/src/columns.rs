@@ -90,7 +90,13 @@ pub fn all(series: &Series) -> Vec<Metric> {
             Metric::ResidentMib(role),
         ]);
     }
-    others.extend([Metric::PacketsPerMessage, Metric::PacketBytes, Metric::PacketGapUs, Metric::RetransmitsPerMillion]);
+    others.extend([
+        Metric::Packets,
+        Metric::PacketsPerMessage,
+        Metric::PacketBytes,
+        Metric::PacketGapUs,
+        Metric::RetransmitsPerMillion,
+    ]);
     for metric in others {
         if !metrics.contains(&metric) {
             metrics.push(metric);

@@ -56,6 +56,8 @@ pub enum Metric {
     ResidentMib(Role),
     /// Seconds a second in which a role waited for a processor.
     RunQueue(Role),
+    /// TCP segments in the interval, both ways.
+    Packets,
     /// TCP segments for each delivery.
     PacketsPerMessage,
     /// Mean bytes of a TCP segment.
@@ -146,6 +148,7 @@ impl Metric {
             Metric::FaultsPerThousand(role) => format!("{} faults/k", role.name()),
             Metric::ResidentMib(role) => format!("{} MiB", role.name()),
             Metric::RunQueue(role) => format!("{} runq", role.name()),
+            Metric::Packets => "Packets".to_owned(),
             Metric::PacketsPerMessage => "Packets/msg".to_owned(),
             Metric::PacketBytes => "Packet bytes".to_owned(),
             Metric::PacketGapUs => "Packet gap (us)".to_owned(),
@@ -175,6 +178,7 @@ impl Metric {
             Metric::FaultsPerThousand(role) => format!("{}_faults_per_thousand", role.key()),
             Metric::ResidentMib(role) => format!("{}_resident_mib", role.key()),
             Metric::RunQueue(role) => format!("{}_run_queue", role.key()),
+            Metric::Packets => "packets".to_owned(),
             Metric::PacketsPerMessage => "packets_per_message".to_owned(),
             Metric::PacketBytes => "packet_bytes".to_owned(),
             Metric::PacketGapUs => "packet_gap_us".to_owned(),
@@ -245,6 +249,7 @@ impl Metric {
                 per_delivery((usage.minor_faults + usage.major_faults) as f64 * 1e3)
             }
             Metric::RunQueue(role) => share(role.of(run)?.run_queue_s),
+            Metric::Packets => Some(run.network?.packets as f64),
             Metric::PacketsPerMessage => per_delivery(run.network?.packets as f64),
             Metric::PacketBytes => run.network?.packet_bytes(),
             Metric::PacketGapUs => run.network?.packet_gap_us(run.elapsed_s),
