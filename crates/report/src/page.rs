@@ -248,9 +248,7 @@ fn head(documents: &[&Document]) -> String {
     let days: Vec<&str> = documents.iter().filter_map(|document| document.began.split('T').next()).collect();
     let day = days.first().copied().unwrap_or("");
     _ = writeln!(html, "<p class=\"lead\">{}</p>", escaped(&format!("{} — {day}", names.join(", "))));
-    for (index, document) in documents.iter().enumerate() {
-        html.push_str(&tables::facts(document, (documents.len() > 1).then_some(index)));
-    }
+    html.push_str(&tables::facts(documents));
     html + "</header>\n"
 }
 

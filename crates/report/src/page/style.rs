@@ -27,7 +27,8 @@ nav > ol > li { break-inside: avoid; margin-bottom: .6rem; }
 nav ol ol { columns: auto; margin: 0; font-size: .92em; }
 nav ol ol li { padding-left: 1rem; }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .15rem 1rem; margin: .8rem 0; font-size: .95rem; }
-dt { color: var(--soft); } dd { margin: 0; }
+dt { color: var(--soft); } dd { margin: 0; } dd code { display: inline-block; max-width: 100%; }
+header h3 { margin-top: 1rem; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 2.2rem 2.5rem; align-items: start; }
 figure { margin: 1.4rem 0 0; min-width: 0; }
 figure.full, figure:has(.many) { grid-column: 1 / -1; }

@@ -15,41 +15,73 @@ use crate::markdown::number;
 use crate::metric::{Metric, Role};
 use crate::osu::{axis_name, plain, title};
 
-/// What was asked, where and of whom.
-pub(super) fn facts(document: &Document, several: Option<usize>) -> String {
+/// What was asked, where and of whom. What is the same in all documents is said once.
+pub(super) fn facts(documents: &[&Document]) -> String {
+    let rows: Vec<Vec<Fact>> = documents.iter().map(|document| facts_of(document)).collect();
     let mut html = String::new();
-    if let Some(index) = several {
-        _ = writeln!(html, "<h3>Document {}</h3>", index + 1);
+    let is_shared = |fact: &Fact| documents.len() == 1 || rows.iter().all(|others| others.contains(fact));
+    let warnings: Vec<Vec<String>> = documents.iter().map(|document| warnings(document)).collect();
+    for warning in warnings.first().into_iter().flatten() {
+        if warnings.iter().all(|others| others.contains(warning)) {
+            html.push_str(warning);
+        }
     }
+    html.push_str(&list(rows.first().into_iter().flatten().filter(|fact| is_shared(fact))));
+    if documents.len() > 1 {
+        for (index, document) in rows.iter().enumerate() {
+            _ = writeln!(html, "<h3>Document {}</h3>", index + 1);
+            let own = |warning: &&String| !warnings.iter().all(|others| others.contains(warning));
+            warnings[index].iter().filter(own).for_each(|warning| html.push_str(warning));
+            html.push_str(&list(document.iter().filter(|fact| !is_shared(fact))));
+        }
+    }
+    html
+}
+
+/// A name and what it stands for, in HTML.
+type Fact = (&'static str, String);
+
+fn list<'a>(facts: impl Iterator<Item = &'a Fact>) -> String {
+    let rows: String = facts.map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
+    if rows.is_empty() { rows } else { format!("<dl>\n{rows}</dl>\n") }
+}
+
+/// What a reader must know before he believes anything.
+fn warnings(document: &Document) -> Vec<String> {
+    let mut warnings = Vec::new();
     if let Some(why) = &document.cut_short {
-        _ = writeln!(
-            html,
-            "<p class=\"warning\">Cut short: {}. What was measured until then is shown.</p>",
-            escaped(why)
-        );
+        let text = format!("Cut short: {}. What was measured until then is shown.", escaped(why));
+        warnings.push(format!("<p class=\"warning\">{text}</p>\n"));
     }
     if !document.environment.optimised {
-        html.push_str("<p class=\"warning\">Measured with a program that was built without optimisation: these figures mean nothing.</p>\n");
+        let text = "Measured with a program that was built without optimisation: these figures mean nothing.";
+        warnings.push(format!("<p class=\"warning\">{text}</p>\n"));
     }
+    warnings
+}
+
+fn facts_of(document: &Document) -> Vec<Fact> {
     let environment = &document.environment;
-    let mut rows: Vec<(&str, String)> = vec![("Command", format!("<code>{}</code>", escaped(&document.command)))];
+    let mut rows: Vec<Fact> = vec![("Command", format!("<code>{}</code>", escaped(&document.command)))];
     let ended = document.ended.as_ref().map_or_else(String::new, |ended| format!(" to {ended}"));
     rows.push(("When", escaped(&format!("{}{ended}", document.began))));
     let commit = document.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
     rows.push(("Program", escaped(&format!("harrier {}{commit}", environment.version))));
     let virtual_machine = if environment.virtualised == Some(true) { ", a virtual machine" } else { "" };
     let governor = environment.governor.as_ref().map_or_else(String::new, |governor| format!(", governor {governor}"));
-    let load = environment.load_before.map_or_else(String::new, |load| format!(", load {load} before the run"));
     rows.push((
         "Machine",
         escaped(&format!(
-            "{} × {}, {} MiB{virtual_machine}{governor}{load}",
+            "{} × {}, {} MiB{virtual_machine}{governor}",
             environment.processors,
             environment.processor,
             number(environment.memory_mib as f64)
         )),
     ));
     rows.push(("System", escaped(&format!("Linux {}, TCP {}", environment.kernel, environment.congestion_control))));
+    if let Some(load) = environment.load_before {
+        rows.push(("Load", format!("{load} before the run")));
+    }
     rows.push(("Placement", escaped(&document.placement)));
     for target in &document.targets {
         let mut more: Vec<String> = target.url.iter().cloned().collect();
@@ -65,11 +97,7 @@ pub(super) fn facts(document: &Document, several: Option<usize>) -> String {
     if !options.is_empty() {
         rows.push(("Options", options.join(", ")));
     }
-    html.push_str("<dl>\n");
-    for (name, value) in rows {
-        _ = writeln!(html, "<dt>{name}</dt><dd>{value}</dd>");
-    }
-    html + "</dl>\n"
+    rows
 }
 
 /// A series in full: its figures, and what every role used meanwhile.
