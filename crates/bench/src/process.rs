@@ -194,11 +194,11 @@ impl Role {
         Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) }
     }
 
-    /// Its process id; 0, which is no process of this machine's, if another rank plays it.
-    pub fn pid(&self) -> u32 {
+    /// Its process id, if it is a process of this host's.
+    pub fn pid(&self) -> Option<u32> {
         match &self.seat {
-            Seat::Here { spoken, .. } => spoken.process.pid(),
-            Seat::Away(_) => 0,
+            Seat::Here { spoken, .. } => Some(spoken.process.pid()),
+            Seat::Away(_) => None,
         }
     }
 

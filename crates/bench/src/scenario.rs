@@ -5,6 +5,7 @@
 //! Never:  starts or stops the target.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use report::document::Run;
@@ -275,7 +276,7 @@ impl Running {
             Way::Amqp(url) => running.start_amqp(scenario, url, placement, Ends::Both)?,
             Way::Sink(url) => running.start_amqp(scenario, url, placement, Ends::Publishers)?,
             Way::Source(url) => running.start_amqp(scenario, url, placement, Ends::Consumers)?,
-            Way::Raw(port) => running.start_raw(scenario, *port, placement)?,
+            Way::Raw(relay) => running.start_raw(scenario, *relay, placement)?,
         }
         Ok(running)
     }
@@ -344,9 +345,9 @@ impl Running {
         Ok(())
     }
 
-    fn start_raw(&mut self, scenario: &Scenario, port: u16, placement: &Placement) -> Result<(), String> {
+    fn start_raw(&mut self, scenario: &Scenario, relay: SocketAddr, placement: &Placement) -> Result<(), String> {
         // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
-        let task = RawTask { port, consumers: scenario.consumers };
+        let task = RawTask { relay, consumers: scenario.consumers };
         for _pair in 0..scenario.pairs {
             for _consumer in 0..scenario.consumers {
                 let mut consumer = Role::start("raw-consumer", &task, &placement.consumer)?;

@@ -12,12 +12,12 @@ use std::time::Duration;
 use client::{Table, Url, Value};
 
 use crate::interrupt;
-use crate::launcher::is_here;
+use crate::launcher::{is_here, stand_in_address};
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
 use crate::role::connect;
-use crate::role::task::RelayTask;
+use crate::role::task::{NullTask, RelayTask};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
@@ -42,8 +42,8 @@ pub struct Target {
 pub enum Way {
     /// AMQP at this URL.
     Amqp(String),
-    /// Raw bytes through a relay on this port.
-    Raw(u16),
+    /// Raw bytes through the relay at this address.
+    Raw(SocketAddr),
     /// Publishers alone, to a sink at this URL.
     Sink(String),
     /// Consumers alone, from a source at this URL.
@@ -141,24 +141,27 @@ impl Target {
 
     /// The floor under a fan-out: what a publisher writes goes to each of its `consumers`.
     pub fn relay_to(consumers: usize, spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
-        let mut role = Role::start("relay", &RelayTask { spin_us, consumers }, cpus)?;
+        let address = stand_in_address()?;
+        let mut role = Role::start("relay", &RelayTask { address, spin_us, consumers }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
         let mut facts = stand_in("relay");
         name.clone_into(&mut facts.name);
-        Ok(Self { name, facts, way: Way::Raw(port), pid: Some(role.pid()), _started: Started::Role(role) })
+        let way = Way::Raw(SocketAddr::new(address, port));
+        Ok(Self { name, facts, way, pid: role.pid(), _started: Started::Role(role) })
     }
 
     /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
     /// Two targets, since each end is measured without the other.
     pub fn null(cpus: &Cpus) -> Result<[Self; 2], String> {
         let start = |name: &str, way: fn(String) -> Way| {
-            let mut role = Role::start("null", &(), cpus)?;
+            let address = stand_in_address()?;
+            let mut role = Role::start("null", &NullTask { address }, cpus)?;
             let port = role.ready(ROLE_READY_WAIT)?;
             let mut facts = stand_in("null");
             name.clone_into(&mut facts.name);
-            let url = format!("amqp://127.0.0.1:{port}");
-            let pid = Some(role.pid());
+            let url = format!("amqp://{}", SocketAddr::new(address, port));
+            let pid = role.pid();
             Ok::<_, String>(Self { name: name.to_owned(), facts, way: way(url), pid, _started: Started::Role(role) })
         };
         Ok([start("null-sink", Way::Sink)?, start("null-source", Way::Source)?])

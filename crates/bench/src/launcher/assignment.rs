@@ -28,7 +28,7 @@ impl Part {
             Self::Publisher
         } else if kind.contains("consumer") || kind == "emptier" {
             Self::Consumer
-        } else if kind == "agent" || kind == "relay" {
+        } else if matches!(kind, "agent" | "relay" | "null") {
             Self::Agent
         } else {
             Self::Client

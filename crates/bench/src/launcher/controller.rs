@@ -5,6 +5,7 @@
 //! Never:  plays a role, waits without an end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use client::Url;
@@ -14,7 +15,7 @@ use gauge::{Exchange, offset};
 use super::VERSION;
 use super::assignment::{Part, Roles, Seats};
 use super::clocks::{Clocks, Comparison};
-use super::host::Host;
+use super::host::{self, Host};
 use super::letter::{Letter, RoleNumber};
 use super::membership::Membership;
 use super::post::{Mail, Post};
@@ -201,6 +202,16 @@ impl Controller {
             }
         }
         Ok(None)
+    }
+
+    /// See [`super::stand_in_address`].
+    pub fn stand_in_address(&self) -> Result<IpAddr, String> {
+        if self.ranks.iter().all(|rank| rank.host_number == 0) {
+            return Ok(Ipv4Addr::LOCALHOST.into());
+        }
+        let broker = host::resolved(&self.address)?;
+        let on_its_host = self.seats.agent.is_some() || self.ranks[0].host.sees_broker;
+        if on_its_host { Ok(broker.ip()) } else { host::own_address_towards(broker) }
     }
 
     /// One more line for a role.

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
 use gauge::{Environment, listener_on};
@@ -65,6 +65,22 @@ pub fn is_here(address: &str) -> bool {
     address.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
 }
 
+/// The first address behind `host:port`.
+pub fn resolved(address: &str) -> Result<SocketAddr, String> {
+    let mut found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
+    found.next().ok_or_else(|| format!("{address} leads nowhere"))
+}
+
+/// The address of this host that others reach it by, if they are where `other` is. Nothing is sent.
+pub fn own_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
+    let any: IpAddr = if other.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let found = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(other)?;
+        socket.local_addr()
+    });
+    found.map(|address| address.ip()).map_err(|error| format!("no way to {other}: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +91,13 @@ mod tests {
             // A machine without IPv6 has no ::1.
             assert!(is_here(address) == here || address.starts_with('['), "{address}");
         }
+    }
+
+    #[test]
+    fn own_address_is_one_of_this_host() {
+        let other = resolved("127.0.0.1:9").expect("an address");
+        assert_eq!(own_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
+        assert!(resolved("nonsense").is_err());
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod watch;
 mod wishes;
 mod worker;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -38,6 +39,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Commands that read files or explain, and so need no other rank.
 const WITHOUT_RANKS: [&str; 6] = ["", "help", "--help", "-h", "compare", "report"];
+/// Commands that measure no broker.
+const WITHOUT_BROKER: [&str; 2] = ["baseline", "floor"];
 /// Commands that are about one machine.
 const ONE_MACHINE: [&str; 2] = ["perf", "scale"];
 
@@ -79,7 +82,9 @@ pub fn within(
         };
     }
     office::open(membership, url, wishes)?;
-    leave(run(&words))
+    // What stands in a broker's place measures none, but its ranks meet at one.
+    let stands_alone = WITHOUT_BROKER.contains(&command);
+    leave(if stands_alone { run(&wishes::without_url(&words)) } else { run(&words) })
 }
 
 /// Ends the run on all ranks with the outcome of the command on this one. What went wrong is printed first: a launcher
@@ -150,6 +155,18 @@ pub fn placement() -> Option<String> {
 fn watcher(address: &str) -> Result<Option<usize>, String> {
     let address = address.to_owned();
     ask(move |controller| controller.watcher(&address))
+}
+
+/// Where a stand-in for a broker (a relay, a null broker) listens so that every role reaches it: on the broker's address
+/// where it is played on the broker's host, otherwise on the one that this host speaks to the broker from.
+///
+/// # Errors
+/// An address that leads nowhere.
+pub fn stand_in_address() -> Result<IpAddr, String> {
+    if !has_ranks() {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    ask(|controller| controller.stand_in_address())
 }
 
 /// A role that another rank plays; ended when dropped.

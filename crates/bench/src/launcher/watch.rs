@@ -42,11 +42,13 @@ impl Watch {
     /// An agent that sees nothing after all.
     pub fn of(target: &Target) -> Result<Self, String> {
         let pids = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
-        if pids.is_empty()
-            && has_ranks()
-            && let Way::Amqp(url) = &target.way
-        {
-            let address = Url::parse(url).map_err(|error| error.to_string())?.address;
+        if pids.is_empty() && has_ranks() {
+            let address = match &target.way {
+                Way::Amqp(url) | Way::Sink(url) | Way::Source(url) => {
+                    Url::parse(url).map_err(|error| error.to_string())?.address
+                }
+                Way::Raw(relay) => relay.to_string(),
+            };
             if let Some(rank) = watcher(&address)? {
                 let mut agent = Role::start_on(rank, "agent", &AgentTask { address })?;
                 agent.ready(ROLE_READY_WAIT)?;

@@ -98,6 +98,19 @@ pub fn url(words: &[String]) -> Option<&str> {
     None
 }
 
+/// The words without `--url` and its value.
+pub fn without_url(words: &[String]) -> Vec<String> {
+    let (mut others, mut is_value) = (Vec::with_capacity(words.len()), false);
+    for word in words {
+        let is_url = word == "--url";
+        if !is_value && !is_url && !word.starts_with("--url=") {
+            others.push(word.clone());
+        }
+        is_value = is_url;
+    }
+    others
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +149,11 @@ mod tests {
         for (line, expected) in [("--url x -m 1", Some("x")), ("-m 1 --url=y", Some("y")), ("-m 1", None)] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             assert_eq!(url(&words), expected, "{line}");
+            let others = without_url(&words);
+            assert_eq!(
+                (url(&others), others.join(" ").as_str()),
+                (None, if line.contains("-m") { "-m 1" } else { "" })
+            );
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Never:  routes, keeps or even decodes a message: what limits here is the other end, the load generator itself.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use session::{BodyOut, DeliverHead, Event, Greeting, Inbound, Outbound, SessionLimits};
@@ -14,6 +14,7 @@ use wire::frame::{FRAME_END, FRAME_HEAD_BYTES, HEARTBEAT_FRAME, split_head};
 use wire::method::{basic, exchange, queue};
 use wire::{Method, ShortStr, Table, Value};
 
+use super::task::NullTask;
 use super::{Orders, report};
 use crate::limits::{NULL_BLOCK_BYTES, NULL_BUFFER_BYTES, NULL_HEARTBEAT_WAIT};
 use crate::plan::{Report, Segment};
@@ -35,9 +36,9 @@ fn begun(key: &[u8]) -> Option<(u64, usize)> {
 
 /// Serves until its parent ends.
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let () = orders.task()?;
+    let NullTask { address } = orders.task()?;
     let text = |error: std::io::Error| format!("null broker: {error}");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
+    let listener = TcpListener::bind((address, 0)).map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {

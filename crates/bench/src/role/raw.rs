@@ -5,7 +5,7 @@
 //! Never:  frames, parses or checks anything beyond counting bytes.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 
 use super::task::RawTask;
 use super::{Orders, report};
@@ -17,13 +17,13 @@ use gauge::{Buckets, Faults, Latencies};
 fn connect(orders: &mut Orders) -> Result<(TcpStream, RawTask), String> {
     let task: RawTask = orders.task()?;
     let open = || {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, task.port))?;
+        let stream = TcpStream::connect(task.relay)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SEGMENT_WAIT))?;
         stream.set_write_timeout(Some(SEGMENT_WAIT))?;
         Ok(stream)
     };
-    let stream = open().map_err(|error: std::io::Error| format!("relay on port {}: {error}", task.port))?;
+    let stream = open().map_err(|error: std::io::Error| format!("relay at {}: {error}", task.relay))?;
     report(&Report::Ready { port: 0 })?;
     Ok((stream, task))
 }

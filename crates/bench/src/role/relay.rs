@@ -5,7 +5,7 @@
 //! Never:  looks at a byte.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
@@ -120,7 +120,7 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
 
 fn relay(task: &RelayTask) -> std::io::Result<()> {
     let mut poll = Poll::new()?;
-    let mut listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    let mut listener = TcpListener::bind((task.address, 0).into())?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     report(&Report::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
     let mut events = Events::with_capacity(64);

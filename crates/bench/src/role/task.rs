@@ -4,6 +4,8 @@
 //! Owns:   names of exchange, keys and queues of a run.
 //! Never:  changes during a run (segments do).
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde::{Deserialize, Serialize};
 
 /// A publisher's task.
@@ -87,8 +89,8 @@ pub(crate) enum BinderOrder {
 /// A raw publisher's or consumer's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RawTask {
-    /// Port of the relay on this machine.
-    pub port: u16,
+    /// Where the relay is.
+    pub relay: SocketAddr,
     /// Consumers that answer each segment.
     pub consumers: usize,
 }
@@ -111,9 +113,18 @@ pub(crate) enum AgentOrder {
     Held,
 }
 
+/// A null broker's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NullTask {
+    /// The address of this host that it listens on.
+    pub address: IpAddr,
+}
+
 /// A relay's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RelayTask {
+    /// The address of this host that it listens on.
+    pub address: IpAddr,
     /// Poll this long before sleeping, in microseconds; zero sleeps at once.
     pub spin_us: u64,
     /// Consumers that each publisher's bytes go to.
