@@ -305,7 +305,7 @@ mod tests {
             "harrier (Harrier 0.1.0, tcp): amqp://127.0.0.1:5672, nodelay true",
             "One run, hence no intervals.",
             "Medians of 3 runs; bars are their intervals.",
-            "<td>2,000 <span class=\"range\">1,000 – 3,000</span></td>",
+            "<td>2,000 <span class=\"range\" style=\"min-width:13ch\">1,000 – 3,000</span></td>",
         ] {
             assert!(html.contains(word), "{word} is missing");
         }

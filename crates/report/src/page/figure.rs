@@ -217,8 +217,11 @@ fn by_place(plot: &Plot) -> Table {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let head = std::iter::once(&plot.x.label).chain(plot.lines.iter().map(|line| &line.label)).cloned().collect();
-    let cell_at =
-        |line: &Line, place: f64| line.dots.iter().find(|dot| dot.x == place).map_or_else(|| "–".to_owned(), cell);
+    let cell_at = |line: &Line, place: f64| {
+        let letters = range_letters(line);
+        let dot = line.dots.iter().find(|dot| dot.x == place);
+        dot.map_or_else(|| "–".to_owned(), |dot| cell(dot, letters))
+    };
     let rows = places
         .into_iter()
         .map(|place| (row_words(plot, place), plot.lines.iter().map(|line| cell_at(line, place)).collect()));
@@ -227,7 +230,9 @@ fn by_place(plot: &Plot) -> Table {
 
 /// Single values: a row for each line.
 fn by_line(plot: &Plot) -> Table {
-    let rows = plot.lines.iter().map(|line| (line.label.clone(), line.dots.iter().map(cell).collect()));
+    let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
+    let cells = |line: &Line| line.dots.iter().map(|dot| cell(dot, letters)).collect();
+    let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
     let place =
         plot.lines.first().and_then(|line| line.dots.first()).map_or(String::new(), |dot| row_words(plot, dot.x));
     (vec![format!("{} {place}", plot.x.label), plot.y.label.clone()], rows.collect())
@@ -238,10 +243,21 @@ fn row_words(plot: &Plot, place: f64) -> String {
     if plot.x.unit == Unit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
 }
 
-fn cell(dot: &Dot) -> String {
+/// The interval of a point, for a table.
+fn range(dot: &Dot) -> String {
+    dot.interval.map_or_else(String::new, |(low, high)| format!("{} – {}", number(low), number(high)))
+}
+
+/// Letters that the intervals of a line need, so that all stand below one another.
+fn range_letters(line: &Line) -> usize {
+    line.dots.iter().map(|dot| range(dot).chars().count()).max().unwrap_or(0)
+}
+
+fn cell(dot: &Dot, letters: usize) -> String {
     let mark = if dot.invalid.is_empty() { "" } else { "<b>*</b>" };
-    let interval = dot.interval.map_or_else(String::new, |(low, high)| {
-        format!(" <span class=\"range\">{} – {}</span>", number(low), number(high))
-    });
-    format!("{}{mark}{interval}", number(dot.y))
+    let range = match letters {
+        0 => String::new(),
+        _ => format!(" <span class=\"range\" style=\"min-width:{letters}ch\">{}</span>", range(dot)),
+    };
+    format!("{}{mark}{range}", number(dot.y))
 }

@@ -47,6 +47,7 @@ svg .dot { stroke-width: 1.3; }
 .legend { list-style: none; margin: .3rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; font: .82rem/1.5 system-ui, sans-serif; }
 .swatch { vertical-align: -1px; }
 .invalid { margin: .4rem 0; padding-left: 0; list-style: none; color: var(--warn); font-size: .88rem; line-height: 1.4; max-width: 44rem; }
+.note { font-size: .88rem; margin: .15rem 0; }
 details { margin: .4rem 0; min-width: 0; } summary { cursor: pointer; color: var(--link); font-size: .92rem; }
 details.all { margin-top: 1.4rem; } .all h4 { margin-top: 1.3rem; }
 .wide { overflow-x: auto; max-width: 100%; }
@@ -56,7 +57,7 @@ th, td { padding: .16rem .7rem .16rem 0; text-align: right; white-space: nowrap;
 th { font-weight: 600; } thead th { border-bottom: 1px solid #8b877b; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; } tbody th { font-weight: 400; }
 td.words { text-align: left; white-space: normal; min-width: 12rem; }
-td b { color: var(--warn); } .range { color: var(--soft); font-size: .92em; }
+td b { color: var(--warn); } .range { display: inline-block; text-align: left; color: var(--soft); font-size: .92em; padding-left: .35em; }
 footer { margin-top: 4rem; color: var(--soft); font-size: .9rem; border-top: 1px solid var(--rule); padding-top: .8rem; }
 @media (max-width: 52rem) { .figures { grid-template-columns: minmax(0, 1fr); } body { padding-top: 1.5rem; } h1 { font-size: 1.9rem; } .panel { max-width: 36rem; } }
 @media (max-width: 26rem) { body { padding-left: .85rem; padding-right: .85rem; } dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: .4rem; } }
@@ -72,7 +73,7 @@ footer { margin-top: 4rem; color: var(--soft); font-size: .9rem; border-top: 1px
   figure:not(:has(.many)) > .panels { grid-column: 1; grid-row: 2 / 5; align-self: start; }
   details:not([open]) summary { display: none; }
   figure details::details-content { content-visibility: visible; display: block; block-size: auto; opacity: 1; }
-  .wide { overflow: visible; } table { font-size: 6.4pt; } th, td { padding: .1rem .5rem .1rem 0; line-height: 1.2; } th { white-space: normal; } table:has(thead th:nth-child(6)) .range { display: block; } table:has(thead th:nth-child(8)) { font-size: 5.2pt; }
+  .wide { overflow: visible; } table { font-size: 6.4pt; } th, td { padding: .1rem .5rem .1rem 0; line-height: 1.2; } th { white-space: normal; } table:has(thead th:nth-child(6)) .range { display: block; min-width: 0 !important; text-align: right; } table:has(thead th:nth-child(8)) { font-size: 5.2pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 "#;

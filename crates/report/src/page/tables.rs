@@ -117,18 +117,22 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
             notes.push(format!("<li>* INVALID: {}: {}</li>", plain(point.at), escaped(&reason)));
         }
     }
-    let mut said: Vec<(&String, usize)> = Vec::new();
-    for note in series.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.notes) {
-        match said.iter_mut().find(|(known, _)| *known == note) {
-            Some((_, count)) => *count += 1,
-            None => said.push((note, 1)),
+    let mut said: Vec<(&String, Vec<String>)> = Vec::new();
+    for point in &series.points {
+        for note in point.runs.iter().flat_map(|run| &run.notes) {
+            let at = plain(point.at);
+            match said.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, places)) if places.contains(&at) => {}
+                Some((_, places)) => places.push(at),
+                None => said.push((note, vec![at])),
+            }
         }
     }
     if !notes.is_empty() {
         _ = writeln!(html, "<ul class=\"invalid\">{}</ul>", notes.join("\n"));
     }
-    for (note, count) in said {
-        _ = writeln!(html, "<p>Note ({count} runs): {}</p>", escaped(note));
+    for (note, places) in said {
+        _ = writeln!(html, "<p class=\"note\">{}: {}</p>", places.join(", "), escaped(note));
     }
     html
 }
