@@ -75,7 +75,7 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
             Wrong(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
         );
     };
-    let spec = adjusted(read(source).map_err(Wrong)?, &given)?;
+    let spec = adjusted(read(source)?, &given)?;
     let setup = Setup::read(&given)?;
     let targets = setup.targets()?;
     let mut record = Record::begin("workload", words, &given, &setup, &targets);
@@ -105,23 +105,24 @@ fn no_such(name: &str) -> String {
     format!("there is no workload '{name}'; there are {}", names.join(", "))
 }
 
-/// Reads a shipped workload by its name, or a file.
-fn read(source: &str) -> Result<Spec, String> {
+/// Reads a shipped workload by its name, or a file. A name or a file that is wrong is wrong usage, one that cannot be read a
+/// failure.
+fn read(source: &str) -> Result<Spec, Failure> {
     if let Some(text) = shipped::text(source) {
-        return parse::parse(source, &format!("{source}.toml"), text);
+        return Ok(parse::parse(source, &format!("{source}.toml"), text)?);
     }
     let mut text = String::new();
     let mut file = match std::fs::File::open(source) {
         Ok(file) => file.take(WORKLOAD_FILE_BYTES_MAX + 1),
-        Err(_) if !source.contains(['/', '.']) => return Err(no_such(source)),
-        Err(error) => return Err(format!("{source}: {error}")),
+        Err(_) if !source.contains(['/', '.']) => return Err(Failure::Usage(no_such(source))),
+        Err(error) => return Err(format!("{source}: {error}").into()),
     };
     file.read_to_string(&mut text).map_err(|error| format!("{source}: {error}"))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
-        return Err(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most"));
+        return Err(Failure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
     }
     let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
-    parse::parse(&name, source, &text)
+    parse::parse(&name, source, &text).map_err(Failure::Usage)
 }
 
 /// The workload as the command line changes it.
@@ -254,7 +255,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said() {
-        assert!(read("no-such").expect_err("none").contains("market-data"));
-        assert!(read("./no/such.toml").expect_err("none").starts_with("./no/such.toml: "));
+        let why = |source: &str| read(source).expect_err("there is none");
+        assert!(matches!(why("no-such"), Failure::Usage(text) if text.contains("market-data")));
+        assert!(matches!(why("./no/such.toml"), Failure::Failed(text) if text.starts_with("./no/such.toml: ")));
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gauge::clock::{now_ns, pause};
 use mio::{Poll, Token, Waker};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::{Orders, report};
@@ -50,6 +51,7 @@ impl Desk {
 
 /// Works on `task` with `work` until there are no more orders; `work` runs on a thread of its own.
 pub(super) fn run(orders: &mut Orders, work: impl FnOnce(Desk) -> Result<(), String> + Send) -> Result<(), String> {
+    raise_limit()?;
     let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
     let bell = Waker::new(poll.registry(), BELL).map_err(|error| format!("no bell: {error}"))?;
     let (sender, inbox) = channel();
@@ -66,6 +68,13 @@ pub(super) fn run(orders: &mut Orders, work: impl FnOnce(Desk) -> Result<(), Str
         drop(sender);
         outcome.and(bell.wake().map_err(|error| format!("no bell: {error}")))
     })
+}
+
+/// As many open files as this process may have.
+fn raise_limit() -> Result<(), String> {
+    let (_soft, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("the limit of open files: {error}"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| format!("the limit of open files: {error}"))
 }
 
 fn pass_on(orders: &mut Orders, sender: &Sender<Order>, bell: &Waker) -> Result<(), String> {

@@ -54,6 +54,10 @@ struct Sender {
     pacer: Pacer,
     timer: TimerFd,
     desk: Desk,
+    /// Whether anything comes back: answers, confirms.
+    listens: bool,
+    /// When all publishers were looked at last.
+    looked_ns: u64,
     /// The report is given; what comes now is only taken in.
     over: bool,
 }
@@ -85,6 +89,10 @@ impl Sender {
             task,
         };
         let findings = Findings::new(topology.queues.len());
+        let group = &shop.task.common.spec.publishers[shop.task.group];
+        let share = (shop.task.to - shop.task.from) as f64 / group.count as f64;
+        let pacer = Pacer::for_rate(group.rate.peak() * share);
+        let listens = group.reply_exchange.is_some() || group.confirms > 0;
         let mut publishers = Vec::with_capacity(shop.task.to - shop.task.from);
         for number in shop.task.from..shop.task.to {
             let token = Token(publishers.len());
@@ -105,9 +113,11 @@ impl Sender {
             due: BinaryHeap::new(),
             written: Vec::new(),
             findings,
-            pacer: Pacer::default(),
+            pacer,
             timer,
             desk,
+            listens,
+            looked_ns: now_ns(),
             over: false,
         })
     }
@@ -136,8 +146,9 @@ impl Sender {
             }
             let next_ns = self.due.peek().map_or(give_up_ns, |Reverse((due_ns, _))| *due_ns).min(give_up_ns);
             let timeout = match self.pacer.step(time_ns, next_ns) {
-                Step::Spin => continue,
-                Step::Send => Duration::ZERO,
+                // Whoever waits for answers looks for them meanwhile: an answer that lies there would age.
+                Step::Spin if !self.listens => continue,
+                Step::Spin | Step::Send => Duration::ZERO,
                 Step::Sleep(until_ns) => {
                     self.wake_at(until_ns)?;
                     IDLE_LOOK_INTERVAL
@@ -194,8 +205,10 @@ impl Sender {
                 Token(index) => self.attend(index)?,
             }
         }
-        if events.is_empty() {
-            // Nothing for a while: heartbeats.
+        let time_ns = now_ns();
+        if time_ns.saturating_sub(self.looked_ns) > IDLE_LOOK_INTERVAL.as_nanos() as u64 {
+            self.looked_ns = time_ns;
+            // Heartbeats of those that nothing happens to.
             for index in 0..self.publishers.len() {
                 self.attend(index)?;
             }

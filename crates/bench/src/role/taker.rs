@@ -111,6 +111,7 @@ impl Taker {
         let mut events = Events::with_capacity(1_024);
         let mut expected: Option<Vec<Census>> = None;
         let mut sweep_at_ns = u64::MAX;
+        let mut looked_ns = now_ns();
         // What came before the consumers were registered shows no edge.
         self.attend_all()?;
         loop {
@@ -156,11 +157,12 @@ impl Taker {
                 }
             }
             self.finish_work()?;
-            if events.is_empty() {
-                self.consumers
-                    .iter_mut()
-                    .try_for_each(|consumer| consumer.keep_alive(&self.yard))
-                    .map_err(|error| error.to_string())?;
+            let time_ns = now_ns();
+            if time_ns.saturating_sub(looked_ns) > IDLE_LOOK_INTERVAL.as_nanos() as u64 {
+                looked_ns = time_ns;
+                for consumer in &mut self.consumers {
+                    consumer.keep_alive(&self.yard).map_err(|error| error.to_string())?;
+                }
                 self.attend_all()?;
             }
         }

@@ -55,6 +55,15 @@ impl Rate {
         }
     }
 
+    /// The highest rate at any time.
+    pub(crate) fn peak(self) -> f64 {
+        match self {
+            Self::Constant(rate) => rate,
+            Self::Bursts { high, low, .. } => high.max(low),
+            Self::Opening { peak, base, .. } => peak.max(base),
+        }
+    }
+
     /// Messages expected within the first `duration_ns`.
     pub(crate) fn expected(self, duration_ns: u64) -> f64 {
         let until_s = duration_ns as f64 / 1e9;

@@ -242,7 +242,7 @@ fn check_descriptors(spec: &Spec) -> Result<(), String> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("the limit of open files: {error}"))?;
     if (most + OTHERS) as u64 > hard {
         return Err(format!(
-            "one process of this workload has {most} connections and may open {hard} files only: raise the limit (ulimit -Hn), \
+            "one process of this workload has {most} connections, and the limit of open files is {hard}: raise it (ulimit -Hn), \
              or spread publishers over 'processes'"
         ));
     }

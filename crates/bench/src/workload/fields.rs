@@ -56,6 +56,18 @@ impl<'a, 'i> Fields<'a, 'i> {
         Self { source, path, at, left, known: Vec::new() }
     }
 
+    /// Refuses all keys but these, before any of them is asked for: a misspelt key is told as such, and not as a missing one.
+    pub(crate) fn only(&self, keys: &[&str]) -> Result<(), String> {
+        match self.left.iter().find(|(name, ..)| !keys.contains(name)) {
+            None => Ok(()),
+            Some((name, at, _)) => Err(self.unknown(name, *at, &keys.join(", "))),
+        }
+    }
+
+    fn unknown(&self, name: &str, at: usize, known: &str) -> String {
+        self.source.fault(at, &self.path, &format!("unknown key '{name}'; there are {known}"))
+    }
+
     /// The value of a key, if it is there.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<Field<'a, 'i>> {
         self.known.push(key);
@@ -82,11 +94,7 @@ impl<'a, 'i> Fields<'a, 'i> {
     pub(crate) fn end(self) -> Result<(), String> {
         match self.left.first() {
             None => Ok(()),
-            Some((name, at, _)) => Err(self.source.fault(
-                *at,
-                &self.path,
-                &format!("unknown key '{name}'; there are {}", self.known.join(", ")),
-            )),
+            Some((name, at, _)) => Err(self.unknown(name, *at, &self.known.join(", "))),
         }
     }
 

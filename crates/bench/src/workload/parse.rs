@@ -27,6 +27,18 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         file.fault(error.span().map_or(0, |span| span.start), "", &format!("this is not TOML: {}", error.message()))
     })?;
     let mut fields = Fields::of(&file, table.get_ref());
+    fields.only(&[
+        "about",
+        "duration",
+        "warm_up",
+        "drain",
+        "seed",
+        "exchanges",
+        "queues",
+        "publishers",
+        "consumers",
+        "objectives",
+    ])?;
     let duration = fields.need("duration")?;
     let mut spec = Spec {
         name: name.to_owned(),
@@ -59,6 +71,7 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         spec.seed = field.whole(0, i64::MAX as u64)?;
     }
     for mut table in fields.tables("exchanges")? {
+        table.only(&["name", "type"])?;
         let name = name_of(&mut table)?;
         let kinds =
             [("direct", ExchangeType::Direct), ("fanout", ExchangeType::Fanout), ("topic", ExchangeType::Topic)];
@@ -69,6 +82,7 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         table.end()?;
     }
     for mut table in fields.tables("queues")? {
+        table.only(&["name", "bindings", "durable"])?;
         let name = name_of(&mut table)?;
         if spec.queues.iter().any(|other| other.name == name) {
             return Err(table.fault(&format!("there are two queues '{name}'")));
@@ -163,6 +177,22 @@ fn template(field: &Field<'_, '_>, allowed: &[&str]) -> Result<String, String> {
 }
 
 fn publishers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Publishers, String> {
+    table.only(&[
+        "name",
+        "count",
+        "processes",
+        "exchange",
+        "key",
+        "symbols",
+        "popularity",
+        "size",
+        "rate",
+        "arrivals",
+        "mandatory",
+        "persistent",
+        "confirms",
+        "replies",
+    ])?;
     let name = name_of(table)?;
     let count = table.take("count").map_or(Ok(1), |field| field.whole(1, WORKLOAD_CONNECTIONS_MAX as u64))? as usize;
     let processes = table.take("processes").map_or(Ok(1), |field| field.whole(1, count as u64))? as usize;
@@ -289,6 +319,10 @@ fn rate(field: &Field<'_, '_>) -> Result<Rate, String> {
 }
 
 fn consumers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Consumers, String> {
+    table.only(&[
+        "name", "count", "queue", "bindings", "picks", "picks_of", "prefetch", "ack", "think", "reject", "crash",
+        "answer",
+    ])?;
     let name = name_of(table)?;
     let count = table.take("count").map_or(Ok(1), |field| field.whole(1, WORKLOAD_CONNECTIONS_MAX as u64))? as usize;
     let from = match (table.take("queue"), table.take("bindings")) {
@@ -369,6 +403,7 @@ fn answer(field: &Field<'_, '_>, spec: &Spec) -> Result<Answer, String> {
 }
 
 fn objective(table: &mut Fields<'_, '_>) -> Result<Objective, String> {
+    table.only(&["group", "latency", "quantile", "at_most", "at_least"])?;
     let group = table.take("group").map(|field| field.text().map(str::to_owned)).transpose()?;
     let goal = if let Some(kind) = table.take("latency") {
         let kinds = [("delivery", "delivery"), ("service", "service"), ("done", "done"), ("round_trip", "round_trip")];

@@ -88,7 +88,8 @@ fn unknown_keys_and_wrong_types() {
         "small.toml:18: publishers[0]: unknown key 'rates'; there are name, count, processes, exchange, key, symbols, \
          popularity, size, rate, arrivals, mandatory, persistent, confirms, replies",
     );
-    refuse("about = \"x\"", "abuot = \"x\"", "small.toml:1: 'about' is missing");
+    refuse("about = \"x\"", "abuot = \"x\"", "small.toml:1: unknown key 'abuot'; there are about, duration, warm_up…");
+    refuse("about = \"x\"", "", "small.toml:1: 'about' is missing");
     refuse("about = \"x\"", "about = 5", "small.toml:1: about: expected a text in quotes, not a whole number");
     refuse(
         "duration = \"10s\"",
