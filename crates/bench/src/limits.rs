@@ -67,6 +67,10 @@ pub const SILENCE_WAIT: Duration = Duration::from_secs(15);
 pub const REPORT_WAIT: Duration = Duration::from_secs(660);
 /// How long one role is waited for before the others are looked at, which may have failed.
 pub const ROLE_LOOK_WAIT: Duration = Duration::from_millis(100);
+/// How long a role waits for an order before it shows its brokers that it lives, in milliseconds: a fraction of any heartbeat.
+pub const ROLE_IDLE_MS: u16 = 5_000;
+/// Bytes of orders read at once.
+pub const ORDER_BYTES_AT_ONCE: usize = 64 << 10;
 /// How long an ended child may take to go before it is killed.
 pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes handed to the socket at once by the raw publisher, and read at once by the raw consumer and the relay.

@@ -1,7 +1,7 @@
 //! The hidden side of the program: what a child process of a benchmark runs.
 //!
 //! Enters: the role's name, then its task and orders on standard input.  Leaves: reports on standard output.
-//! Owns:   the choice of the role and the reading and writing of lines.
+//! Owns:   the choice of the role and the writing of reports.
 //! Never:  prints anything else to standard output.
 
 mod agent;
@@ -12,6 +12,7 @@ mod consumer;
 mod duty;
 mod launch;
 mod null;
+mod orders;
 mod publisher;
 mod raw;
 mod relay;
@@ -19,16 +20,21 @@ mod sender;
 mod taker;
 pub(crate) mod task;
 
-use std::io::{BufRead, StdinLock, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
-use serde::de::DeserializeOwned;
-
 use crate::plan::Report;
+pub(crate) use orders::Orders;
 
 /// Runs a role; the arguments are those after `bench role`.
 pub fn run(arguments: &[String]) -> ExitCode {
-    let mut orders = Orders { lines: std::io::stdin().lock() };
+    let mut orders = match Orders::open() {
+        Ok(orders) => orders,
+        Err(error) => {
+            eprintln!("harrier bench role: standard input: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
         Some("agent") => agent::run(&mut orders),
@@ -49,7 +55,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            if report(&Report::Failed { why: why.clone() }).is_err() {
+            if launches_stranger(arguments) {
+                eprintln!("harrier bench: {why}");
+            } else if report(&Report::Failed { why: why.clone() }).is_err() {
                 eprintln!("harrier bench role: {why}");
             }
             ExitCode::FAILURE
@@ -57,26 +65,10 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The lines on standard input.
-pub(crate) struct Orders {
-    lines: StdinLock<'static>,
-}
-
-impl Orders {
-    /// The next order; `None` when the run is over.
-    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
-        let mut line = String::new();
-        match self.lines.read_line(&mut line) {
-            Ok(0) => Ok(None),
-            Ok(_) => serde_json::from_str(&line).map(Some).map_err(|error| format!("order not understood: {error}")),
-            Err(error) => Err(format!("orders cannot be read: {error}")),
-        }
-    }
-
-    /// The first line: what this role is for.
-    pub(crate) fn task<T: DeserializeOwned>(&mut self) -> Result<T, String> {
-        self.next()?.ok_or_else(|| "no task was given".to_owned())
-    }
+/// Whether this was to become a program that is no role of ours, such as a broker: nobody reads reports from it.
+fn launches_stranger(arguments: &[String]) -> bool {
+    matches!(arguments, [role, _cpus, _parent, _program, rest @ ..]
+        if role == "launch" && !matches!(rest, [first, second, ..] if first == "bench" && second == "role"))
 }
 
 /// Writes one report.

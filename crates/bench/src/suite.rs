@@ -11,6 +11,7 @@ use report::document::Document;
 use crate::arguments::{Given, Option_, help_with, option};
 use crate::failure::Failure;
 use crate::record::{go_on, is_broken, write_page};
+use crate::setup::TARGETS;
 use report::json;
 use report::page::write_file;
 use report::table::put;
@@ -20,30 +21,10 @@ const OPTIONS: &[Option_] = &[
     option("full", None, "", "all sizes, five runs: half an hour (default)"),
     option("out", None, "FOLDER", "where report.html, report.json and a document a benchmark go (default out)"),
     option("only", None, "NAMES", "of these benchmarks, with commas between"),
-    option("url", None, "URL", "measure the broker at amqp://… or amqp+unix:… (default: this program's own)"),
-    option("against", None, "URL", "measure this broker too, in turns with the first; may be repeated"),
-    option(
-        "broker-command",
-        None,
-        "COMMAND",
-        "start this broker instead of this program's own; --listen ADDRESS is added",
-    ),
-    option("broker-options", None, "OPTIONS", "more options for the broker that is started"),
-    option(
-        "broker-pid",
-        None,
-        "PID",
-        "the first broker's process, to be metered (default: found by its port or socket)",
-    ),
-    option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
-    option("iterations", Some('i'), "COUNT", "messages of each size (default: by size and broker)"),
+    option("iterations", Some('i'), "COUNT", "messages of each size in closed loop (default: by size and broker)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
     option("help", Some('h'), "", "this text"),
 ];
-
-/// Options that are handed on to every benchmark.
-const HANDED_ON: &[&str] =
-    &["url", "against", "broker-command", "broker-options", "broker-pid", "cpus", "iterations", "check"];
 
 const ABOUT: &str = "\
 Runs every benchmark on the same brokers and writes one report. Each benchmark's document is kept beside it, so that two
@@ -55,7 +36,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("suite --full --url amqp://host --against amqp://other --out here", "two brokers in turns, everything, overnight"),
 ];
 
-/// One benchmark of the suite: its name, and its words for each effort.
+/// One benchmark of the suite: its name, its command, and its further words for each effort.
 struct Part {
     name: &'static str,
     command: &'static str,
@@ -63,68 +44,41 @@ struct Part {
     full: &'static str,
 }
 
+const fn part(name: &'static str, command: &'static str, quick: &'static str, full: &'static str) -> Part {
+    Part { name, command, quick, full }
+}
+
+const QUICK: &str = "--step 16 --runs 3 --seconds 0.25";
+const QUICK_ONE: &str = "-m 64:64 --runs 3 --seconds 0.25";
+const FULL: &str = "--runs 5 --seconds 1";
+const FULL_STEP: &str = "--step 4 --runs 5 --seconds 0.7";
+const FULL_FEW: &str = "--step 16 --runs 5 --seconds 0.6";
+
 const PARTS: &[Part] = &[
-    Part {
-        name: "sockets",
-        command: "baseline sockets",
-        quick: "--step 16 --runs 3 --seconds 0.3",
-        full: "--runs 5 --seconds 0.5",
-    },
-    Part {
-        name: "sockets-pp",
-        command: "baseline sockets --ping-pong",
-        quick: "--step 16 --runs 3 --seconds 0.3",
-        full: "--runs 5 --seconds 0.5",
-    },
-    Part {
-        name: "de-spsc",
-        command: "de-spsc",
-        quick: "--step 16 --runs 3 --seconds 0.4",
-        full: "--runs 5 --seconds 1",
-    },
-    Part {
-        name: "de-mpmc",
-        command: "de-mpmc",
-        quick: "--step 16 --runs 3 --seconds 0.4",
-        full: "--step 4 --runs 5 --seconds 0.7",
-    },
-    Part { name: "de-pp", command: "de-pp", quick: "--step 16 --runs 3 --seconds 0.4", full: "--runs 5 --seconds 1" },
-    Part {
-        name: "fe-spmc",
-        command: "fe-spmc",
-        quick: "--consumers 1,8,32 --step 16 --runs 3 --seconds 0.4",
-        full: "--step 4 --runs 5 --seconds 0.7",
-    },
-    Part {
-        name: "te-spsc",
-        command: "te-spsc",
-        quick: "--patterns 1,64,1024 --step 16 --runs 3 --seconds 0.4",
-        full: "--step 4 --runs 5 --seconds 0.6",
-    },
-    Part {
-        name: "te-spsc-all",
-        command: "te-spsc --match all --patterns 1024",
-        quick: "-m 64:64 --runs 3 --seconds 0.4",
-        full: "--step 16 --runs 5 --seconds 0.6",
-    },
-    Part {
-        name: "te-spsc-wildcards",
-        command: "te-spsc --match wildcards --patterns 1024",
-        quick: "-m 64:64 --runs 3 --seconds 0.4",
-        full: "--step 16 --runs 5 --seconds 0.6",
-    },
-    Part {
-        name: "te-spsc-changing",
-        command: "te-spsc --changing 1000 --patterns 1024",
-        quick: "-m 64:64 --runs 3 --seconds 0.4",
-        full: "--step 16 --runs 5 --seconds 0.6",
-    },
-    Part {
-        name: "confirm",
-        command: "confirm",
-        quick: "--step 16 --runs 3 --seconds 0.4",
-        full: "--step 4 --runs 5 --seconds 1",
-    },
+    part("sockets", "baseline sockets", QUICK, "--runs 5 --seconds 0.5"),
+    part("sockets-pp", "baseline sockets --ping-pong", QUICK, "--runs 5 --seconds 0.5"),
+    part("de-spsc", "de-spsc", QUICK, FULL),
+    part("de-mpmc", "de-mpmc", QUICK, FULL_STEP),
+    part("de-pp", "de-pp", QUICK, FULL),
+    part("fe-spmc", "fe-spmc", "--consumers 1,8,32 --step 16 --runs 3 --seconds 0.25", FULL_STEP),
+    part("te-spsc", "te-spsc", "--patterns 1,64,1024 --step 16 --runs 3 --seconds 0.25", FULL_STEP),
+    part("te-spsc-all", "te-spsc --match all --patterns 1024", QUICK_ONE, FULL_FEW),
+    part("te-spsc-wildcards", "te-spsc --match wildcards --patterns 1024", QUICK_ONE, FULL_FEW),
+    part("te-spsc-changing", "te-spsc --changing 1000 --patterns 1024", QUICK_ONE, FULL_FEW),
+    part("confirm", "confirm", QUICK, "--step 4 --runs 5 --seconds 1"),
+    part("churn", "churn", "--seconds 0.3 --runs 3", "--seconds 1 --runs 5"),
+    part("drain", "drain", "-m 64:64 -i 50000 --runs 3", "-m 64:64K -i 50000 --runs 3"),
+    part(
+        "open",
+        "open",
+        "--rate 1000,5000 --seconds 1 --warm-up 0.2 --runs 3",
+        "--rate 1000,2000,5000,10000 --seconds 3 --runs 3",
+    ),
+    part("market-data", "workload market-data", "--seconds 3", "--seconds 20"),
+    part("order-entry", "workload order-entry", "--seconds 3", "--seconds 20"),
+    part("telemetry", "workload telemetry", "--seconds 3", "--seconds 20"),
+    part("task-queue", "workload task-queue", "--seconds 3", "--seconds 20"),
+    part("bulk-transfer", "workload bulk-transfer", "--seconds 3", "--seconds 20"),
 ];
 
 /// Runs them.
@@ -132,9 +86,9 @@ const PARTS: &[Part] = &[
 /// # Errors
 /// The first benchmark that failed, after all were run; lost, doubled, reordered or damaged messages.
 pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>) -> Result<(), Failure> {
-    let given = Given::parse(words, &[OPTIONS])?;
+    let given = Given::parse(words, &[OPTIONS, TARGETS])?;
     if given.has("help") {
-        return Ok(put(&help_with("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
+        return Ok(put(&help_with("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS, TARGETS], EXAMPLES))?);
     }
     if given.has("quick") && given.has("full") {
         return Err(Failure::Usage("--quick or --full, not both".to_owned()));
@@ -183,8 +137,14 @@ impl Part {
         let effort = if given.has("quick") { self.quick } else { self.full };
         let mut words: Vec<String> = self.command.split(' ').chain(effort.split(' ')).map(str::to_owned).collect();
         words.extend(["--json".to_owned(), file.to_string_lossy().into_owned()]);
-        let is_raw = self.command.starts_with("baseline");
-        for &name in HANDED_ON.iter().filter(|&&name| !is_raw || ["cpus", "iterations"].contains(&name)) {
+        for name in self.handed_on() {
+            if name == "iterations"
+                && given.has(name)
+                && let Some(at) = words.iter().position(|word| word == "-i")
+            {
+                // The suite's own number stands for that of the part.
+                words.drain(at..at + 2);
+            }
             for value in given.texts(name) {
                 words.push(format!("--{name}"));
                 if !value.is_empty() {
@@ -193,6 +153,22 @@ impl Part {
             }
         }
         words
+    }
+
+    /// The options of the suite that this benchmark takes too.
+    fn handed_on(&self) -> Vec<&'static str> {
+        let word = self.command.split(' ').next().unwrap_or_default();
+        let mut names: Vec<&'static str> = match word {
+            "baseline" => vec!["cpus"],
+            _ => TARGETS.iter().map(|option| option.name).collect(),
+        };
+        if !["churn", "open", "workload"].contains(&word) {
+            names.push("iterations");
+        }
+        if word != "churn" {
+            names.push("check");
+        }
+        names
     }
 }
 
@@ -230,7 +206,8 @@ fn finish(mut whole: Document, words: &[String], out: &Path, outcome: Result<(),
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
     // What each benchmark used beside this is in its own document.
-    whole.options = whole.options.into_iter().filter(|(name, _)| HANDED_ON.contains(&name.as_str())).collect();
+    whole.options =
+        whole.options.into_iter().filter(|(name, _)| TARGETS.iter().any(|option| option.name == name)).collect();
     whole.options.extend(crate::launcher::facts());
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;
@@ -264,19 +241,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_a_command_line_that_is_understood() {
+    fn every_closed_loop_part_is_a_command_line_that_is_understood() {
+        let mut seen = 0;
         for part in PARTS {
+            let own: Vec<&str> = part.command.split(' ').take_while(|word| !word.starts_with('-')).collect();
+            let Some(benchmark) = crate::closed::find(&own.join(" ")) else { continue };
+            seen += 1;
             for effort in ["--quick", "--full"] {
-                let asked = [effort, "--cpus", "broker=0", "-i", "7"].map(str::to_owned);
-                let given = Given::parse(&asked, &[OPTIONS]).expect("known options");
+                let asked = [effort, "--cpus", "broker=0", "-i", "7", "-c"].map(str::to_owned);
+                let given = Given::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
                 let words = part.words(&given, Path::new("x.json"));
-                let own = part.command.split(' ').take_while(|word| !word.starts_with('-')).collect::<Vec<_>>();
-                let benchmark = crate::closed::find(&own.join(" ")).expect("a benchmark");
                 let given = Given::parse(&words[own.len()..], &benchmark.options())
                     .unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
                 benchmark.variants(&given).unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
-                assert_eq!(given.text("iterations"), Some("7"));
+                assert_eq!((given.text("iterations"), given.has("check")), (Some("7"), true));
             }
         }
+        assert!(seen >= crate::closed::ALL.len(), "each is in the suite");
+    }
+
+    #[test]
+    fn a_given_number_of_messages_replaces_the_parts_own() {
+        let asked = ["--quick", "-i", "7", "--against", "amqp://a", "--against", "amqp://b"].map(str::to_owned);
+        let given = Given::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
+        let drain = PARTS.iter().find(|part| part.name == "drain").expect("a part");
+        let words = drain.words(&given, Path::new("x.json")).join(" ");
+        assert_eq!(words, "drain -m 64:64 --runs 3 --json x.json --against amqp://a --against amqp://b --iterations 7");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
         }
     }
     report(&Report::Ready { port: 0 })?;
-    while let Some(segment) = orders.next::<Segment>()? {
+    while let Some(segment) = orders.next_while::<Segment>(|| keep_alive(&mut consumers))? {
         let mut arrivals: Vec<Arrivals> = consumers.iter().map(|_| Arrivals::new(&task, &segment)).collect();
         let meters = Meters::start();
         report(&Report::Armed)?;
@@ -62,6 +62,10 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
         report(&Report::Consumed { received, faults, rates, used })?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
+}
+
+fn keep_alive(consumers: &mut [Consumer]) -> Result<(), String> {
+    consumers.iter_mut().try_for_each(|consumer| consumer.client.keep_alive()).map_err(|error| error.to_string())
 }
 
 fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {

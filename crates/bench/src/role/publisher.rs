@@ -39,7 +39,9 @@ struct Sent {
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     let mut publisher = Publisher::connect(orders.task()?).map_err(|error| error.to_string())?;
     report(&Report::Ready { port: 0 })?;
-    while let Some(segment) = orders.next::<Segment>()? {
+    while let Some(segment) =
+        orders.next_while::<Segment>(|| publisher.client.keep_alive().map_err(|error| error.to_string()))?
+    {
         publisher.prepare(segment.size_bytes);
         let meters = Meters::start();
         let sent = match segment.shape {
