@@ -19,6 +19,7 @@ use crate::plan::{Report, Segment, Shape, Used};
 use crate::process::Role;
 use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, RawTask};
 use crate::target::{Target, Way};
+use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
 use gauge::{Faults, Latencies, RoleUsage, judge, steadiness};
 
@@ -47,8 +48,8 @@ pub struct Scenario {
     pub changes_per_s: u64,
     /// Sequence and checksum of every message are checked.
     pub checks: bool,
-    /// Bytes that each queue may hold, if it is told.
-    pub queue_bytes: Option<u64>,
+    /// Options of sockets, and how large each queue may be.
+    pub tcp: TcpOptions,
 }
 
 /// Type of the exchange of a workload.
@@ -86,7 +87,7 @@ impl Default for Scenario {
             matching: Matching::One,
             changes_per_s: 0,
             checks: false,
-            queue_bytes: None,
+            tcp: TcpOptions::default(),
         }
     }
 }
@@ -308,7 +309,7 @@ impl Running {
                 reply_exchange: reply_exchange.clone(),
                 reply_key: reply_key.clone(),
                 checks: scenario.checks,
-                queue_bytes: scenario.queue_bytes,
+                queue_bytes: scenario.tcp.queue_bytes,
                 from_source: ends == Ends::Consumers,
             };
             let publisher = PublisherTask {
@@ -347,7 +348,7 @@ impl Running {
 
     fn start_raw(&mut self, scenario: &Scenario, relay: SocketAddr, placement: &Placement) -> Result<(), String> {
         // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
-        let task = RawTask { relay, consumers: scenario.consumers };
+        let task = RawTask { relay, consumers: scenario.consumers, tcp: scenario.tcp.clone() };
         for _pair in 0..scenario.pairs {
             for _consumer in 0..scenario.consumers {
                 let mut consumer = Role::start("raw-consumer", &task, &placement.consumer)?;

@@ -44,6 +44,9 @@ pub const TARGETS: &[Option_] = &[
     option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
 ];
 
+/// The last of them, for commands that have sockets and no brokers.
+pub const SOCKETS: &[Option_] = TARGETS.split_at(6).1;
+
 /// How much is measured.
 pub const EFFORT: &[Option_] = &[
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
@@ -234,6 +237,12 @@ mod tests {
     fn setup(line: &str) -> Result<Setup, Wrong> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         Setup::read(&Given::parse(&words, &[TARGETS, EFFORT, OUTPUT])?)
+    }
+
+    #[test]
+    fn options_of_sockets_stand_by_themselves() {
+        let names: Vec<&str> = SOCKETS.iter().map(|option| option.name).collect();
+        assert_eq!(names, ["nagle", "send-buffer-bytes", "receive-buffer-bytes", "congestion"]);
     }
 
     #[test]

@@ -136,18 +136,19 @@ impl Target {
 
     /// The floor: a relay that polls `spin_us` before it sleeps.
     pub fn relay(spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
-        Self::relay_to(1, spin_us, cpus)
+        let address = stand_in_address()?;
+        Self::relay_to(&RelayTask { address, spin_us, consumers: 1, tcp: TcpOptions::default() }, cpus)
     }
 
-    /// The floor under a fan-out: what a publisher writes goes to each of its `consumers`.
-    pub fn relay_to(consumers: usize, spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
-        let address = stand_in_address()?;
-        let mut role = Role::start("relay", &RelayTask { address, spin_us, consumers }, cpus)?;
+    /// The floor under a fan-out: what a publisher writes goes to each of its consumers.
+    pub(crate) fn relay_to(task: &RelayTask, cpus: &Cpus) -> Result<Self, String> {
+        let spin_us = task.spin_us;
+        let mut role = Role::start("relay", task, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
         let mut facts = stand_in("relay");
         name.clone_into(&mut facts.name);
-        let way = Way::Raw(SocketAddr::new(address, port));
+        let way = Way::Raw(SocketAddr::new(task.address, port));
         Ok(Self { name, facts, way, pid: role.pid(), _started: Started::Role(role) })
     }
 
@@ -226,8 +227,9 @@ fn capabilities(properties: &Table) -> Vec<String> {
 fn refusal(url: &Url, error: &client::Error) -> String {
     let Url { address, user, vhost, .. } = url;
     match error {
-        client::Error::ConnectionClosed { code: 403, text } => {
-            format!("{address}: the broker refuses the login of '{user}': 403 {text}")
+        // RabbitMQ's code for a login that fails is 403, Qpid's is the one that others have for virtual hosts.
+        client::Error::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
+            format!("{address}: the broker refuses the login of '{user}': {code} {text}")
         }
         client::Error::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
             format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")

@@ -5,9 +5,12 @@
 //! Never:  says that an option is in force where nobody has looked.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
 
 use client::{Table, Url, Value};
 use gauge::{Environment, options_found};
+use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Given, Option_, Wrong, option};
@@ -102,6 +105,23 @@ impl TcpOptions {
             set("tcp-congestion", name.clone());
         }
         words
+    }
+
+    /// Sets buffers and congestion control of a socket of this program that is no client's (the baseline's).
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn set_on(&self, socket: &impl AsFd) -> std::io::Result<()> {
+        if let Some(bytes) = self.send_buffer_bytes {
+            setsockopt(socket, sockopt::SndBuf, &(bytes as usize))?;
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            setsockopt(socket, sockopt::RcvBuf, &(bytes as usize))?;
+        }
+        if let Some(name) = &self.congestion {
+            setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?;
+        }
+        Ok(())
     }
 
     /// What a reader must know of `--queue-bytes` with this broker.
@@ -233,10 +253,14 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let _client = std::net::TcpStream::connect(address).expect("it listens");
-        let _accepted = listener.accept().expect("a client waits");
+        let (accepted, _) = listener.accept().expect("a client waits");
         let facts = TcpOptions::default().facts(&format!("amqp://{address}?nodelay=false"), false);
         assert_eq!(facts.get("client_nodelay").map(String::as_str), Some("false"));
         assert_eq!(facts.get("congestion_control"), Some(&Environment::read().congestion_control));
+        let reno = TcpOptions { congestion: Some("reno".to_owned()), ..TcpOptions::default() };
+        reno.set_on(&accepted).expect("every kernel has it");
+        let facts = reno.facts(&format!("amqp://{address}"), false);
+        assert_eq!(facts.get("congestion_control").map(String::as_str), Some("reno"), "as it was found, not as it was asked");
         assert_eq!(facts.get("nodelay"), None, "nobody can see it from outside");
         assert!(TcpOptions::default().facts("amqp+unix:/run/x.sock", true).is_empty());
     }

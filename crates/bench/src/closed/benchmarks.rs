@@ -12,7 +12,7 @@ use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTE
 use crate::patterns::Matching;
 use crate::plan::Shape;
 use crate::scenario::{ExchangeType, Scenario};
-use crate::setup::{EFFORT, OUTPUT, TARGETS};
+use crate::setup::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use crate::tcp::QUEUE;
 
 /// A closed-loop benchmark.
@@ -221,7 +221,7 @@ pub fn find(word: &str) -> Option<&'static Benchmark> {
 impl Benchmark {
     /// Every option it takes.
     pub fn options(&self) -> Vec<&'static [Option_]> {
-        let shared: &[&[Option_]] = if self.is_raw { &[EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
+        let shared: &[&[Option_]] = if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own.iter().chain(shared).copied().collect()
     }
 

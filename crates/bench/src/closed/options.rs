@@ -88,7 +88,7 @@ impl Asked {
         let mut variants = benchmark.variants(given)?;
         for variant in &mut variants {
             variant.scenario.checks = setup.checks;
-            variant.scenario.queue_bytes = setup.tcp.queue_bytes;
+            variant.scenario.tcp = setup.tcp.clone();
         }
         Ok(Self {
             sizes: sizes(given.text("sizes").unwrap_or("1:1M"), factor as usize)?,

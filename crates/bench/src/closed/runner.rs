@@ -10,7 +10,9 @@ use report::{Metric, OsuTable, Progress, Yardstick};
 use super::benchmarks::{Benchmark, Variant};
 use super::options::Asked;
 use crate::failure::Failure;
+use crate::launcher::stand_in_address;
 use crate::plan::{Segment, Shape};
+use crate::role::task::RelayTask;
 use crate::record::{Record, go_on};
 use crate::scenario::{Running, Scenario};
 use crate::setup::Setup;
@@ -68,7 +70,13 @@ impl<'a> Runner<'a> {
         if !self.asked.baseline && !self.benchmark.is_raw {
             return Ok(None);
         }
-        Target::relay_to(scenario.consumers, self.asked.spin_us, &self.setup.placement.broker).map(Some)
+        let task = RelayTask {
+            address: stand_in_address()?,
+            spin_us: self.asked.spin_us,
+            consumers: scenario.consumers,
+            tcp: scenario.tcp.clone(),
+        };
+        Target::relay_to(&task, &self.setup.placement.broker).map(Some)
     }
 
     /// What stands beside the brokers only to hold them against it, and by which figure.

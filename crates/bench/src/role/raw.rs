@@ -18,7 +18,8 @@ fn connect(orders: &mut Orders) -> Result<(TcpStream, RawTask), String> {
     let task: RawTask = orders.task()?;
     let open = || {
         let stream = TcpStream::connect(task.relay)?;
-        stream.set_nodelay(true)?;
+        stream.set_nodelay(!task.tcp.nagle)?;
+        task.tcp.set_on(&stream)?;
         stream.set_read_timeout(Some(SEGMENT_WAIT))?;
         stream.set_write_timeout(Some(SEGMENT_WAIT))?;
         Ok(stream)

@@ -130,7 +130,7 @@ fn relay(task: &RelayTask) -> std::io::Result<()> {
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, task.consumers, &mut waiting, &mut groups)?;
+                accept(&listener, &poll, task, &mut waiting, &mut groups)?;
                 continue;
             }
             let Token(token) = event.token();
@@ -165,17 +165,19 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
 fn accept(
     listener: &TcpListener,
     poll: &Poll,
-    consumers: usize,
+    task: &RelayTask,
     waiting: &mut Vec<TcpStream>,
     groups: &mut Vec<Option<Group>>,
 ) -> std::io::Result<()> {
+    let consumers = task.consumers;
     loop {
         let stream = match listener.accept() {
             Ok((stream, _peer)) => stream,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
-        stream.set_nodelay(true)?;
+        stream.set_nodelay(!task.tcp.nagle)?;
+        task.tcp.set_on(&stream)?;
         if waiting.len() < consumers {
             waiting.push(stream);
             continue;
@@ -183,8 +185,8 @@ fn accept(
         let mut group = Group {
             publisher: stream,
             consumers: std::mem::take(waiting),
-            forth: Flow::new(consumers),
-            back: (0..consumers).map(|_| Flow::new(1)).collect(),
+            forth: Flow::new(task.consumers),
+            back: (0..task.consumers).map(|_| Flow::new(1)).collect(),
         };
         let first = groups.len() << ENDS_BITS;
         let ends = std::iter::once(&mut group.publisher).chain(&mut group.consumers);

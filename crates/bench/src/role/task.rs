@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::tcp::TcpOptions;
+
 /// A publisher's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PublisherTask {
@@ -93,6 +95,8 @@ pub(crate) struct RawTask {
     pub relay: SocketAddr,
     /// Consumers that answer each segment.
     pub consumers: usize,
+    /// Options of its socket.
+    pub tcp: TcpOptions,
 }
 
 /// An agent's task.
@@ -129,4 +133,6 @@ pub(crate) struct RelayTask {
     pub spin_us: u64,
     /// Consumers that each publisher's bytes go to.
     pub consumers: usize,
+    /// Options of its sockets.
+    pub tcp: TcpOptions,
 }
