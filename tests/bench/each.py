@@ -8,7 +8,7 @@ Never:  leaves a command out: one that is not in the table fails.
 import json
 import re
 
-from scene import INVALID, WELL, bench, need, points, runs, whole
+from scene import INVALID, WELL, bench, need, points, whole
 
 # command: (variations, each the words of one brief run)
 BRIEF = {
@@ -18,17 +18,27 @@ BRIEF = {
     "fe-spmc": ("-m 64:64 -i 200 --consumers 1,4,8",),
     "te-spsc": ("-m 64:64 -i 500 --patterns 1,64",),
     "confirm": ("-m 64:1K -i 500",),
-    "churn": ("",),
-    "drain": ("-m 64:64 -i 2000",),
-    "open": ("-m 64:64 --rate 500",),
+    "churn": ("--clients 1,2 --seconds 1",),
+    "drain": ("-m 64:1K -i 2000", "-m 64:64 -i 1000 --ack-every 10 --prefetch 100"),
+    "open": ("--rate 200,500 --seconds 1 --warm-up 0.3 -c",),
+    "workload": tuple(
+        f"{name} --seconds 1 --scale {scale}"
+        for name, scale in (
+            ("market-data", 0.02),
+            ("order-entry", 0.2),
+            ("telemetry", 0.1),
+            ("task-queue", 0.2),
+            ("bulk-transfer", 0.2),
+        )
+    ),
 }
 # What needs no broker, or brings its own.
 ALONE = {
     "baseline": ("sockets -m 64:1K -i 500",),
     "floor": ("-m 64:1K -i 500",),
 }
-# Tested elsewhere: compare, suite and workload in others.py; perf and scale are steps of their own.
-ELSEWHERE = {"compare", "suite", "workload", "perf", "scale", "report", "help"}
+# Tested elsewhere: compare, report and suite in others.py; perf and scale are steps of their own.
+ELSEWHERE = {"compare", "suite", "perf", "scale", "report", "help"}
 
 
 def commands():
@@ -61,7 +71,8 @@ def brief(command, words, broker, name):
     need(facts["version"] and facts["transport"] == "tcp", f"facts: {facts}", ended)
     need("guest" not in (facts["url"] or "") and ":guest@" not in json.dumps(document), "a password is told", ended)
     # Its process was found by the port, and worked.
-    need(all(run["broker"] for run in runs(document)), "what the broker used is missing", ended)
+    first = [run for series in document["series"] for run in series["points"][0]["runs"]]
+    need(all(run["broker"] for run in first), "what the broker used is missing", ended)
     return document
 
 

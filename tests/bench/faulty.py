@@ -16,9 +16,9 @@ from scene import FAILED, INVALID, WELL, bench, faults, free_port, harrier, need
 COUNT, AT = 400, 300
 
 
-def through(fault, *words, status=INVALID, name=None, at=AT, wait_s=0.0, deadline_s=90):
+def through(fault, *words, status=INVALID, name=None, at=AT, wait_s=0.0, deadline_s=90, client=b"bench consumer"):
     name = name or f"faulty-{fault}"
-    with harrier() as broker, relay(broker.port, fault, at, wait_s) as between:
+    with harrier() as broker, relay(broker.port, fault, at, wait_s, client) as between:
         ended = bench(*words, "--url", between.url(), status=status, document=name, deadline_s=deadline_s)
         need(between.struck, f"the relay let all {between.passed} messages pass", ended)
     return ended
@@ -76,6 +76,29 @@ def lost_among_many():
     """Four consumers get each message; one of them misses one."""
     ended = through("drop", "fe-spmc", "-m", "64:64", "-i", COUNT, "--consumers", "4", name="faulty-drop-fanout")
     need(faults(ended.document)["lost"] >= 1, f"found {faults(ended.document)}", ended)
+
+
+def lost_among_many_pairs():
+    ended = through("drop", "de-mpmc", "-m", "64:64", "-i", COUNT, "--pairs", "2", name="faulty-drop-pairs")
+    need(faults(ended.document)["lost"] >= 1, f"found {faults(ended.document)}", ended)
+
+
+def lost_with_confirms():
+    """The broker has confirmed it, and it did not come."""
+    ended = through("drop", "confirm", "-m", "64:64", "-i", COUNT, name="faulty-drop-confirm")
+    need(faults(ended.document)["lost"] >= 1, f"found {faults(ended.document)}", ended)
+
+
+def lost_in_a_backlog():
+    ended = through("drop", "drain", "-m", "64:64", "-i", COUNT, name="faulty-drop-drain", client=b"bench drain")
+    need(faults(ended.document)["lost"] >= 1, f"found {faults(ended.document)}", ended)
+
+
+def lost_in_open_loop():
+    for fault, kind in (("drop", "lost"), ("double", "duplicates"), ("swap", "reordered")):
+        words = ("open", "--rate", "500", "--seconds", "1", "--warm-up", "0.2")
+        ended = through(fault, *words, name=f"faulty-{fault}-open", client=b"bench consumers.")
+        need(faults(ended.document)[kind] >= 1, f"{fault}: found {faults(ended.document)}", ended)
 
 
 def partial_results_of_the_invalid():
@@ -178,6 +201,10 @@ EXPECTATIONS = {
     "faulty damaged-unchecked": damaged_unchecked,
     "faulty lost-round-trip": lost_round_trip,
     "faulty lost-among-many": lost_among_many,
+    "faulty lost-among-many-pairs": lost_among_many_pairs,
+    "faulty lost-with-confirms": lost_with_confirms,
+    "faulty lost-in-a-backlog": lost_in_a_backlog,
+    "faulty lost-in-open-loop": lost_in_open_loop,
     "faulty partial-results": partial_results_of_the_invalid,
     "faulty slow": slow,
     "faulty falls-silent": falls_silent,

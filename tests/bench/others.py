@@ -9,7 +9,8 @@ import csv
 import io
 import json
 
-from scene import INVALID, OUT, TREE, WELL, bench, harrier, need, points, runs, whole
+import each
+from scene import INVALID, OUT, WELL, bench, harrier, need, points, runs, whole
 
 BRIEF = ("de-spsc", "-m", "64:256", "-i", 500)
 
@@ -92,12 +93,31 @@ def own_ceiling():
 
 
 def workloads():
-    """Every shipped workload runs; each states its objectives, which this machine may miss."""
-    shipped = sorted((TREE / "workloads").glob("*.toml"))
-    need(len(shipped) >= 5, f"only {len(shipped)} workloads are shipped")
-    for path in shipped:
-        ended = bench("workload", path, "--duration", "1", status=(WELL, INVALID), document=f"workload-{path.stem}")
-        need(points(ended.document), "nothing was measured", ended)
+    """Every shipped workload is listed, shown and documented, and among the brief runs of each broker."""
+    listed = [line.split()[0] for line in bench("workload", "--list").out.splitlines() if line[:1].isalpha()]
+    need(len(listed) >= 5, f"shipped: {listed}")
+    brief = {words.split()[0] for words in each.BRIEF["workload"]}
+    need(brief == set(listed), f"shipped: {listed}, run: {sorted(brief)}")
+    for name in listed:
+        shown = bench("workload", "--show", name)
+        path = OUT / f"shown-{name}.toml"
+        path.write_text(shown.out)
+        ended = bench(
+            "workload", path, "--seconds", 1, "--scale", 0.02, status=(WELL, INVALID), document=f"shown-{name}"
+        )
+        need(points(ended.document), "its own file is not taken back", ended)
+
+
+def saved():
+    """What was saved is shown again, in every format and as a page."""
+    whole(bench(*BRIEF, status=(WELL, INVALID), document="saved"))
+    path, page = OUT / "saved.json", OUT / "saved.html"
+    table = bench("report", path)
+    need(len(table.rows()) == 3, "there are not three rows", table)
+    again = bench("report", path, "--format", "json")
+    need(json.loads(again.out) == json.loads(path.read_text()), "the document is another one", again)
+    bench("report", path, path, "--html", page)
+    need("<svg" in page.read_text(), "the page has no figure")
 
 
 def suite():
@@ -115,5 +135,6 @@ EXPECTATIONS = {
     "others unix-socket": unix_socket,
     "others null": own_ceiling,
     "others workloads": workloads,
+    "others saved": saved,
     "others suite-quick": suite,
 }

@@ -2,7 +2,7 @@
 
 Enters: where the broker is, and one fault.  Leaves: a port; the number of messages that the fault struck.
 Owns:   a listener and one thread for each direction of each connection.
-Never:  touches anything but whole messages on their way to a client that calls itself a consumer: all else passes byte by byte.
+Never:  touches anything but whole messages on their way to clients of one name: all else passes byte by byte.
 """
 
 import contextlib
@@ -30,8 +30,10 @@ class Relay:
     cut     there the consumer's connection ends
     """
 
-    def __init__(self, target_port, fault="none", at=1, wait_s=0.0):
+    def __init__(self, target_port, fault="none", at=1, wait_s=0.0, client=b"bench consumer"):
         self.target_port, self.fault, self.at, self.wait_s = target_port, fault, at, wait_s
+        # Part of the name that the connections to be struck give themselves.
+        self.name_of_consumers = client
         self.struck = 0
         self.passed = 0
         self.over = threading.Event()
@@ -82,7 +84,7 @@ class Connection:
                     if len(seen) >= 19 and seen[15:19] == START_OK:
                         size = struct.unpack(">I", seen[11:15])[0]
                         if len(seen) >= 15 + size:
-                            self.consumes = b"bench consumer" in seen[: 15 + size]
+                            self.consumes = self.relay.name_of_consumers in seen[: 15 + size]
                             seen = None
                 self.broker.sendall(data)
         with contextlib.suppress(*GONE):

@@ -6,7 +6,6 @@ Never:  accepts a status without the words.
 """
 
 import resource
-from pathlib import Path
 
 from scene import FAILED, OUT, USAGE, bench, harrier, need, points
 
@@ -40,7 +39,7 @@ LINES = {
     "broker-pid-of-nobody": ("de-spsc -m 1:1 -i 10 --broker-pid 4194305", (FAILED, USAGE), "4194305"),
     "compare-one": ("compare a.json", USAGE, "two"),
     "compare-missing": ("compare /nowhere/a.json /nowhere/b.json", FAILED, "/nowhere/a.json"),
-    "workload-missing": ("workload /nowhere/a.toml", FAILED, "/nowhere/a.toml"),
+    "workload-missing": ("workload /nowhere/a.toml", (FAILED, USAGE), "/nowhere/a.toml"),
     "workload-none": ("workload", USAGE, "FILE"),
 }
 
@@ -105,19 +104,20 @@ def no_document():
         ("other", "{}", "schema"),
         ("later", '{"schema": "harrier-bench/9.0"}', "9.0"),
     ):
-        path = Path(OUT / f"no-document-{name}.json")
+        path = OUT / f"no-document-{name}.json"
         path.write_text(text)
         ended = bench("compare", path, path, status=FAILED)
         need(said in ended.err and str(path) in ended.err, f"standard error lacks '{said}' or the file", ended)
 
 
 def wrong_workload():
+    good = bench("workload", "--show", "market-data").out
     for name, text, said in (
-        ("no-toml", "[[[", "line 1"),
-        ("unknown-key", "nonsense = 1\n", "nonsense"),
-        ("empty", "", "publisher"),
+        ("no-toml", "[[[", ".toml:1:"),
+        ("unknown-key", "nonsense = 1\n" + good, "nonsense"),
+        ("empty", "", "missing"),
     ):
-        path = Path(OUT / f"wrong-workload-{name}.toml")
+        path = OUT / f"wrong-workload-{name}.toml"
         path.write_text(text)
         ended = bench("workload", path, status=(FAILED, USAGE))
         need(said in ended.err and str(path) in ended.err, f"standard error lacks '{said}' or the file", ended)
