@@ -175,12 +175,19 @@ async function check(browser, file) {
   const source = readFileSync(file, "utf8");
   report(`${name}-self-contained`, [...source.matchAll(/<script|<iframe|<img|@import|url\(|(?:src|href)="(?!#|data:)[^"]*"/g)].map((match) => match[0]));
 
-  const context = await browser.newContext({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
-  const page = await context.newPage();
   const [errors, requests] = [[], []];
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("request", (request) => request.url() !== url && !request.url().startsWith("data:") && requests.push(request.url()));
+  const watch = (page) => {
+    page.on("console", (message) => ["error", "warning"].includes(message.type()) && errors.push(message.text()));
+    page.on("pageerror", (error) => errors.push(String(error)));
+    page.on("request", (request) => request.url() !== url && !request.url().startsWith("data:") && requests.push(request.url()));
+    return page;
+  };
+  // Once as anybody would open it; then everything is looked at with scripts switched off.
+  const usual = watch(await browser.newPage());
+  await usual.goto(url, { waitUntil: "load" });
+  await usual.close();
+  const context = await browser.newContext({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
+  const page = watch(await context.newPage());
   await page.goto(url, { waitUntil: "load" });
 
   const missing = await page.evaluate(() => [...document.querySelectorAll("nav a")].filter((link) => !document.getElementById(link.hash.slice(1))).map((link) => link.hash));

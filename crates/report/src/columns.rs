@@ -64,6 +64,16 @@ pub fn is_ping_pong(series: &Series) -> bool {
 /// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
 /// left out as soon as it has a run.
 pub fn all(series: &Series) -> Vec<Metric> {
+    let mut metrics = every(series);
+    let runs = || series.points.iter().flat_map(|point| &point.runs);
+    if runs().next().is_some() {
+        metrics.retain(|metric| runs().any(|run| metric.of(run).is_some()));
+    }
+    metrics
+}
+
+/// The same with those that none of its runs has: what its benchmark may have.
+pub fn every(series: &Series) -> Vec<Metric> {
     let mut metrics = usual(series);
     let mut others = vec![
         Metric::MbPerS,
@@ -101,10 +111,6 @@ pub fn all(series: &Series) -> Vec<Metric> {
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
-    }
-    let runs = || series.points.iter().flat_map(|point| &point.runs);
-    if runs().next().is_some() {
-        metrics.retain(|metric| runs().any(|run| metric.of(run).is_some()));
     }
     metrics
 }

@@ -22,7 +22,7 @@ const BEHIND: [&str; 9] =
 pub fn write(document: &Document) -> String {
     let parameters: BTreeSet<&String> = document.series.iter().flat_map(|series| series.parameters.keys()).collect();
     let mut metrics: Vec<Metric> = Vec::new();
-    for metric in document.series.iter().flat_map(columns::all) {
+    for metric in document.series.iter().flat_map(columns::every) {
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
@@ -127,14 +127,15 @@ mod tests {
         assert!(
             rows[0].starts_with(
                 "benchmark,target,transport,product,version,pace,axis,parameter_pairs,at,size_bytes,run,elapsed_s,published,\
-                 delivered,delivered_bytes,operations,mb_per_s,published_per_s,message_us,delivered_per_s,broker_cpu_s_per_million"
+                 delivered,delivered_bytes,operations,mb_per_s,published_per_s,message_us,delivered_per_s,operations_per_s,\
+                 backlog_bytes_per_message,broker_cpu_s_per_million"
             ),
             "{}",
             rows[0]
         );
         assert_eq!(
             rows[1],
-            "de-spsc,harrier,tcp,Harrier,0.1.0,closed,size_bytes,1,64,64,1,1,1000,1000,64000,,0.064,1000,1000,1000,\
+            "de-spsc,harrier,tcp,Harrier,0.1.0,closed,size_bytes,1,64,64,1,1,1000,1000,64000,,0.064,1000,1000,1000,,,\
              750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,\
              2000,2,160,500,0,0,0,0,0,0,0,,,"
         );

@@ -128,9 +128,12 @@ mod tests {
 
     #[test]
     fn a_document_is_read_back_whole() {
-        let document = fixture::document();
+        let mut document = fixture::document();
+        // A number that is read back as its neighbour where reading is not exact.
+        document.series[0].points[0].runs[0].elapsed_s = 0.233_267_091_232_560_18;
         let text = write(&document).expect("JSON");
         let again = read(&text).expect("a document");
+        assert_eq!(write(&again).expect("JSON"), text);
         assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&document).ok());
         assert!(text.starts_with("{\n \"schema\": \"harrier-bench/1."), "{text}");
         assert!(text.lines().all(|line| line.len() <= LINE_MAX + 2), "a line is too long");
