@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gauge::clock::{Deadline, now_ns, pause};
-use gauge::{Meter, RoleUsage, with_descendants};
+use gauge::RoleUsage;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use super::stage::Stage;
 use super::task::{Common, Order, SenderTask, Sent, Taken, TakerTask};
 use super::topology::Topology;
 use crate::interrupt;
-use crate::launcher;
+use crate::launcher::{self, Watch};
 use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::plan::Report;
@@ -84,10 +84,11 @@ pub(crate) fn run(
 fn play(common: &Common, target: &Target, placement: &Placement, show: &Show<'_>) -> Result<Outcome, String> {
     let spec = &common.spec;
     let mut cast = Cast::start(common, target, placement)?;
+    let mut broker = Watch::of(target)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
     cast.order(&Order::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
-    let broker = watch(target, &mut cast, (begin_ns, measured_from_ns, end_ns), show)?;
+    let broker = watch(&mut broker, &mut cast, (begin_ns, measured_from_ns, end_ns), show)?;
     show(1.0, "waiting for the last messages");
     let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
     cast.await_reports(wait, |cast| &mut cast.senders)?;
@@ -119,7 +120,7 @@ fn found<T: DeserializeOwned>(player: &mut Player) -> Result<T, String> {
 
 /// Waits until the end, and meters the broker from the end of the warm-up on. A role that fails ends the run at once.
 fn watch(
-    target: &Target,
+    broker: &mut Watch,
     cast: &mut Cast,
     (begin_ns, measured_from_ns, end_ns): (u64, u64, u64),
     show: &Show<'_>,
@@ -133,14 +134,11 @@ fn watch(
         Ok(left <= LOOK)
     };
     while !until(measured_from_ns)? {}
-    let pids = target.pid.map(|pid| with_descendants(&[pid]));
-    let mut meter = pids.as_ref().map(|pids| Meter::start(pids));
+    broker.begin()?;
     while !until(end_ns)? {
-        if let Some(meter) = &mut meter {
-            meter.sample();
-        }
+        broker.sample();
     }
-    Ok(meter.and_then(|meter| meter.stop().known()))
+    broker.end()
 }
 
 impl Player {
