@@ -21,7 +21,7 @@ use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, Ra
 use crate::target::{Target, Way};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
-use gauge::{Faults, Latencies, RoleUsage, judge, steadiness};
+use gauge::{Environment, Faults, Latencies, RoleUsage, judge, steadiness};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +173,7 @@ impl Figures {
         let clients = [("publishers", publishers), ("consumers", consumers)];
         let mut invalid: Vec<String> = judge::faulty(&self.faults, self.refused).into_iter().collect();
         invalid.extend(clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)));
+        invalid.extend(judge::unoptimised(&Environment::read()));
         let mut notes: Vec<String> =
             clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s)).collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));

@@ -111,8 +111,9 @@ impl Asked {
         record.used("seconds", self.length.seconds);
     }
 
-    /// Most connections that a workload makes at once, on all targets that are measured in turns.
+    /// Most connections that a workload makes to one broker.
     pub fn connections_max(&self) -> usize {
-        self.variants.iter().map(|variant| variant.scenario.consumers).max().unwrap_or(1)
+        let of = |variant: &Variant| variant.scenario.pairs * (variant.scenario.consumers + 1);
+        self.variants.iter().map(of).max().unwrap_or(1)
     }
 }
