@@ -102,6 +102,10 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
 
 fn baseline(words: &[String]) -> Result<(), Failure> {
     match words.split_first() {
+        // There is one kind, and its help is what there is to know.
+        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => {
+            baseline(&[&["sockets".to_owned()], words].concat())
+        }
         Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
             Some(benchmark) => closed::run(benchmark, rest),
             None => Err(Failure::Usage(format!("unknown baseline '{kind}': there is `baseline sockets`"))),
