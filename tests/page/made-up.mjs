@@ -92,7 +92,10 @@ for (const who of CONTESTANTS) {
     const busy = rate / who.rate;
     return run({ size_bytes: 64, delivered: rate * 5, elapsed_s: 5, latencies: { delivery: histogram(wobble(who.us / (1 - Math.min(busy, 0.95))), 40000) } });
   })), "open"));
-  all.push(series("workload market-data", who.name, "rate_per_s", {}, [point(20000, 180, () => run({ size_bytes: 180, delivered: 2e6, elapsed_s: 5, latencies: { delivery: histogram(wobble(who.us * 3), 400000) } }))], "open"));
+  const groups = { "group 0": "all", "group 1": "fast subscribers", "group 2": "slow subscribers" };
+  all.push(series("workload market-data", who.name, "group", groups, [3, 1, 40].map((slower, group) => point(group, 180, () => {
+    return run({ size_bytes: 180, delivered: 2e6, elapsed_s: 5, latencies: { delivery: histogram(wobble(who.us * slower), 400000) } });
+  })), "open"));
 }
 all.push(pingPong("sockets", RELAY, { shape: "ping-pong" }), stream("sockets", RELAY, { shape: "stream" }));
 

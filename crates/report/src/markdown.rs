@@ -8,7 +8,7 @@ use crate::columns;
 use crate::document::{Document, Series};
 use crate::estimate::{Estimate, marks};
 use crate::metric::Metric;
-use crate::osu::{axis_name, plain, title};
+use crate::osu::{axis_name, title};
 
 /// Writes a document; `full`: all metrics.
 pub fn write(document: &Document, full: bool) -> String {
@@ -38,11 +38,11 @@ pub fn table(series: &Series, full: bool) -> String {
     for point in &series.points {
         let reasons = marks(point);
         let mark = if reasons.is_empty() { "" } else { " \\*" };
-        let mut cells = vec![format!("{}{mark}", plain(point.at))];
+        let mut cells = vec![format!("{}{mark}", series.place(point.at))];
         cells.extend(metrics.iter().map(|metric| Estimate::of(metric, point).map_or("-".to_owned(), cell)));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
         for reason in reasons {
-            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", plain(point.at)));
+            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.place(point.at)));
         }
     }
     text + &below

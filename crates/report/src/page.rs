@@ -193,7 +193,8 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
             .into_iter()
             .filter_map(|metric| if let Metric::LatencyMeanUs(kind) = metric { Some(kind) } else { None })
             .collect();
-        if series.points.len() == 1 {
+        let places_have_names = series.points.first().is_some_and(|point| series.place_name(point.at).is_some());
+        if series.points.len() == 1 || places_have_names {
             for kind in kinds {
                 push(catalogue::quantiles(
                     id(&format!("percentile-{}", kind.replace('_', "-"))),

@@ -233,9 +233,11 @@ fn by_line(plot: &Plot) -> Table {
     let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
     let cells = |line: &Line| line.dots.iter().map(|dot| cell(dot, letters)).collect();
     let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
+    let place = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
+    // Places that have names stand in the rows' names.
     let place =
-        plot.lines.first().and_then(|line| line.dots.first()).map_or(String::new(), |dot| row_words(plot, dot.x));
-    (vec![format!("{} {place}", plot.x.label), plot.y.label.clone()], rows.collect())
+        if place == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, place)) };
+    (vec![place, plot.y.label.clone()], rows.collect())
 }
 
 /// A place on the axis as the first column has it: bytes in full, since these are to be copied.

@@ -192,9 +192,14 @@ fn key(
         }
         Lines::Metrics => (who, metric_label(metric), 0.0),
     };
-    let label = match (&spec.over, entry.series.points.len()) {
+    let name = entry.series.place_name(point.at);
+    let label = match (&spec.over, name) {
+        // Places that have names are no axis: each is a value, or a curve, of its own.
+        (Over::Own(_) | Over::Quantiles(_), Some(name)) => format!("{label}, {name}"),
         // A curve of percentiles is one of a single point.
-        (Over::Quantiles(_), 2..) => format!("{label}, {} {}", entry.series.axis, plain(point.at)),
+        (Over::Quantiles(_), None) if entry.series.points.len() > 1 => {
+            format!("{label}, {} {}", entry.series.axis, plain(point.at))
+        }
         _ => label,
     };
     Some((Key { contestant: entry.contestant, panel, line: label.clone(), variant, value }, label))
@@ -331,6 +336,7 @@ fn dots(spec: &Spec, series: &Series, point: &Point, metric: &Metric) -> Vec<Dot
         Over::Size(least, most) if !(*least..=*most).contains(&point.size_bytes) => Vec::new(),
         Over::Size(..) => dot(point.size_bytes, metric).into_iter().collect(),
         Over::Parameter(name) => coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect(),
+        Over::Own(_) if series.place_name(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
         Over::Own(_) => dot(point.at, metric).into_iter().collect(),
     }
 }
@@ -355,6 +361,11 @@ fn nearest(entries: &[Entry<'_>], name: &str, wanted: f64) -> Option<f64> {
         .min_by(|a, b| distance(*a).total_cmp(&distance(*b)))
 }
 
+/// Whether a parameter is the name of a place.
+fn is_place(series: &Series, parameter: &str) -> bool {
+    parameter.strip_prefix(&series.axis).is_some_and(|rest| rest.starts_with(' '))
+}
+
 /// Parameters that are on no axis and differ between the series of a figure.
 fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
     let mut shown: Vec<&str> = SAID_ELSEWHERE.to_vec();
@@ -372,6 +383,7 @@ fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
     names
         .into_iter()
         .filter(|name| !shown.contains(&name.as_str()))
+        .filter(|name| !entries.iter().any(|entry| is_place(entry.series, name)))
         .filter(|name| {
             // Not to have a parameter is another value of it, except for a baseline, which is another benchmark.
             let mut values: BTreeMap<&str, BTreeSet<Option<&String>>> = BTreeMap::new();
@@ -479,6 +491,19 @@ mod tests {
             lines(&spec("topic-variants"), &document),
             ["|harrier: 64", "|harrier, match=all: 64", "|harrier, changing=1000: 64"]
         );
+    }
+
+    #[test]
+    fn places_with_names_are_values_of_their_own() {
+        let mut series = fixture::series(
+            "workload orders",
+            "group",
+            vec![fixture::point(0.0, &[1_000]), fixture::point(1.0, &[2_000])],
+        );
+        series = with(series, "harrier", &[("group 0", "all"), ("group 1", "traders"), ("seed", "1")]);
+        let document = fixture::document_of(Vec::new(), vec![series]);
+        let spec = super::super::catalogue::plain("x".to_owned(), "workload orders", "group", Metric::DeliveredPerS);
+        assert_eq!(lines(&spec, &document), ["|harrier, all: 0", "|harrier, traders: 0"]);
     }
 
     #[test]

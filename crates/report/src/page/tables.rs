@@ -114,13 +114,13 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
     let mut notes: Vec<String> = Vec::new();
     for point in &series.points {
         for reason in marks(point) {
-            notes.push(format!("<li>* INVALID: {}: {}</li>", plain(point.at), escaped(&reason)));
+            notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.place(point.at)), escaped(&reason)));
         }
     }
     let mut said: Vec<(&String, Vec<String>)> = Vec::new();
     for point in &series.points {
         for note in point.runs.iter().flat_map(|run| &run.notes) {
-            let at = plain(point.at);
+            let at = series.place(point.at);
             match said.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, places)) if places.contains(&at) => {}
                 Some((_, places)) => places.push(at),
@@ -132,7 +132,7 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
         _ = writeln!(html, "<ul class=\"invalid\">{}</ul>", notes.join("\n"));
     }
     for (note, places) in said {
-        _ = writeln!(html, "<p class=\"note\">{}: {}</p>", places.join(", "), escaped(note));
+        _ = writeln!(html, "<p class=\"note\">{}: {}</p>", escaped(&places.join(", ")), escaped(note));
     }
     html
 }
@@ -164,7 +164,7 @@ fn points(series: &Series, metrics: &[Metric], what: &str) -> String {
     html.push_str("</tr></thead>\n<tbody>\n");
     for point in &series.points {
         let mark = if marks(point).is_empty() { "" } else { "<b>*</b>" };
-        _ = write!(html, "<tr><td>{}{mark}</td>", plain(point.at));
+        _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.place(point.at)));
         for metric in metrics {
             let value = Estimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));
             _ = write!(html, "<td>{value}</td>");
