@@ -13,6 +13,9 @@ use crate::limits::{
     WORKLOAD_MESSAGES_MAX,
 };
 
+/// What a workload without anybody is told.
+pub(crate) const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
+
 /// A group of publishers.
 pub(crate) fn publishers(group: &Publishers, spec: &Spec) -> Result<(), String> {
     unique(&group.name, spec)?;
@@ -142,7 +145,7 @@ pub(crate) fn objective(objective: &Objective, spec: &Spec) -> Result<(), String
 /// The workload as a whole.
 pub(crate) fn whole(spec: &Spec) -> Result<(), String> {
     if spec.publishers.is_empty() || spec.consumers.is_empty() {
-        return Err("a workload needs at least one of [[publishers]] and one of [[consumers]]".to_owned());
+        return Err(NOBODY.to_owned());
     }
     for (index, queue) in spec.queues.iter().enumerate() {
         if !spec.consumers.iter().any(|group| group.from == Source::Shared(index)) {

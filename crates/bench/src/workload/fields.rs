@@ -64,6 +64,11 @@ impl<'a, 'i> Fields<'a, 'i> {
         }
     }
 
+    /// Whether a key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.left.iter().any(|(name, ..)| *name == key)
+    }
+
     fn unknown(&self, name: &str, at: usize, known: &str) -> String {
         self.source.fault(at, &self.path, &format!("unknown key '{name}'; there are {known}"))
     }

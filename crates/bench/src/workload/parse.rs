@@ -39,6 +39,9 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         "consumers",
         "objectives",
     ])?;
+    if !fields.has("publishers") || !fields.has("consumers") {
+        return Err(fields.fault(check::NOBODY));
+    }
     let duration = fields.need("duration")?;
     let mut spec = Spec {
         name: name.to_owned(),

@@ -254,6 +254,12 @@ fn objectives_are_of_groups_that_have_the_figure() {
 }
 
 #[test]
+fn an_empty_file_is_told_what_it_needs() {
+    let why = parse("empty", "empty.toml", "").expect_err("nothing is in it");
+    assert_eq!(why, "empty.toml:1: a workload needs at least one of [[publishers]] and one of [[consumers]]");
+}
+
+#[test]
 fn limits_are_named() {
     let why = |changes: &[(&str, &str)]| {
         let text = changes.iter().fold(SMALL.to_owned(), |text, (from, to)| text.replacen(from, to, 1));
