@@ -22,12 +22,12 @@ mod stamp;
 mod steadiness;
 mod summary;
 mod tally;
-mod usage;
 
 pub use bootstrap::{bootstrap_interval, ratio_interval};
 pub use environment::{Environment, processors};
 pub use latency::{Buckets, Latencies};
 pub use listener::{broker_at, broker_on, listener_at, listener_on, with_descendants};
+pub use look::resident_bytes;
 pub use meter::Meter;
 pub use network::{Network, NetworkMeter, options_found};
 pub use offset::{Exchange, Offset, offset};
@@ -36,4 +36,3 @@ pub use stamp::Stamp;
 pub use steadiness::{Steadiness, steadiness};
 pub use summary::{Runs, Summary};
 pub use tally::{EXACT_BYTES_MIN, Faults, SEQUENCE_BYTES_MAX, Tally, write_sequence};
-pub use usage::{Usage, resident_bytes};

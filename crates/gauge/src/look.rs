@@ -88,6 +88,12 @@ impl Look {
     }
 }
 
+/// Resident memory of a process in bytes (`VmRSS`); `None` if it is not there or hidden.
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(number(&status, "VmRSS:")? * 1_024)
+}
+
 /// Nanoseconds of one tick, in which the kernel tells times in `/proc`.
 pub(crate) fn tick_ns() -> Option<u64> {
     let per_s = sysconf(SysconfVar::CLK_TCK).ok()??;
@@ -163,5 +169,7 @@ mod tests {
     fn a_process_that_is_not_there() {
         assert!(Look::at(u32::MAX).is_none());
         assert!(Look::at(i32::MAX as u32).is_none());
+        assert_eq!(resident_bytes(u32::MAX), None);
+        assert!(resident_bytes(std::process::id()) > Some(100_000));
     }
 }
