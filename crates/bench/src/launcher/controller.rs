@@ -115,10 +115,11 @@ impl Controller {
             Ok(seated) => seated,
             Err(why) => {
                 // Those that are here must not wait for the rest until their own patience ends.
-                for rank in 1..membership.ranks {
-                    post.send(rank, Letter::End { status: 1 })?;
-                }
-                return Err(why);
+                let told = (1..membership.ranks).try_for_each(|rank| post.send(rank, Letter::End { status: 1 }));
+                return match told.and_then(|()| post.close()) {
+                    Ok(()) => Err(why),
+                    Err(error) => Err(format!("{why} (and the others could not be told: {error})")),
+                };
             }
         };
         let clock_mark = hosts[0].clock_mark;

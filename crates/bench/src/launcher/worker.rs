@@ -186,11 +186,12 @@ impl Worker {
     fn pass_on(&mut self, role: RoleNumber, heard: Heard) -> Result<(), String> {
         match (heard, self.roles.get_mut(&role)) {
             (Heard::Line(line), _) => self.post.send(0, Letter::Report { role, line }),
+            (Heard::Ended(_), _) if interrupt::requested() => Ok(()),
             (Heard::Ended(why), Some(spoken)) => {
                 let why = why.or_else(|| spoken.failure());
                 self.post.send(0, Letter::Ended { role, why })
             }
-            // One that was stopped has been told of already.
+            // One that was stopped has been told of already; Ctrl-C ends this rank, and is told instead.
             (Heard::Ended(_), None) => Ok(()),
         }
     }
