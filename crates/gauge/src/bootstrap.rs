@@ -122,7 +122,7 @@ mod tests {
         let mut chance = Chance(42);
         let mut uniform = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
         let mut held = 0;
-        const ROUNDS: u64 = 200;
+        const ROUNDS: u64 = 100;
         for round in 0..ROUNDS {
             let values: Vec<f64> = (0..15).map(|_| uniform() + uniform() + uniform()).collect();
             let summary = bootstrap_interval(&values, 0.95, round).expect("runs");

@@ -157,6 +157,8 @@ fn user_share(first: &Look, last: &Look) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
     use std::process::{Command, Stdio};
 
     /// Burns processor time of this thread until it has had `ns` of it.
@@ -189,15 +191,19 @@ mod tests {
     #[test]
     fn switches_of_threads_that_ended_are_counted() {
         let meter = Meter::of_self();
-        // Each round trip makes both threads wait at least once.
-        let (to, from) = std::sync::mpsc::channel::<()>();
-        let (back, answers) = std::sync::mpsc::channel::<()>();
-        let other = std::thread::spawn(move || from.iter().for_each(|()| back.send(()).expect("somebody listens")));
-        for _ in 0..200 {
-            to.send(()).expect("the thread lives");
-            answers.recv().expect("the thread answers");
+        // Each side waits in the kernel for the other's byte, so that a round trip makes at least one of them wait.
+        let (mut here, mut there) = UnixStream::pair().expect("two ends");
+        let other = std::thread::spawn(move || {
+            let mut byte = [0];
+            while there.read_exact(&mut byte).is_ok() {
+                there.write_all(&byte).expect("somebody reads");
+            }
+        });
+        for _ in 0..400 {
+            here.write_all(&[1]).expect("the thread lives");
+            here.read_exact(&mut [0]).expect("the thread answers");
         }
-        drop(to);
+        drop(here);
         other.join().expect("the thread ends well");
         let usage = meter.stop();
         assert!(usage.voluntary_switches >= 100, "{usage:?}");
