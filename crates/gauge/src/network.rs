@@ -98,10 +98,12 @@ impl NetworkMeter {
         Self { whose, before }
     }
 
-    /// Ends the measurement; `None` if the kernel does not tell.
+    /// Ends the measurement; `None` if there was no such socket (Unix sockets have no packets), or the kernel does not tell.
     pub fn stop(self) -> Option<Network> {
         match (self.before?, read(&self.whose)?) {
-            (Reading::Sockets(before), Reading::Sockets(after)) => Some(difference(&before, &after)),
+            (Reading::Sockets(before), Reading::Sockets(after)) => {
+                (!(before.is_empty() && after.is_empty())).then(|| difference(&before, &after))
+            }
             (Reading::Totals(before), Reading::Totals(after)) => Some(Network {
                 packets: after.packets.saturating_sub(before.packets),
                 bytes: after.bytes.saturating_sub(before.bytes),
@@ -224,7 +226,7 @@ mod tests {
         assert!(network.packets >= 2 && network.packets < 100, "{network:?}");
         assert_eq!(network.packet_bytes(), Some(4_000.0 / network.packets as f64));
         assert_eq!(network.packet_gap_us(1.0), Some(1e6 / network.packets as f64));
-        assert_eq!(NetworkMeter::of_clients(1).stop(), Some(Network::default()));
+        assert_eq!(NetworkMeter::of_clients(1).stop(), None, "nobody is connected there");
     }
 
     #[test]
