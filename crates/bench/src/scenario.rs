@@ -32,6 +32,8 @@ pub struct Scenario {
     pub pairs: usize,
     /// Consumers that each message goes to (fanout).
     pub consumers: usize,
+    /// Processes that these consumers are spread over.
+    pub processes: usize,
     /// Patterns bound to the topic exchange, one of which matches.
     pub patterns: usize,
     /// Routing keys used in turn.
@@ -79,6 +81,7 @@ impl Default for Scenario {
             exchange_type: ExchangeType::Direct,
             pairs: 1,
             consumers: 1,
+            processes: 1,
             patterns: 1,
             keys: 1,
             confirm_window: 0,
@@ -255,7 +258,7 @@ pub struct Running {
 fn run_name() -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
     // A millisecond's resolution, and the process beside it: two runs that share both cannot be.
-    let mut rest = gauge::clock::now_ns() / 1_000_000 << 12 | u64::from(std::process::id()) & 0xfff;
+    let mut rest = ((gauge::clock::now_ns() / 1_000_000) << 12) | (u64::from(std::process::id()) & 0xfff);
     let mut name = String::from("hb");
     while rest > 0 {
         name.push(char::from(DIGITS[(rest % 32) as usize]));
@@ -324,8 +327,19 @@ impl Running {
                 checks: scenario.checks,
             };
             if ends != Ends::Publishers {
-                self.consumers.push(Role::start("consumer", &consumer, &placement.consumer)?);
-                self.consumers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
+                let processes = scenario.processes.clamp(1, scenario.consumers);
+                for process in 0..processes {
+                    // The first ones have one more where it does not come out even; patterns are bound once.
+                    let consumers =
+                        scenario.consumers / processes + usize::from(process < scenario.consumers % processes);
+                    let mut task = ConsumerTask { consumers, ..consumer.clone() };
+                    if process > 0 {
+                        task.queue_prefix = format!("{}p{process}", consumer.queue_prefix);
+                        task.decoys.clear();
+                    }
+                    self.consumers.push(Role::start("consumer", &task, &placement.consumer)?);
+                    self.consumers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
+                }
             }
             if ends != Ends::Consumers {
                 self.publishers.push(Role::start("publisher", &publisher, &placement.publisher)?);

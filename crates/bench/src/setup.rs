@@ -39,7 +39,12 @@ pub const TARGETS: &[Option_] = &[
     ),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
     option("nagle", None, "", "hold small segments back (no TCP_NODELAY): at clients, and at a broker that is started"),
-    option("send-buffer-bytes", None, "N", "SO_SNDBUF of clients, and of a broker that is started (default: the system's)"),
+    option(
+        "send-buffer-bytes",
+        None,
+        "N",
+        "SO_SNDBUF of clients, and of a broker that is started (default: the system's)",
+    ),
     option("receive-buffer-bytes", None, "N", "SO_RCVBUF, likewise"),
     option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
 ];

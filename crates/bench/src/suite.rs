@@ -206,8 +206,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, outcome: Result<(),
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
     // What each benchmark used beside this is in its own document.
-    whole.options =
-        whole.options.into_iter().filter(|(name, _)| TARGETS.iter().any(|option| option.name == name)).collect();
+    whole.options.retain(|name, _| TARGETS.iter().any(|option| option.name == name));
     whole.options.extend(crate::launcher::facts());
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;

@@ -124,7 +124,9 @@ was published. (The paper's FE-SPMC.)",
         shape: |_| Shape::Stream,
         variants: |given| {
             let consumers = given.list("consumers", &[1, 2, 4, 8, 16, 32], 1, CONSUMERS_MAX)?;
-            let scenario = delivery(given, Scenario { exchange_type: ExchangeType::Fanout, ..Scenario::default() })?;
+            let processes = given.number("processes", 1, 1, CONSUMERS_MAX as u64)? as usize;
+            let fanout = Scenario { exchange_type: ExchangeType::Fanout, processes, ..Scenario::default() };
+            let scenario = delivery(given, fanout)?;
             let variant = |&consumers: &usize| {
                 Variant::new(Scenario { consumers, ..scenario.clone() }, &[("consumers", consumers.to_string())])
             };
@@ -221,7 +223,8 @@ pub fn find(word: &str) -> Option<&'static Benchmark> {
 impl Benchmark {
     /// Every option it takes.
     pub fn options(&self) -> Vec<&'static [Option_]> {
-        let shared: &[&[Option_]] = if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
+        let shared: &[&[Option_]] =
+            if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own.iter().chain(shared).copied().collect()
     }
 
@@ -244,9 +247,11 @@ impl Variant {
             ("confirms", scenario.confirm_window),
             ("ack_every", scenario.ack_every),
             ("prefetch", u64::from(scenario.prefetch)),
+            ("processes", scenario.processes as u64 - 1),
         ];
         for (name, value) in more {
             if value > 0 && !(name == "confirms" && parameters.contains_key("window")) {
+                let value = if name == "processes" { value + 1 } else { value };
                 parameters.insert(name.to_owned(), value.to_string());
             }
         }
@@ -321,6 +326,7 @@ mod tests {
         assert_eq!(shown("de-spsc", ""), "");
         assert_eq!(shown("de-mpmc", ""), "pairs=1 pairs=2 pairs=4 pairs=8");
         assert_eq!(shown("fe-spmc", "--consumers 2,32"), "consumers=2 consumers=32");
+        assert_eq!(shown("fe-spmc", "--consumers 32 --processes 4"), "consumers=32,processes=4");
         assert_eq!(shown("te-spsc", ""), "patterns=1 patterns=4 patterns=16 patterns=64 patterns=256 patterns=1024");
         assert_eq!(
             shown("te-spsc", "--patterns 8 --match all --keys 3 --changing 100"),

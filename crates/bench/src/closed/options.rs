@@ -21,8 +21,10 @@ pub const SIZES: &[Option_] = &[
 /// Pairs.
 pub const PAIRS: &[Option_] = &[option("pairs", None, "LIST", "publisher-consumer pairs (default 1,2,4,8)")];
 /// Consumers of a fan-out.
-pub const CONSUMERS: &[Option_] =
-    &[option("consumers", None, "LIST", "consumers of each message (default 1,2,4,8,16,32)")];
+pub const CONSUMERS: &[Option_] = &[
+    option("consumers", None, "LIST", "consumers of each message (default 1,2,4,8,16,32)"),
+    option("processes", None, "N", "processes that they are spread over (default 1)"),
+];
 /// Topics.
 pub const TOPIC: &[Option_] = &[
     option("patterns", None, "LIST", "patterns bound (default 1,4,16,64,256,1024)"),
