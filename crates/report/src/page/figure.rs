@@ -60,8 +60,9 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
         html.push_str(&legend(&drawn));
     }
     _ = writeln!(html, "<figcaption>{}</figcaption>", caption(spec, gathered, entries, thinned_from));
-    html.push_str(&invalid(&gathered.plots));
-    html.push_str(&tables(&gathered.plots));
+    let reasons = reasons(&gathered.plots, spec.lines);
+    html.push_str(&invalid(&reasons));
+    html.push_str(&tables(&gathered.plots, &reasons));
     html.push_str("</figure>\n");
     Figure { id: spec.id.clone(), title: spec.title.clone(), html }
 }
@@ -138,30 +139,33 @@ fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from
     parts.join(" ")
 }
 
-/// Why points are INVALID, each with its place.
-fn reasons(plots: &[Plot]) -> Vec<String> {
-    let mut reasons: Vec<String> = Vec::new();
+/// Why points are INVALID: each reason with whose points and which.
+fn reasons(plots: &[Plot], lines: Lines) -> Vec<String> {
+    let mut reasons: Vec<(String, &String, Vec<String>)> = Vec::new();
     for plot in plots {
         for line in &plot.lines {
+            // Several metrics of one run have its reasons in common: the panel says whose they are.
+            let who = match lines {
+                Lines::Contestants => line.label.clone(),
+                Lines::Values(name) => format!("{}, {name} {}", plot.title, line.label),
+                Lines::Metrics => plot.title.clone(),
+            };
             for dot in &line.dots {
+                let place = plot.x_words(dot.x);
                 for why in &dot.invalid {
-                    let text = format!("{}, {}: {why}", who(plot, line), plot.x_words(dot.x));
-                    if !reasons.contains(&text) {
-                        reasons.push(text);
+                    match reasons.iter_mut().find(|(whose, known, _)| *whose == who && *known == why) {
+                        Some((_, _, places)) if places.contains(&place) => {}
+                        Some((_, _, places)) => places.push(place.clone()),
+                        None => reasons.push((who.clone(), why, vec![place.clone()])),
                     }
                 }
             }
         }
     }
-    reasons
+    reasons.into_iter().map(|(who, why, places)| format!("{who}, {}: {why}", places.join(", "))).collect()
 }
 
-fn who(plot: &Plot, line: &Line) -> String {
-    if plot.title.is_empty() { line.label.clone() } else { format!("{}, {}", plot.title, line.label) }
-}
-
-fn invalid(plots: &[Plot]) -> String {
-    let reasons = reasons(plots);
+fn invalid(reasons: &[String]) -> String {
     if reasons.is_empty() {
         return String::new();
     }
@@ -176,7 +180,7 @@ fn invalid(plots: &[Plot]) -> String {
 }
 
 /// The figure's numbers, a table for each panel.
-fn tables(plots: &[Plot]) -> String {
+fn tables(plots: &[Plot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
@@ -197,10 +201,9 @@ fn tables(plots: &[Plot]) -> String {
         }
         html.push_str("</tbody></table></div>\n");
     }
-    let reasons = reasons(plots);
     if reasons.len() > REASONS_MAX {
         html.push_str("<ul class=\"invalid\">\n");
-        for reason in &reasons {
+        for reason in reasons {
             _ = writeln!(html, "<li>* INVALID: {}</li>", escaped(reason));
         }
         html.push_str("</ul>\n");
