@@ -260,7 +260,11 @@ mod tests {
         let reno = TcpOptions { congestion: Some("reno".to_owned()), ..TcpOptions::default() };
         reno.set_on(&accepted).expect("every kernel has it");
         let facts = reno.facts(&format!("amqp://{address}"), false);
-        assert_eq!(facts.get("congestion_control").map(String::as_str), Some("reno"), "as it was found, not as it was asked");
+        assert_eq!(
+            facts.get("congestion_control").map(String::as_str),
+            Some("reno"),
+            "as it was found, not as it was asked"
+        );
         assert_eq!(facts.get("nodelay"), None, "nobody can see it from outside");
         assert!(TcpOptions::default().facts("amqp+unix:/run/x.sock", true).is_empty());
     }
