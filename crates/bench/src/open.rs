@@ -7,6 +7,7 @@
 mod search;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use gauge::limits::SAMPLES_ABOVE_MIN;
 use report::document::{Pace, Point, Run, Series};
@@ -331,10 +332,16 @@ impl Asked {
         let mut missed = Ok(());
         for &size_bytes in &self.sizes {
             for target in targets {
-                let probes = self.probe(objective, size_bytes, target, setup, record)?;
-                match self.confirm(objective, size_bytes, (target, probes), setup, record)? {
-                    Some(rate) => {
-                        say(record, &format!("{}: the highest rate that keeps it is {rate:.0}/s", target.name))?
+                let (probes, above) = self.probe(objective, size_bytes, target, setup, record)?;
+                match self.confirm(objective, size_bytes, (target, probes, above), setup, record)? {
+                    Some((rate, above)) => {
+                        // Where the generator is what fails, the broker may well keep more.
+                        let found = format!("the highest rate that keeps it is {rate:.0}/s; {above}");
+                        let last = record.document.series.last_mut().and_then(|series| series.points.last_mut());
+                        if let Some(run) = last.and_then(|point| point.runs.last_mut()) {
+                            run.notes.push(found.clone());
+                        }
+                        say(record, &format!("{}: {found}", target.name))?;
                     }
                     None => {
                         missed = Err(Failure::Missed(format!("{}: kept at no rate from {RATE_MIN}/s on", target.name)));
@@ -352,7 +359,8 @@ impl Asked {
         target: &Target,
         setup: &Setup,
         record: &mut Record,
-    ) -> Result<Search, Failure> {
+    ) -> Result<(Search, Above), Failure> {
+        let mut above = Above::default();
         let guess = self.rates.first().copied().unwrap_or(RATE_MIN);
         let mut search = Search::from(guess);
         let series = self.series(size_bytes, target, Some("probe"));
@@ -363,6 +371,7 @@ impl Asked {
             let mut run = self.measure((size_bytes, rate, seconds), target, setup, record)?;
             let (value, kept) = objective.judge(&run);
             say(record, &told(target, rate, value, &kept))?;
+            above.learn(rate, &kept);
             search.learn(kept.is_ok());
             if !is_broken(&run) {
                 // A probe beyond what can be kept is no bad figure: that it is beyond is what was asked.
@@ -373,7 +382,7 @@ impl Asked {
             points.push(point(rate, size_bytes, vec![run]));
             points.sort_by(|one, other| one.at.total_cmp(&other.at));
         }
-        Ok(search)
+        Ok((search, above))
     }
 
     /// Tries the result of a search for longer, and steps down as long as it is not kept.
@@ -381,10 +390,10 @@ impl Asked {
         &self,
         objective: &Objective,
         size_bytes: usize,
-        (target, mut search): (&Target, Search),
+        (target, mut search, mut above): (&Target, Search, Above),
         setup: &Setup,
         record: &mut Record,
-    ) -> Result<Option<f64>, Failure> {
+    ) -> Result<Option<(f64, Above)>, Failure> {
         const STEPS_MAX: usize = 5;
         let mut rate = search.best();
         for _step in 0..STEPS_MAX {
@@ -396,6 +405,7 @@ impl Asked {
                 let run = self.measure((size_bytes, trying, seconds), target, setup, record)?;
                 let (value, kept) = objective.judge(&run);
                 say(record, &format!("confirming: {}", told(target, trying, value, &kept)))?;
+                above.learn(trying, &kept);
                 all_kept &= kept.is_ok();
                 runs.push(run);
             }
@@ -407,11 +417,34 @@ impl Asked {
                     table.row(&[&series.points[0]])?;
                 }
                 record.document.series.push(series);
-                return Ok(Some(trying));
+                return Ok(Some((trying, above)));
             }
             rate = search.step_down();
         }
         Ok(None)
+    }
+}
+
+/// The lowest rate that did not keep the objective, and why.
+#[derive(Clone, Debug, Default)]
+struct Above(Option<(f64, String)>);
+
+impl Above {
+    fn learn(&mut self, rate: f64, kept: &Result<(), String>) {
+        if let Err(why) = kept
+            && self.0.as_ref().is_none_or(|(lowest, _)| rate <= *lowest)
+        {
+            self.0 = Some((rate, why.clone()));
+        }
+    }
+}
+
+impl fmt::Display for Above {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some((rate, why)) => write!(f, "{rate:.0}/s did not: {why}"),
+            None => write!(f, "no higher rate was tried"),
+        }
     }
 }
 
@@ -468,6 +501,16 @@ mod tests {
         assert_eq!((asked.sizes.as_slice(), asked.pairs, asked.rates.len()), (&[64][..], 1, 4));
         let spec = asked.spec(64, 1_000.0, 5.0);
         assert_eq!((spec.duration_ns, spec.warm_up_ns), (6_000_000_000, 1_000_000_000));
+    }
+
+    #[test]
+    fn what_failed_just_above_is_told() {
+        let mut above = Above::default();
+        assert_eq!(above.to_string(), "no higher rate was tried");
+        for (rate, kept) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {
+            above.learn(rate, &kept.map_err(str::to_owned));
+        }
+        assert_eq!(above.to_string(), "200/s did not: b");
     }
 
     #[test]
