@@ -63,7 +63,10 @@ impl Run {
             }
         }
         let busy = self.world.busy().join("; ");
-        self.broken(format!("a simple thing takes for ever; {}", if busy.is_empty() { "nothing moves" } else { &busy }));
+        self.broken(format!(
+            "a simple thing takes for ever; {}",
+            if busy.is_empty() { "nothing moves" } else { &busy }
+        ));
         false
     }
 

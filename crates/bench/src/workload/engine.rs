@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use gauge::clock::{Deadline, now_ns, pause};
 use gauge::RoleUsage;
+use gauge::clock::{Deadline, now_ns, pause};
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
