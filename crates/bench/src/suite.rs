@@ -10,7 +10,8 @@ use report::document::Document;
 
 use crate::arguments::{Given, Option_, help_with, option};
 use crate::failure::Failure;
-use crate::record::{go_on, is_broken, write_page};
+use crate::interrupt;
+use crate::record::{is_broken, write_page};
 use crate::setup::TARGETS;
 use report::json;
 use report::page::write_file;
@@ -28,8 +29,9 @@ const OPTIONS: &[Option_] = &[
 
 const ABOUT: &str = "\
 Runs every benchmark on the same brokers and writes one report. Each benchmark's document is kept beside it, so that two
-suites can be compared one by one. Lost, doubled, reordered or damaged messages fail the suite (status 3); figures in
-which a client of the load generator was the bottleneck are marked INVALID in tables and report, and do not.";
+suites can be compared one by one. Lost, doubled, reordered or damaged messages fail the suite (status 3); figures for
+which the load generator was at its limit are marked INVALID in tables and report, and missed objectives are named at
+the end: neither fails it.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("suite --quick", "what `make bench` runs"),
@@ -66,7 +68,7 @@ const PARTS: &[Part] = &[
     part("te-spsc-wildcards", "te-spsc --match wildcards --patterns 1024", QUICK_ONE, FULL_FEW),
     part("te-spsc-changing", "te-spsc --changing 1000 --patterns 1024", QUICK_ONE, FULL_FEW),
     part("confirm", "confirm", QUICK, "--step 4 --runs 5 --seconds 1"),
-    part("churn", "churn", "--seconds 0.3 --runs 3", "--seconds 1 --runs 5"),
+    part("churn", "churn", "--seconds 1 --runs 1", "--seconds 1 --runs 5"),
     part("drain", "drain", "-m 64:64 -i 50000 --runs 3", "-m 64:64K -i 50000 --runs 3"),
     part(
         "open",
@@ -100,9 +102,13 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
     }
     let out = PathBuf::from(given.text("out").unwrap_or("out"));
     let chosen = PARTS.iter().filter(|part| only.as_ref().is_none_or(|only| only.contains(&part.name)));
-    let (mut whole, mut first_failure): (Option<Document>, Option<Failure>) = (None, None);
+    let mut whole: Option<Document> = None;
+    let mut ends = Ends::default();
     for part in chosen {
-        go_on()?;
+        if interrupt::requested() {
+            ends.interrupted = true;
+            break;
+        }
         let file = out.join(format!("{}.json", part.name));
         remove_old(&file)?;
         let words = part.words(&given, &file);
@@ -111,24 +117,46 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
         if let Ok(text) = std::fs::read_to_string(&file) {
             whole = Some(merged(whole, json::read(&text)?));
         }
-        match outcome.map_err(Failure::or_interrupted) {
-            // Marked where they stand; whether messages were lost is looked at in the end.
-            Ok(()) | Err(Failure::Invalid(_)) => {}
-            Err(Failure::Interrupted) => {
-                first_failure = Some(Failure::Interrupted);
-                break;
-            }
-            Err(failure) => {
-                eprintln!("harrier bench: {}: {failure}", part.name);
-                let told = Failure::Failed(format!("{}: {failure}", part.name));
-                first_failure = first_failure.or(Some(told));
+        if let Err(failure) = outcome {
+            ends.note(part.name, failure.or_interrupted());
+        }
+    }
+    match whole {
+        Some(whole) => finish(whole, words, &out, &ends),
+        None => ends.outcome(),
+    }
+}
+
+/// How the benchmarks ended that did not end well.
+#[derive(Default)]
+struct Ends {
+    interrupted: bool,
+    /// Those that could not be run to their end.
+    failed: Vec<&'static str>,
+    /// Those whose objectives were missed.
+    missed: Vec<&'static str>,
+}
+
+impl Ends {
+    fn note(&mut self, name: &'static str, failure: Failure) {
+        match failure {
+            Failure::Interrupted => self.interrupted = true,
+            // Marked where the figures stand; whether messages were lost is looked at in the end.
+            Failure::Invalid(_) => {}
+            Failure::Missed(_) => self.missed.push(name),
+            failure => {
+                eprintln!("harrier bench: {name}: {failure}");
+                self.failed.push(name);
             }
         }
     }
-    let outcome = first_failure.map_or(Ok(()), Err);
-    match whole {
-        Some(whole) => finish(whole, words, &out, outcome),
-        None => outcome,
+
+    fn outcome(&self) -> Result<(), Failure> {
+        match (self.interrupted, self.failed.as_slice()) {
+            (true, _) => Err(Failure::Interrupted),
+            (false, []) => Ok(()),
+            (false, names) => Err(Failure::Failed(format!("not run, or not to the end: {}", names.join(", ")))),
+        }
     }
 }
 
@@ -200,18 +228,21 @@ fn merged(whole: Option<Document>, part: Document) -> Document {
     whole
 }
 
-fn finish(mut whole: Document, words: &[String], out: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
+fn finish(mut whole: Document, words: &[String], out: &Path, ends: &Ends) -> Result<(), Failure> {
+    let outcome = ends.outcome();
     whole.command = crate::record::spoken("suite", words);
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
     // What each benchmark used beside this is in its own document.
     whole.options.retain(|name, _| TARGETS.iter().any(|option| option.name == name));
-    whole.options.extend(crate::launcher::facts());
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;
     write_page(&html_file, &whole)?;
     put(&format!("# {}\n", tally(&whole)))?;
+    if !ends.missed.is_empty() {
+        put(&format!("# objectives missed: {}\n", ends.missed.join(", ")))?;
+    }
     put(&format!("# report: {}, {}\n", html_file.display(), json_file.display()))?;
     outcome?;
     let runs = || whole.series.iter().flat_map(|series| &series.points).flat_map(|point| &point.runs);
@@ -229,7 +260,7 @@ fn tally(whole: &Document) -> String {
     let busy = points.iter().filter(|point| point.runs.iter().any(|run| !run.invalid.is_empty() && !is_broken(run)));
     let broken = points.iter().filter(|point| point.runs.iter().any(is_broken)).count();
     format!(
-        "{} points; {} INVALID because a client of the load generator was full; messages went wrong in {broken}",
+        "{} points; {} INVALID because the load generator was at its limit on this machine; messages went wrong in {broken}",
         points.len(),
         busy.count()
     )
@@ -257,6 +288,19 @@ mod tests {
             }
         }
         assert!(seen >= crate::closed::ALL.len(), "each is in the suite");
+    }
+
+    #[test]
+    fn what_ends_the_suite_and_what_does_not() {
+        let mut ends = Ends::default();
+        ends.note("a", Failure::Invalid("busy".to_owned()));
+        ends.note("b", Failure::Missed("p99".to_owned()));
+        assert_eq!(ends.outcome(), Ok(()), "marked and counted, and no failure");
+        assert_eq!(ends.missed, ["b"]);
+        ends.note("c", Failure::Failed("refused".to_owned()));
+        assert_eq!(ends.outcome(), Err(Failure::Failed("not run, or not to the end: c".to_owned())));
+        ends.note("d", Failure::Interrupted);
+        assert_eq!(ends.outcome(), Err(Failure::Interrupted));
     }
 
     #[test]
