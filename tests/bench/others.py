@@ -8,6 +8,7 @@ Never:  says that a run was fast or slow.
 import csv
 import io
 import json
+import time
 
 import each
 from scene import INVALID, OUT, WELL, bench, harrier, need, points, runs, whole
@@ -121,8 +122,13 @@ def saved():
 
 
 def suite():
+    """How long it takes is printed, and judged by nobody here."""
+    began = time.monotonic()
     ended = bench("suite", "--quick", "--out", OUT / "suite", status=(WELL, INVALID), deadline_s=400)
-    need((OUT / "suite").exists(), "nothing was written", ended)
+    print(f"# suite --quick took {time.monotonic() - began:.0f} s", flush=True)
+    for name in ("report.html", "report.json"):
+        need((OUT / "suite" / name).exists(), f"{name} was not written", ended)
+    need(points(json.loads((OUT / "suite" / "report.json").read_text())), "nothing was measured", ended)
 
 
 EXPECTATIONS = {

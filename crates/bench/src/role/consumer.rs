@@ -19,7 +19,7 @@ use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{Faults, Tally};
 
 /// How long a consumer lets messages gather when little came (`may_rest`).
-const REST: Duration = Duration::from_micros(250);
+const REST: Duration = Duration::from_micros(400);
 /// As many messages or bytes at once are not little.
 const REST_BELOW_MESSAGES: u64 = 256;
 const REST_BELOW_BYTES: u64 = 64 << 10;
