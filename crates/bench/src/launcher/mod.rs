@@ -53,7 +53,7 @@ pub struct Over {
 /// Runs a command: as it is where no launcher speaks; otherwise on rank 0, while the other ranks play.
 ///
 /// # Errors
-/// The command's; [`Failure::Told`] where it has been printed already, or was printed by rank 0.
+/// The command's; `Failure::Told` where it has been printed already, or was printed by rank 0.
 pub fn within(
     command: &str,
     words: &[String],
