@@ -48,7 +48,7 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
 fn socket(config: &BrokerConfig) -> SocketOptions {
     let buffer_bytes = |bytes: u32| (bytes > 0).then_some(bytes as usize);
     SocketOptions {
-        tcp_nodelay: Some(config.tcp_nodelay),
+        tcp_nodelay: (!config.tcp_nodelay).then_some(false),
         tcp_congestion: config.tcp_congestion.clone(),
         send_buffer_bytes: buffer_bytes(config.send_buffer_bytes),
         receive_buffer_bytes: buffer_bytes(config.receive_buffer_bytes),
