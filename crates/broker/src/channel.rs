@@ -9,7 +9,7 @@ use crate::effects::Slot;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use catalog::{ExchangeId, Route};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 slotmap::new_key_type! {
@@ -40,6 +40,8 @@ pub struct Confirms {
     pub told: u64,
     /// Publishes that wait for other shards or the store: number and how many answers are missing.
     pub waiting: VecDeque<(u64, u32)>,
+    /// Publishes that a queue had no room for, and that the client has not heard of.
+    pub declined: BTreeSet<u64>,
     /// The channel is on the list of those to flush.
     pub due: bool,
 }
@@ -48,6 +50,13 @@ impl Confirms {
     /// Every publish up to this number is safe.
     pub fn safe(&self) -> u64 {
         self.waiting.front().map_or(self.published, |&(number, _)| number - 1)
+    }
+
+    /// Takes the next publish that a queue refused, of those up to a number.
+    pub fn next_declined(&mut self, safe: u64) -> Option<u64> {
+        let first = self.declined.first().copied().filter(|&number| number <= safe)?;
+        self.declined.pop_first();
+        Some(first)
     }
 
     /// One answer for a publish arrived.
@@ -88,7 +97,7 @@ pub enum Fate {
     Acknowledged,
     /// It goes back to its place in the queue.
     Requeued,
-    /// It was refused and is not wanted again (dead-lettering joins here).
+    /// It was refused and is not wanted again: a dead letter, if its queue has any.
     Rejected,
 }
 

@@ -23,7 +23,7 @@ pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
 pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
-const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
+pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
 const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Arguments in which a queue declared again must be as it is. Others are kept and not compared.

@@ -4,6 +4,7 @@
 //! Owns:   the life of a consumer.
 //! Never:  hands out a message.
 
+use super::time::drop_expired;
 use super::{Broker, Flow, find, no_channel};
 use crate::channel::{ChannelKey, Fate};
 use crate::consumer::{Consumer, ConsumerKey};
@@ -290,7 +291,11 @@ impl Broker {
         let Some(queue) = find(&mut self.queues, id) else {
             return Answer::Done;
         };
-        let goes = queue.remove(taker) && queue.takers.is_empty() && queue.auto_delete;
+        let unused = queue.remove(taker) && queue.takers.is_empty();
+        let goes = unused && queue.auto_delete;
+        if unused {
+            self.note_use(id);
+        }
         if !goes || self.catalog.queue_definition(id).is_none() {
             return Answer::Done;
         }
@@ -330,7 +335,8 @@ impl Broker {
         if place.as_ref().is_none_or(|queue| queue.id != id) {
             return;
         }
-        let Some(queue) = place.take() else { return };
+        let Some(mut queue) = place.take() else { return };
+        self.timers.clear(id.index, &mut queue.timer_us);
         self.waiting -= queue.ready.len();
         for taker in queue.takers {
             match taker {
@@ -352,8 +358,9 @@ impl Broker {
     }
 
     /// Takes one message for `basic.get`.
-    pub(super) fn take_one(&mut self, id: QueueId, no_ack: bool) -> Option<(Taken, u32)> {
+    pub(super) fn take_one<E: Effects>(&mut self, id: QueueId, no_ack: bool, fx: &mut E) -> Option<(Taken, u32)> {
         let queue = find(&mut self.queues, id)?;
+        while queue.expiring && drop_expired(queue, self.now_us, &mut 0, &mut self.waiting, &mut self.dead, fx) {}
         let taken = queue.ready.pop()?;
         self.waiting -= 1;
         if !no_ack {

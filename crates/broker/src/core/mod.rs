@@ -2,11 +2,12 @@
 //!
 //! Enters: commands of connections, letters of other shards.  Leaves: effects.
 //! Owns:   every table of the domain on this shard.
-//! Never:  knows a frame, a socket, a thread, a lock or the time.
+//! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `transact`,
-//! `questions` (to other shards) and `post` (mail from them); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires) and `bury` (dead letters); `commands` says which method is whose.
 
+mod bury;
 mod commands;
 mod consume;
 mod declare;
@@ -16,17 +17,20 @@ mod post;
 mod publish;
 mod questions;
 mod settle;
+mod time;
 mod transact;
 
 pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
+use crate::death::Dead;
 use crate::effects::{Effects, Slot};
 use crate::letter::Asker;
 use crate::message::Message;
 use crate::peer::{Login, Peer};
 use crate::queue::{Queue, Remote, RemoteKey};
+use crate::timers::Timers;
 use catalog::{Catalog, Definition, Outcome, QueueId, Refusal, ShardId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
@@ -56,6 +60,8 @@ pub struct BrokerOptions {
     pub shards: u16,
     /// Bytes of waiting messages at which a queue holds its publishers back.
     pub queue_bytes_max: u64,
+    /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
+    pub epoch_unix_s: u64,
 }
 
 /// The consumers and channels of this shard, apart from its queues so that a queue and its consumers can be borrowed at once.
@@ -130,6 +136,12 @@ pub struct Broker {
     memory_alarm: bool,
     questions: u32,
     counters: Counters,
+    now_us: u64,
+    timers: Timers,
+    /// What queues gave up and nobody has routed yet.
+    dead: VecDeque<Dead>,
+    /// Memory for the properties of a dead letter.
+    properties: Vec<u8>,
 }
 
 impl Broker {
@@ -158,6 +170,10 @@ impl Broker {
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
+            now_us: 0,
+            timers: Timers::default(),
+            dead: VecDeque::new(),
+            properties: Vec::new(),
         }
     }
 
@@ -187,7 +203,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 10] {
+    pub fn census(&self) -> [(&'static str, usize); 12] {
         let waiting = self.accepting.iter().map(VecDeque::len).sum();
         [
             ("sessions", self.tables.peers.iter().flatten().count()),
@@ -200,6 +216,8 @@ impl Broker {
             ("definitions that are not answered", self.defining.len()),
             ("letters that came early", self.early.len()),
             ("queues that are full", self.full.len()),
+            ("timers", self.timers.len()),
+            ("dead letters", self.dead.len()),
         ]
     }
 

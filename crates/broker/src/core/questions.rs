@@ -73,6 +73,9 @@ impl Broker {
         if let Ask::Mailbox(address) = ask {
             return self.answer_mailbox(address);
         }
+        if matches!(ask, Ask::Counts | Ask::Get { .. }) {
+            self.note_use(id);
+        }
         let Some(found) = find(&mut self.queues, id) else {
             return Answer::Gone;
         };
@@ -88,7 +91,7 @@ impl Broker {
             Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
             Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
             Ask::Deletable { .. } => Answer::Counts { messages, consumers },
-            Ask::Get { no_ack } => match self.take_one(id, no_ack) {
+            Ask::Get { no_ack } => match self.take_one(id, no_ack, fx) {
                 None => Answer::Empty,
                 Some((Taken { place, message, redelivered }, messages_left)) => {
                     Answer::Got { queue: id, place, message, redelivered, owed: !no_ack, messages_left }

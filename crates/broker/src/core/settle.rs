@@ -100,7 +100,8 @@ impl Broker {
         }
         if self.is_home(home) {
             match fate {
-                Fate::Acknowledged | Fate::Rejected => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
+                Fate::Acknowledged => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
+                Fate::Rejected => self.rejected_at_home(delivery.queue, delivery.place, delivery.message, fx),
                 Fate::Requeued => self.returned_home(
                     delivery.queue,
                     Taken { place: delivery.place, message: delivery.message, redelivered: true },
@@ -109,12 +110,14 @@ impl Broker {
             }
             return;
         }
-        let (queue, place) = (delivery.queue, delivery.place);
+        let Unsettled { queue, place, message, .. } = delivery;
         let batch = fx.batch(home);
         match fate {
+            Fate::Rejected if self.catalog.has_dead_letters(queue) => {
+                batch.push(Letter::Rejected { queue, place, message });
+            }
             Fate::Acknowledged | Fate::Rejected => batch.push_settled(queue, place),
             Fate::Requeued => {
-                let message = delivery.message;
                 batch.push(Letter::Returned { queue, place, message, redelivered: true, owed: true });
             }
         }
@@ -142,6 +145,7 @@ impl Broker {
         if owed {
             queue.unsettled -= 1;
         }
+        queue.expiring |= taken.message.has_expiration();
         queue.ready.restore(taken);
         self.waiting += 1;
         self.make_due(id);
