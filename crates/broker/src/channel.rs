@@ -139,6 +139,8 @@ pub struct Channel {
     pub last_route: Option<Box<LastRoute>>,
     /// Name of the queue declared last, for methods that name none.
     pub last_queue: Box<str>,
+    /// What the ledger had come to at some moments, with a consumer timeout only: tags up to this one were out then.
+    pub marks: VecDeque<(u64, u64)>,
     /// Where direct replies to this channel go.
     pub direct_reply: Option<crate::direct_reply::Mailbox>,
 }
@@ -160,6 +162,7 @@ impl Channel {
             confirms: Confirms::default(),
             last_route: None,
             last_queue: "".into(),
+            marks: VecDeque::new(),
             direct_reply: None,
         }
     }

@@ -6,8 +6,9 @@
 
 use crate::death::Grave;
 use crate::message::Content;
-use crate::ready::Ready;
+use crate::ready::{Place, Ready};
 use catalog::{Overflow, QueueDefinition, QueueFeatures};
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Microseconds of a millisecond.
@@ -33,6 +34,10 @@ pub struct Features {
     pub priority_max: u8,
     /// One consumer at a time is served.
     pub single_active: bool,
+    /// How often a message may come back.
+    pub delivery_limit: Option<u32>,
+    /// How often those did that came back (with a delivery limit only).
+    pub returns: HashMap<Place, u32>,
 }
 
 impl Features {
@@ -53,7 +58,30 @@ impl Features {
             grave,
             priority_max: features.priority_max,
             single_active: features.single_active_consumer,
+            delivery_limit: features.delivery_limit,
+            returns: HashMap::new(),
         }))
+    }
+
+    /// A message comes back that a consumer had: answers how often it did, or `None` if that is too often.
+    pub fn comes_back(&mut self, place: Place) -> Option<u32> {
+        let limit = self.delivery_limit?;
+        let times = self.returns.entry(place).or_insert(0);
+        *times += 1;
+        let times = *times;
+        if times > limit {
+            self.returns.remove(&place);
+            return None;
+        }
+        Some(times)
+    }
+
+    /// A message will not come back.
+    #[inline]
+    pub fn is_done(&mut self, place: Place) {
+        if !self.returns.is_empty() {
+            self.returns.remove(&place);
+        }
     }
 
     /// The level of a message: its priority, as far as the queue knows any.
@@ -73,9 +101,10 @@ impl Features {
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
 
-    /// Whether more waits than may.
+    /// Whether more waits than may, so that the next must go. What came back to a queue that refuses is let be.
     #[inline]
     pub fn overflows(&self, ready: &Ready) -> bool {
-        ready.len() as u64 > self.messages_max || ready.body_bytes() > self.body_bytes_max
+        self.overflow == Overflow::DropHead
+            && (ready.len() as u64 > self.messages_max || ready.body_bytes() > self.body_bytes_max)
     }
 }

@@ -69,6 +69,11 @@ impl Ledger {
         self.last
     }
 
+    /// The oldest tag that is out.
+    pub fn oldest(&self) -> Option<u64> {
+        (!self.list.is_empty()).then_some(self.front)
+    }
+
     /// Deliveries that wait for settlement.
     #[inline]
     #[cfg(test)]

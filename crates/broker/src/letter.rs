@@ -220,6 +220,8 @@ pub enum Letter {
         message: Message,
         /// A client has seen it.
         redelivered: bool,
+        /// A client has seen it this time.
+        seen: bool,
         /// It was out under an acknowledgement.
         owed: bool,
     },

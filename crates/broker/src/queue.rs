@@ -157,21 +157,32 @@ impl Queue {
         self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
     }
 
-    /// Adds a consumer.
+    /// Adds a consumer. Where one at a time is served, the first that came is.
     pub fn add(&mut self, taker: Taker, priority: i32, exclusive: bool) {
         if exclusive {
             self.exclusive_taker = Some(taker);
         }
         self.takers.push(taker);
-        self.activate(taker, priority);
+        if !self.is_single_active() || self.takers.len() == 1 {
+            self.activate(taker, priority);
+        }
     }
 
-    /// Removes a consumer. Answers whether it was there.
-    pub fn remove(&mut self, taker: Taker) -> bool {
-        let Some(at) = self.takers.iter().position(|&t| t == taker) else {
-            return false;
-        };
-        self.takers.swap_remove(at);
+    /// Whether one consumer at a time is served (`x-single-active-consumer`).
+    #[inline]
+    pub fn is_single_active(&self) -> bool {
+        self.features.as_ref().is_some_and(|features| features.single_active)
+    }
+
+    /// The consumer that is served next, after this one has left a queue that serves one at a time.
+    pub fn successor(&self, left: usize) -> Option<Taker> {
+        if left == 0 && self.is_single_active() { self.takers.first().copied() } else { None }
+    }
+
+    /// Removes a consumer. Answers its place in the order of subscription.
+    pub fn remove(&mut self, taker: Taker) -> Option<usize> {
+        let at = self.takers.iter().position(|&t| t == taker)?;
+        self.takers.remove(at);
         if self.exclusive_taker == Some(taker) {
             self.exclusive_taker = None;
         }
@@ -183,7 +194,7 @@ impl Queue {
             self.takers = Vec::new();
             self.groups = Vec::new();
         }
-        true
+        Some(at)
     }
 
     /// Puts a consumer (back) in the order of service, behind those of its priority.

@@ -6,7 +6,7 @@
 //!
 //! A queue's entry is set when its head changes to one that expires earlier, and left as it is when the head expires later: the
 //! queue then finds nothing to do and sets it anew. So a queue whose messages live equally long sets it once in that time, however
-//! many messages pass, and a tree of entries serves as well as a wheel (an entry set and taken among 100,000: 0.2 µs) and
+//! many messages pass, and a tree of entries serves as well as a wheel (an entry set and taken among 100,000: 0.7 µs) and
 //! knows when to wake up, which a wheel does not.
 
 use std::collections::BTreeSet;

@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub memory_bytes_max: u64,
     /// Bytes that one queue may hold before it holds its publishers back.
     pub queue_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement, in milliseconds; zero: for ever.
+    pub consumer_timeout_ms: u64,
     /// Connections.
     pub connections_max: u32,
     /// How long a client may take to log in.
@@ -166,8 +168,13 @@ impl Server {
                 catalog.execute(definition).map_err(StartError::Definition)?;
             }
             let shard = ShardId(id);
-            let broker_options =
-                BrokerOptions { shard, shards: options.shards, queue_bytes_max: options.queue_bytes_max, epoch_unix_s };
+            let broker_options = BrokerOptions {
+                shard,
+                shards: options.shards,
+                queue_bytes_max: options.queue_bytes_max,
+                epoch_unix_s,
+                consumer_timeout_ms: options.consumer_timeout_ms,
+            };
             let shard_options = ShardOptions {
                 shard,
                 session: options.session,

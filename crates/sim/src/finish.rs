@@ -5,6 +5,7 @@
 //! Never:  takes anything out of the broker but through a client, and looks at it only to compare.
 
 use crate::actor::{Question, Stage, Standing};
+use crate::features::number_of;
 use crate::run::Run;
 use link::sim::Cut;
 use wire::ShortStr;
@@ -121,6 +122,7 @@ impl Run {
             }
         }
         self.check_deliveries(&mut complain);
+        self.check_limits(&mut complain);
         self.check_replicas(&mut complain);
         let draining = self.draining;
         for (queue, period, what) in &self.disorder {
@@ -363,7 +365,8 @@ impl Run {
         let now = self.model.now;
         let mut lost = None;
         for queue in self.model.queues.iter().filter(|queue| queue.life.surely(now, now) && queue.owner.is_none()) {
-            if let Some(id) = queue.owed.iter().find(|&&id| id > queue.forgiven && !queue.leaky) {
+            let missing = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven && !queue.leaky);
+            if let Some(id) = missing.copied().find(|&id| !self.is_excused(queue, id)) {
                 lost = Some(format!("message {id} is lost: {} never delivered it", queue.name));
             }
         }

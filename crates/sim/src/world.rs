@@ -56,6 +56,7 @@ pub struct World {
     pub household: Arc<Household>,
     /// Now.
     pub now: Instant,
+    start: Instant,
     /// Calls of `tick`.
     pub ticks: u64,
 }
@@ -109,8 +110,13 @@ impl World {
             let pool = Pool::new(PoolOptions::default());
             let mut seed = [0; 32];
             seed[..8].copy_from_slice(&chance.number().to_le_bytes());
-            let broker_options =
-                BrokerOptions { shard, shards: setting.shards, queue_bytes_max: setting.queue_bytes_max, epoch_unix_s };
+            let broker_options = BrokerOptions {
+                shard,
+                shards: setting.shards,
+                queue_bytes_max: setting.queue_bytes_max,
+                epoch_unix_s,
+                consumer_timeout_ms: 0,
+            };
             let options = ShardOptions {
                 shard,
                 session: session_limits(setting),
@@ -122,7 +128,7 @@ impl World {
             let shard = Shard::new(options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
             Node { shard, pool, doorbell, rung, awake: true, until: None }
         });
-        World { nodes: nodes.collect(), wires: Vec::new(), household, now, ticks: 0 }
+        World { nodes: nodes.collect(), wires: Vec::new(), household, now, start: now, ticks: 0 }
     }
 
     /// A client connects. Answers its end, and the number of its wire.
@@ -134,6 +140,11 @@ impl World {
         node.awake = true;
         self.wires.push(Wire { cable, shard, slot, over: false });
         (near, self.wires.len() - 1)
+    }
+
+    /// Microseconds since the beginning.
+    pub fn us(&self) -> u64 {
+        self.now.duration_since(self.start).as_micros() as u64
     }
 
     /// Time passes.

@@ -17,7 +17,7 @@ use wire::RawProperties;
 
 /// A message has left its queue and no consumer got it.
 pub(super) fn give_up<E: Effects>(
-    queue: &Queue,
+    queue: &mut Queue,
     place: Place,
     message: Message,
     reason: Reason,
@@ -27,9 +27,31 @@ pub(super) fn give_up<E: Effects>(
     if queue.durable {
         fx.forget(queue.id, place);
     }
+    if let Some(features) = &mut queue.features {
+        features.is_done(place);
+    }
     if let Some(grave) = queue.grave() {
         dead.push_back(Dead { message, reason, grave: Arc::clone(grave) });
     }
+}
+
+/// The messages for which a queue has no room go, the next first. Answers whether any did.
+#[inline]
+pub(super) fn make_room<E: Effects>(
+    queue: &mut Queue,
+    waiting: &mut usize,
+    dead: &mut VecDeque<Dead>,
+    fx: &mut E,
+) -> bool {
+    let mut any = false;
+    while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
+        && let Some(taken) = queue.ready.pop()
+    {
+        *waiting -= 1;
+        any = true;
+        give_up(queue, taken.place, taken.message, Reason::MaxLength, dead, fx);
+    }
+    any
 }
 
 impl Broker {

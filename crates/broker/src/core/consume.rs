@@ -277,6 +277,7 @@ impl Broker {
                 place: parked.place,
                 message: parked.message,
                 redelivered: parked.redelivered,
+                seen: false,
                 owed: !consumer.no_ack,
             });
         }
@@ -291,10 +292,20 @@ impl Broker {
         let Some(queue) = find(&mut self.queues, id) else {
             return Answer::Done;
         };
-        let unused = queue.remove(taker) && queue.takers.is_empty();
+        let Some(left) = queue.remove(taker) else {
+            return Answer::Done;
+        };
+        let unused = queue.takers.is_empty();
         let goes = unused && queue.auto_delete;
         if unused {
             self.note_use(id);
+        } else if let Some(next) = queue.successor(left) {
+            let priority = match next {
+                Taker::Local(key) => self.tables.consumers.get(key).map(|consumer| consumer.priority),
+                Taker::Remote(key) => self.tables.remotes.get(key).map(|remote| remote.priority),
+            };
+            queue.activate(next, priority.unwrap_or(0));
+            self.make_due(id);
         }
         if !goes || self.catalog.queue_definition(id).is_none() {
             return Answer::Done;
@@ -363,8 +374,10 @@ impl Broker {
         while queue.expiring && drop_expired(queue, self.now_us, &mut 0, &mut self.waiting, &mut self.dead, fx) {}
         let taken = queue.ready.pop()?;
         self.waiting -= 1;
-        if !no_ack {
-            queue.unsettled += 1;
+        match &mut queue.features {
+            _ if !no_ack => queue.unsettled += 1,
+            Some(features) => features.is_done(taken.place),
+            None => {}
         }
         let left = count(queue.ready.len());
         self.make_due(id);

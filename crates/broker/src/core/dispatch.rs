@@ -4,11 +4,10 @@
 //! Owns:   the one place where a message leaves a queue for a consumer.
 //! Never:  routes, settles.
 
-use super::bury::give_up;
+use super::bury::make_room;
 use super::time::{drop_expired, rearm};
 use super::{Broker, Tables, find};
 use crate::consumer::{ConsumerKey, Parked};
-use crate::death::Reason;
 use crate::effects::{Delivery, Effects, Slot, Stored};
 use crate::ledger::Unsettled;
 use crate::letter::{Letter, Parcel};
@@ -225,15 +224,8 @@ impl Broker {
         self.waiting += 1;
         if life_us.is_some() || queue.features.is_some() {
             queue.expiring |= life_us.is_some();
-            let mut new_head = level > 0 || queue.ready.len() == 1;
-            while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
-                && let Some(taken) = queue.ready.pop()
-            {
-                self.waiting -= 1;
-                new_head = true;
-                give_up(queue, taken.place, taken.message, Reason::MaxLength, &mut self.dead, fx);
-            }
-            if new_head {
+            let new_head = level > 0 || queue.ready.len() == 1;
+            if make_room(queue, &mut self.waiting, &mut self.dead, fx) || new_head {
                 rearm(&mut self.timers, queue);
             }
         }
@@ -292,9 +284,15 @@ impl Broker {
             };
             self.waiting -= 1;
             self.counters.delivered += 1;
-            hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
+            let source = Source::Kept(taken.message);
+            let owed = hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, source, fx);
+            if !owed && let Some(features) = &mut queue.features {
+                features.is_done(taken.place);
+            }
         }
         if queue.expiring || queue.features.is_some() {
+            // What came back may be too much.
+            make_room(queue, &mut self.waiting, &mut self.dead, fx);
             rearm(&mut self.timers, queue);
         }
         if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {

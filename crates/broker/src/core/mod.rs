@@ -60,6 +60,8 @@ pub struct BrokerOptions {
     pub shards: u16,
     /// Bytes of waiting messages at which a queue holds its publishers back.
     pub queue_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement before its channel is closed, in milliseconds; zero: for ever.
+    pub consumer_timeout_ms: u64,
     /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
     pub epoch_unix_s: u64,
 }
@@ -138,6 +140,8 @@ pub struct Broker {
     counters: Counters,
     now_us: u64,
     timers: Timers,
+    /// When the deliveries that are out are looked at next, with a consumer timeout.
+    overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
     dead: VecDeque<Dead>,
     /// Memory for the properties of a dead letter.
@@ -172,6 +176,7 @@ impl Broker {
             counters: Counters::default(),
             now_us: 0,
             timers: Timers::default(),
+            overdue_look_us: 0,
             dead: VecDeque::new(),
             properties: Vec::new(),
         }

@@ -59,7 +59,7 @@ impl Broker {
                     Parcel::Shared(message) => message,
                 };
                 // The consumer left while this was on its way.
-                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, owed });
+                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
             }
             Letter::Accepted { publishes } => {
                 for _ in 0..publishes {
@@ -96,8 +96,8 @@ impl Broker {
             }
             Letter::Settled { queue, place, count } => self.settled_at_home(queue, place, count, fx),
             Letter::Rejected { queue, place, message } => self.rejected_at_home(queue, place, message, fx),
-            Letter::Returned { queue, place, message, redelivered, owed } => {
-                self.returned_home(queue, Taken { place, message, redelivered }, owed);
+            Letter::Returned { queue, place, message, redelivered, seen, owed } => {
+                self.returned_home(queue, Taken { place, message, redelivered }, seen, owed, fx);
             }
             Letter::Ask { asker, queue, ask } => match self.answer(asker, queue, ask, fx) {
                 Answer::Later => {}

@@ -85,6 +85,10 @@ impl Broker {
             Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
                 self.waiting -= found.ready.clear();
+                if let Some(features) = &mut found.features {
+                    // Those that are out begin to count anew.
+                    features.returns.clear();
+                }
                 self.make_due(id);
                 Answer::Counts { messages, consumers }
             }
@@ -98,7 +102,8 @@ impl Broker {
                 }
             },
             Ask::Consume(subscription) => {
-                if found.exclusive_taker.is_some() || (subscription.exclusive && !found.takers.is_empty()) {
+                let alone = subscription.exclusive && (!found.takers.is_empty() || found.is_single_active());
+                if found.exclusive_taker.is_some() || alone {
                     return self.exclusive_use(id);
                 }
                 let taker = if asker.session.shard == self.options.shard {
@@ -196,11 +201,11 @@ impl Broker {
             return;
         };
         if self.is_home(home) {
-            self.returned_home(queue, taken, owed);
+            self.returned_home(queue, taken, false, owed, fx);
             self.dispatch_due(fx);
         } else {
             let Taken { place, message, redelivered } = taken;
-            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, owed });
+            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
         }
     }
 

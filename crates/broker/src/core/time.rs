@@ -11,8 +11,12 @@ use crate::effects::Effects;
 use crate::limits::EXPIRED_PER_LOOK;
 use crate::queue::Queue;
 use crate::timers::Timers;
-use catalog::{Definition, QueueId};
+use catalog::{Definition, QueueId, Refusal};
 use std::collections::VecDeque;
+use wire::ReplyCode;
+
+/// How often the deliveries that are out are looked at within a consumer timeout.
+const OVERDUE_LOOKS: u64 = 8;
 
 impl Broker {
     /// Tells the time: microseconds since some moment that is the same for all shards. Everything that follows happens then.
@@ -25,7 +29,9 @@ impl Broker {
     /// When [`Broker::fire`] has something to do, in the same microseconds.
     #[inline]
     pub fn next_timer(&self) -> Option<u64> {
-        self.timers.next()
+        let waits = self.options.consumer_timeout_ms > 0 && self.tables.unsettled > 0;
+        let overdue = waits.then_some(self.overdue_look_us);
+        self.timers.next().into_iter().chain(overdue).min()
     }
 
     /// Does what is due.
@@ -42,7 +48,39 @@ impl Broker {
             }
             self.make_due(id);
         }
+        if self.options.consumer_timeout_ms > 0 && self.now_us >= self.overdue_look_us {
+            self.look_for_overdue(fx);
+        }
         self.dispatch_due(fx);
+    }
+
+    /// Closes the channels with deliveries that wait too long for their acknowledgement. It notes how far each ledger has come
+    /// now and then, so that a delivery needs no time of its own: it is late by an eighth of the timeout at most.
+    #[cold]
+    fn look_for_overdue<E: Effects>(&mut self, fx: &mut E) {
+        let timeout_us = self.options.consumer_timeout_ms.saturating_mul(1_000);
+        self.overdue_look_us = self.now_us + (timeout_us / OVERDUE_LOOKS).max(1_000);
+        for channel in self.tables.channels.values_mut() {
+            let Some(oldest) = channel.ledger.oldest() else {
+                channel.marks.clear();
+                continue;
+            };
+            while channel.marks.front().is_some_and(|&(_, last)| last < oldest) {
+                channel.marks.pop_front();
+            }
+            if channel.marks.front().is_some_and(|&(at_us, _)| self.now_us >= at_us.saturating_add(timeout_us)) {
+                let text = format!(
+                    "PRECONDITION_FAILED - delivery acknowledgement on channel {} timed out. Timeout value used: {} ms. \
+                     This timeout value can be configured, see consumers doc guide to learn more",
+                    channel.number, self.options.consumer_timeout_ms
+                );
+                let refusal = Refusal::channel(ReplyCode::PreconditionFailed, text);
+                fx.refuse(channel.slot, channel.number, refusal, (0, 0));
+                channel.marks.clear();
+                continue;
+            }
+            channel.marks.push_back((self.now_us, channel.ledger.next_tag() - 1));
+        }
     }
 
     /// A queue is used: it does not expire for a while.

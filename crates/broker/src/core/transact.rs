@@ -7,6 +7,7 @@
 use super::{Broker, Flow, no_channel};
 use crate::channel::{ChannelKey, Mode, Step};
 use crate::effects::{Effects, Slot};
+use crate::message::Content;
 use crate::peer::{Awaiting, Then};
 use catalog::Refusal;
 use wire::method::{Method, tx};
@@ -53,7 +54,8 @@ impl Broker {
         for step in self.take_steps(key)? {
             match step {
                 Step::Publish { message, mandatory } => {
-                    let content = message.content();
+                    // It is published now.
+                    let content = Content { arrived_us: self.now_us, ..message.content() };
                     let properties = RawProperties::new(content.properties);
                     // The exchange may have gone since: then the message has no queues.
                     let Ok(route) = self.route(slot, key, content.exchange, content.routing_key, properties) else {

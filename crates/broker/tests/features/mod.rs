@@ -1,6 +1,7 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
 use crate::world::{At, World};
+use catalog::Limits;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
 
@@ -351,4 +352,82 @@ fn higher_priorities_are_served_first_and_keep_their_places() {
         world.say(consumer, basic::Ack { delivery_tag: 6, multiple: true });
         assert_eq!(world.heard(consumer), "c#7=f | c#8=a | c#9=e");
     });
+}
+
+#[test]
+fn one_consumer_at_a_time_in_the_order_of_subscription() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[("x-single-active-consumer", Value::Bool(true))]);
+        let second = world.connect(0, 9);
+        consume(world, consumer, "q", "first", false);
+        consume(world, second, "q", "second", false);
+        consume(world, owner, "q", "third", true);
+        for body in ["a", "b"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "consume-ok first | first#1=a | first#2=b");
+        cancel(world, second, "second");
+        assert_eq!(
+            world.heard(second),
+            "consume-ok second | cancel-ok second",
+            "one that waited leaves nothing behind"
+        );
+        consume(world, second, "q", "fourth", false);
+        world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+        world.cut(consumer);
+        world.publish(publisher, "", "q", "c");
+        assert_eq!(world.heard(owner), "consume-ok third | third#1=b! | third#2=c");
+        cancel(world, owner, "third");
+        world.heard(owner);
+        world.publish(publisher, "", "q", "d");
+        assert_eq!(world.heard(second), "consume-ok fourth | fourth#1=d");
+        let (queue, consumer_tag, arguments) = (short("q"), short("x"), TableRef::EMPTY);
+        let (no_local, no_ack, exclusive, no_wait) = (false, false, true, false);
+        world.say(owner, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+        assert_eq!(world.heard(owner), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
+    });
+}
+
+#[test]
+fn what_comes_back_too_often_is_a_dead_letter() {
+    for shards in [1, 2] {
+        let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+        let mut world = World::with(shards, LIMIT, 0, limits);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        declare(&mut world, owner, "dead", &[]);
+        let quorum = [("x-queue-type", Value::text("quorum")), ("x-delivery-limit", Value::I32(2))];
+        declare(&mut world, owner, "q", &to_dead(&quorum));
+        world.publish(owner, "", "q", "a");
+        for round in 1..=3 {
+            assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 1/0");
+            world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+            let again = if round > 1 { "!" } else { "" };
+            assert_eq!(world.heard(consumer), format!("got#{round}=a{again} (0 left)"));
+            world.say(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
+        }
+        assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0");
+        assert_eq!(get(&mut world, owner, "dead"), "got#1=a (0 left)");
+    }
+}
+
+#[test]
+fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
+    let mut world = World::with(1, LIMIT, 1_000, Limits::default());
+    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, owner, "q", &[]);
+    consume(&mut world, consumer, "q", "c", false);
+    world.publish(owner, "", "q", "a");
+    world.pass(900);
+    world.publish(owner, "", "q", "b");
+    world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+    world.pass(900);
+    assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b");
+    world.pass(300);
+    assert_eq!(
+        world.heard(consumer),
+        "refused PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 1000 ms. \
+         This timeout value can be configured, see consumers doc guide to learn more"
+    );
+    world.cut(consumer);
+    assert_eq!(world.shards[0].0.next_timer(), None, "nothing is out, and nothing is looked at");
 }

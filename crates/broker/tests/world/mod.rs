@@ -108,8 +108,13 @@ pub struct World {
 impl World {
     /// A broker of so many shards with a queue limit in bytes.
     pub fn new(shards: u16, queue_bytes_max: u64) -> World {
+        World::with(shards, queue_bytes_max, 0, Limits::default())
+    }
+
+    /// With a consumer timeout, and limits of the definitions.
+    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: Limits) -> World {
         let shards = (0..shards).map(|id| {
-            let mut catalog = Catalog::new(Limits::default());
+            let mut catalog = Catalog::new(limits.clone());
             let vhost = Name::from("/");
             let user = Name::from("guest");
             let put = Definition::PutUser {
@@ -122,7 +127,13 @@ impl World {
             for definition in [Definition::CreateVhost { name: vhost }, put, permit] {
                 catalog.execute(&definition).expect("the first definitions");
             }
-            let options = BrokerOptions { shard: ShardId(id), shards, queue_bytes_max, epoch_unix_s: 1_000_000_000 };
+            let options = BrokerOptions {
+                shard: ShardId(id),
+                shards,
+                queue_bytes_max,
+                epoch_unix_s: 1_000_000_000,
+                consumer_timeout_ms,
+            };
             let recorder = Recorder {
                 pool: Pool::new(PoolOptions::default()),
                 chance: 1,
