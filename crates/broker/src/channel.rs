@@ -78,6 +78,8 @@ pub enum Step {
         message: Message,
         /// Return it if no queue takes it.
         mandatory: bool,
+        /// Further routing keys.
+        copies: Option<Box<[Box<[u8]>]>>,
     },
     /// Tags to acknowledge, requeue or drop.
     Settle {

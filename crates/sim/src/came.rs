@@ -85,6 +85,12 @@ impl Run {
             Taker::Consumer(at) => self.actors[actor].channels[channel].consumers[at].uid << 1,
             Taker::Get { .. } => u64::from(uid) << 1 | 1,
         };
+        if let Taker::Consumer(at) = taker {
+            let consumer = self.actors[actor].channels[channel].consumers[at].uid;
+            if let Some(what) = self.check_single(queue, consumer, uid) {
+                return self.broken(what);
+            }
+        }
         let one = &self.actors[actor].channels[channel];
         let no_ack = match taker {
             Taker::Consumer(at) => one.consumers[at].no_ack,

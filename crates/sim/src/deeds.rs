@@ -196,7 +196,14 @@ impl Run {
             _ => 8,
         } as usize;
         let (priority, expiration_ms) = self.priority_and_expiration();
-        let properties = self.properties(headers, priority, expiration_ms);
+        let copies = self.draw_copies();
+        let delivery_mode = self.chance.permille(500).then_some(2);
+        let with = |copies: &[&[String]], bare: bool| {
+            properties(headers, copies, bare, delivery_mode, priority, expiration_ms)
+        };
+        // Blind copies do not travel; the table they stood in does, though it be empty.
+        let sent = with(&[&copies[0], &copies[1]], false);
+        let properties = with(&[&copies[0]], !copies[1].is_empty());
         let id = self.model.newest() + 1;
         let one = &mut self.actors[actor].channels[channel];
         let fate = if one.mode == Mode::Tx { Fate::Staged } else { Fate::Open };
@@ -212,13 +219,14 @@ impl Run {
         let name = self.model.exchanges[exchange].name.clone();
         self.note(|_| format!("channel {uid} publishes {id} to '{name}' by '{key}', {headers:?}, {body_bytes} bytes"));
         let body = body_of(id, body_bytes);
-        self.actors[actor].client.publish(number, &name, &key, mandatory, &properties, &body, &self.pool);
+        self.actors[actor].client.publish(number, &name, &key, mandatory, &sent, &body, &self.pool);
         self.tally.published += 1;
         let period = self.model.period;
         let message = Message {
             channel: uid,
             exchange,
             key,
+            copies,
             headers,
             properties,
             body_bytes,
@@ -234,19 +242,6 @@ impl Run {
             sent_us: self.world.us(),
         };
         self.model.messages.insert(id, message);
-    }
-
-    fn properties(&mut self, headers: Headers, priority: Option<u8>, expiration_ms: Option<u64>) -> Vec<u8> {
-        let mut table = Table::default();
-        for (name, value) in ["a", "b"].into_iter().zip(headers) {
-            if let Some(value) = value {
-                table = table.with(name, Value::I32(value.into())).expect("a short name");
-            }
-        }
-        let delivery_mode = self.chance.permille(500).then_some(2);
-        let headers = (!table.is_empty()).then_some(table);
-        let expiration = expiration_ms.map(|ms| ShortString::try_from(&*ms.to_string()).expect("a short number"));
-        Properties { headers, delivery_mode, priority, expiration, ..Properties::default() }.to_bytes()
     }
 
     /// A key of some words, or a pattern.
@@ -373,6 +368,32 @@ impl Run {
             Target::Exchange(exchange) => &self.model.exchanges[exchange].name,
         }
     }
+}
+
+/// Properties in wire form, with further routing keys in `CC` and `BCC`.
+fn properties(
+    headers: Headers,
+    copies: &[&[String]],
+    bare: bool,
+    delivery_mode: Option<u8>,
+    priority: Option<u8>,
+    expiration_ms: Option<u64>,
+) -> Vec<u8> {
+    let mut table = Table::default();
+    let mut put = |name: &str, value: Value| {
+        table = std::mem::take(&mut table).with(name, value).expect("a short name");
+    };
+    for (name, value) in ["a", "b"].into_iter().zip(headers) {
+        if let Some(value) = value {
+            put(name, Value::I32(value.into()));
+        }
+    }
+    for (name, keys) in ["CC", "BCC"].into_iter().zip(copies).filter(|(_, keys)| !keys.is_empty()) {
+        put(name, Value::List(keys.iter().map(|key| Value::text(key)).collect()));
+    }
+    let headers = (bare || !table.is_empty()).then_some(table);
+    let expiration = expiration_ms.map(|ms| ShortString::try_from(&*ms.to_string()).expect("a short number"));
+    Properties { headers, delivery_mode, priority, expiration, ..Properties::default() }.to_bytes()
 }
 
 /// The body of a message: its number, then bytes that follow from it.

@@ -4,6 +4,7 @@
 //! Owns:   the reasons for which a message leaves a queue without a consumer.
 //! Never:  guesses when exactly a time is over: it knows when it cannot be.
 
+use crate::actor::Stage;
 use crate::client::Came;
 use crate::model::{Fate, Model, Queue};
 use crate::run::Run;
@@ -46,6 +47,8 @@ pub struct Traits {
     pub dead: Option<usize>,
     /// The highest priority.
     pub priority_max: u8,
+    /// One consumer at a time is served.
+    pub single_active: bool,
 }
 
 impl Traits {
@@ -143,6 +146,10 @@ impl Run {
             traits.priority_max = self.chance.between(1, 10) as u8;
             put("x-max-priority", Value::I64(traits.priority_max.into()));
         }
+        if self.chance.permille(switches.single_active) {
+            traits.single_active = true;
+            put("x-single-active-consumer", Value::Bool(true));
+        }
         let now = self.model.now;
         let plain = |queue: &Queue| {
             queue.traits == Traits::default()
@@ -167,6 +174,40 @@ impl Run {
             1 | 2 => self.chance.between(1, 100),
             _ => LONG_MS,
         }
+    }
+
+    /// Further routing keys of a message, by `CC` and `BCC`.
+    pub(crate) fn draw_copies(&mut self) -> [Vec<String>; 2] {
+        let living = self.model.living_queues();
+        if living.is_empty() || !self.chance.permille(self.setting.features.copies) {
+            return Default::default();
+        }
+        [(); 2].map(|()| {
+            let count = self.chance.below(3);
+            (0..count)
+                .map(|_| match self.chance.below(3) {
+                    0 => format!("k{}", self.chance.below(4)),
+                    1 => self.words(false),
+                    _ => {
+                        let queue = living[self.chance.below(living.len() as u64) as usize];
+                        self.model.queues[queue].name.clone()
+                    }
+                })
+                .collect()
+        })
+    }
+
+    /// A consumer of a queue that serves one at a time got a message: whoever got the one before must be gone.
+    pub(crate) fn check_single(&mut self, queue: usize, consumer: u64, channel: u32) -> Option<String> {
+        let known = &mut self.model.queues[queue];
+        let before = known.served.replace((consumer, channel));
+        let (other, its_channel) = before.filter(|&(other, _)| known.traits.single_active && other != consumer)?;
+        let name = known.name.clone();
+        let mut channels = self.actors.iter().flat_map(|actor| &actor.channels);
+        let channels = channels.find(|one| one.uid == its_channel)?;
+        let active = channels.consumers.iter().any(|one| one.uid == other && one.stage == Stage::Active);
+        (active && self.is_certain(its_channel))
+            .then(|| format!("consumer {consumer} got a message of {name}, where consumer {other} is the active one"))
     }
 
     /// The priority of a message, and how long it may wait.
@@ -198,15 +239,28 @@ impl Run {
                 }
             }
         }
+        // Its letters have a key of their own, so the others are taken off.
+        if headers.remove("CC").is_some() {
+            return Err("it has further routing keys".into());
+        }
+        let mut before = before;
+        if let Some(table) = &mut before.headers {
+            table.remove("CC");
+        }
+        if before.headers.as_ref().is_some_and(Table::is_empty) {
+            before.headers = None;
+        }
         let kept = Properties { headers: (!headers.is_empty()).then_some(headers), ..properties };
         if kept != (Properties { expiration: None, ..before.clone() }) {
             return Err(format!("its properties became {kept:?}"));
         }
+        let expected_keys: Vec<Value> =
+            std::iter::once(&message.key).chain(&message.copies[0]).map(|key| Value::text(key)).collect();
         let keys = event.get("routing-keys").and_then(Value::as_list).map(|keys| keys.iter().collect::<Vec<_>>());
         let expiration = before.expiration.as_ref().map(|text| Value::LongStr(text.as_bytes().into()));
         let fits = event.get("count").and_then(Value::as_i64) == Some(1)
             && word("exchange") == exchange
-            && keys == Some(vec![&Value::text(&message.key)])
+            && keys == Some(expected_keys.iter().collect())
             && event.get("original-expiration") == expiration.as_ref();
         if !fits || came.body != crate::deeds::body_of(id, message.body_bytes) {
             return Err(format!("its death says {event:?}"));

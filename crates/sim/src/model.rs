@@ -100,6 +100,13 @@ pub struct Binding {
     pub locked: bool,
 }
 
+impl Message {
+    /// All its routing keys.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.key).chain(self.copies.iter().flatten())
+    }
+}
+
 /// What has become of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
@@ -123,6 +130,8 @@ pub struct Message {
     pub exchange: usize,
     /// Its routing key.
     pub key: String,
+    /// Its further routing keys: those that travel with it, and those that do not.
+    pub copies: [Vec<String>; 2],
     /// Its headers.
     pub headers: Headers,
     /// Its properties in wire form.
@@ -206,6 +215,8 @@ pub struct Queue {
     pub active: Vec<(u64, u32, bool)>,
     /// What it does beyond queueing.
     pub traits: Traits,
+    /// The consumer and the channel that got its last delivery.
+    pub served: Option<(u64, u32)>,
 }
 
 impl Queue {
@@ -280,6 +291,7 @@ impl Model {
             contested: false,
             active: Vec::new(),
             traits: Traits::default(),
+            served: None,
         });
         self.queues.len() - 1
     }

@@ -27,6 +27,10 @@ pub struct Switches {
     pub dead_letters: u32,
     /// Queues with priorities.
     pub priorities: u32,
+    /// Queues with a single active consumer.
+    pub single_active: u32,
+    /// Messages with further routing keys.
+    pub copies: u32,
 }
 
 impl Switches {
@@ -43,6 +47,8 @@ impl Switches {
             length: draw(),
             dead_letters: draw(),
             priorities: draw(),
+            single_active: draw() / 2,
+            copies: draw() / 4,
         }
     }
 }

@@ -247,6 +247,12 @@ impl<'a> RawProperties<'a> {
         self.0
     }
 
+    /// Whether there are headers: looks at the flags alone.
+    #[inline]
+    pub fn has_headers(self) -> bool {
+        matches!(self.0, [flags, ..] if flags & 1 << 5 != 0)
+    }
+
     /// Whether an expiration is set: looks at the flags alone.
     #[inline]
     pub fn has_expiration(self) -> bool {

@@ -285,7 +285,35 @@ def single_active_consumer(made, channel):
         channel.basic_consume(queue, lambda *_: None, exclusive=True)
 
 
+@with_channel
+def cc_and_bcc(made, channel):
+    queues = [channel.queue_declare("", exclusive=True).method.queue for _ in range(4)]
+    first, copy, blind, last = queues
+    put(channel, first, "x", headers={"CC": [copy, first], "BCC": [blind, "nowhere"], "mine": 1})
+    for queue in (first, copy, blind):
+        method, properties, _ = taken(channel, queue)
+        equal((method.routing_key, properties.headers), (first, {"CC": [copy, first], "mine": 1}))
+    # The keys of a topic exchange are patterns' matches, each queue once.
+    exchange = unique("copies")
+    channel.exchange_declare(exchange, "topic", auto_delete=True)
+    for queue, pattern in ((first, "a.*"), (copy, "*.b"), (last, "#.c")):
+        channel.queue_bind(queue, exchange, pattern)
+    channel.basic_publish(exchange, "a.b", b"y", pika.BasicProperties(headers={"CC": ["a.x"], "BCC": ["c"]}))
+    equal([ready(channel, queue) for queue in queues], [1, 1, 0, 1])
+    # A dead letter without a key of its own goes by all of its keys.
+    source = queue_with(channel, dead_letter_exchange=exchange, max_length=0)
+    put(channel, source, "z", headers={"CC": ["a.1"]})
+    equal([taken(channel, first)[2] for _ in range(2)], ["y", "z"])
+    for header, kind in (("CC", "longstr"), ("BCC", "signedint")):
+        text = f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{header}",{kind}}}'
+        with refused(406, text):
+            channel = made.channel()
+            channel.confirm_delivery()
+            put(channel, first, "x", headers={header: "text" if kind == "longstr" else 5})
+
+
 EXPECTATIONS = {
+    "cc-and-bcc": cc_and_bcc,
     "message-ttl": message_ttl,
     "ttl-zero": ttl_zero,
     "queue-expires": queue_expires,

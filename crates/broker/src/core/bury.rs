@@ -4,7 +4,7 @@
 //! Owns:   the list of dead letters that are still to be routed, so that none is routed within another.
 //! Never:  tells anybody that a dead letter found no queue: like RabbitMQ, it is dropped.
 
-use super::{Broker, find};
+use super::{Broker, copies, find};
 use crate::death::{Dead, Reason};
 use crate::effects::Effects;
 use crate::message::{Content, Message};
@@ -115,7 +115,15 @@ impl Broker {
             body: content.body,
             arrived_us: self.now_us,
         };
-        let route = self.catalog.route(exchange, content.routing_key, RawProperties::new(&properties));
+        let raw = RawProperties::new(&properties);
+        let copies = if grave.routing_key.is_none() { copies::in_cc(raw) } else { Vec::new() };
+        let route = if copies.is_empty() {
+            self.catalog.route(exchange, content.routing_key, raw)
+        } else {
+            let keys: Vec<&[u8]> =
+                std::iter::once(content.routing_key).chain(copies.iter().map(|key| &**key)).collect();
+            self.catalog.route_all(exchange, &keys, raw)
+        };
         let mut kept = None;
         // The publisher at hand, if any, outruns nobody by this.
         let outrun = self.outrun.take();

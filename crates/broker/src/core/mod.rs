@@ -5,11 +5,12 @@
 //! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `transact`,
-//! `questions` (to other shards) and `post` (mail from them), `time` (what expires) and `bury` (dead letters); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
 
 mod bury;
 mod commands;
 mod consume;
+mod copies;
 mod declare;
 mod define;
 mod dispatch;

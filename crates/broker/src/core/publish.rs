@@ -5,7 +5,7 @@
 //! Never:  looks into a body.
 
 use super::dispatch::{Offered, memory_of, parcel};
-use super::{Broker, Flow, find, no_channel};
+use super::{Broker, Flow, copies, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot, Stored};
@@ -66,7 +66,17 @@ impl Broker {
         if properties.user_id().is_some() || properties.expiration().is_some() {
             self.check_properties(slot, properties)?;
         }
-        let route = self.route(slot, key, publish.exchange, publish.routing_key, properties)?;
+        let mut copies = None;
+        if properties.has_headers() {
+            copies = copies::of(properties)?;
+        }
+        let route = match &copies {
+            None => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
+            Some(copies) => self.route_copies(slot, publish.exchange, publish.routing_key, &copies.keys, properties)?,
+        };
+        if let Some(stripped) = copies.as_ref().and_then(|copies| copies.properties.as_deref()) {
+            properties = RawProperties::new(stripped);
+        }
         let content = Content {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
@@ -92,7 +102,9 @@ impl Broker {
                         "RESOURCE_ERROR - transaction holds too many messages",
                     ));
                 }
-                steps.push(Step::Publish { message: content.keep(fx.pool()), mandatory: publish.mandatory });
+                let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
+                let copies = copies.map(|copies| copies.keys.into());
+                steps.push(Step::Publish { message, mandatory, copies });
                 return Ok(self.after_publish(slot, first, &route, fx));
             }
         };
@@ -168,7 +180,7 @@ impl Broker {
         Ok(route)
     }
 
-    fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
+    pub(super) fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return Err(no_channel());
         };

@@ -53,14 +53,17 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         for step in self.take_steps(key)? {
             match step {
-                Step::Publish { message, mandatory } => {
+                Step::Publish { message, mandatory, copies } => {
                     // It is published now.
                     let content = Content { arrived_us: self.now_us, ..message.content() };
                     let properties = RawProperties::new(content.properties);
                     // The exchange may have gone since: then the message has no queues.
-                    let Ok(route) = self.route(slot, key, content.exchange, content.routing_key, properties) else {
-                        continue;
+                    let (exchange, routing_key) = (content.exchange, content.routing_key);
+                    let route = match copies {
+                        None => self.route(slot, key, exchange, routing_key, properties),
+                        Some(copies) => self.route_copies(slot, exchange, routing_key, &copies, properties),
                     };
+                    let Ok(route) = route else { continue };
                     let Some(channel) = self.tables.channels.get_mut(key) else {
                         break;
                     };

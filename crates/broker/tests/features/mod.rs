@@ -431,3 +431,44 @@ fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
     world.cut(consumer);
     assert_eq!(world.shards[0].0.next_timer(), None, "nothing is out, and nothing is looked at");
 }
+
+#[test]
+fn a_message_goes_to_its_copies_too_and_nobody_sees_the_blind_ones() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        for name in ["a", "b", "c", "dead"] {
+            declare(world, owner, name, &[]);
+        }
+        let keys = |keys: &[&str]| Value::List(keys.iter().map(|key| Value::text(key)).collect());
+        let headers = |name: &str, value: Value| Table::default().with(name, value).expect("short");
+        let with = |headers: Table| Properties { headers: Some(headers), ..Properties::default() };
+        let both = headers("CC", keys(&["b", "a", "b"])).with("BCC", keys(&["c", "nowhere"])).expect("short");
+        world.publish_with(publisher, "a", "x", &with(both.clone()));
+        for name in ["a", "b", "c"] {
+            assert_eq!(
+                get(world, owner, name),
+                "got#1=x (0 left)".replace(
+                    '1',
+                    match name {
+                        "a" => "1",
+                        "b" => "2",
+                        _ => "3",
+                    }
+                )
+            );
+        }
+        world.say(publisher, tx::Select {});
+        world.heard(publisher);
+        world.publish_with(publisher, "nowhere", "y", &with(both));
+        assert_eq!(counts(world, owner, "b"), "declare-ok b 0/0");
+        world.say(publisher, tx::Commit {});
+        for name in ["a", "b", "c"] {
+            assert_eq!(counts(world, owner, name), format!("declare-ok {name} 1/0"));
+        }
+        world.heard(publisher);
+        world.publish_with(publisher, "a", "z", &with(headers("CC", Value::text("b"))));
+        assert_eq!(
+            world.heard(publisher),
+            "refused PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}"
+        );
+    });
+}
