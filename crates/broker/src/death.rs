@@ -59,6 +59,43 @@ pub struct Dead {
     pub grave: Arc<Grave>,
 }
 
+/// The headers of the last first death: dead letters come in runs that differ in nothing here, and thirty small pieces cost
+/// more than one copy (a sixth of a dead letter, measured).
+#[derive(Default)]
+pub struct LastDeath {
+    grave: Option<Arc<Grave>>,
+    reason: Option<Reason>,
+    now_s: u64,
+    exchange: Vec<u8>,
+    key: Vec<u8>,
+    expiration: Option<Vec<u8>>,
+    headers: Vec<u8>,
+}
+
+impl LastDeath {
+    fn is_like(&self, death: &Death<'_>) -> bool {
+        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, &death.dead.grave))
+            && self.reason == Some(death.dead.reason)
+            && self.now_s == death.now_s
+            && self.exchange == death.exchange
+            && self.key == death.key
+            && self.expiration.as_deref() == death.expiration
+    }
+
+    fn set(&mut self, death: &Death<'_>) {
+        self.grave = Some(Arc::clone(&death.dead.grave));
+        self.reason = Some(death.dead.reason);
+        self.now_s = death.now_s;
+        self.exchange.clear();
+        self.exchange.extend_from_slice(death.exchange);
+        self.key.clear();
+        self.key.extend_from_slice(death.key);
+        self.expiration = death.expiration.map(<[u8]>::to_vec);
+        self.headers.clear();
+        death.first(&mut self.headers);
+    }
+}
+
 /// Which queues gave a message up, the last first, and whether because a consumer did not want it. Empty for a first death.
 #[derive(Default)]
 pub struct Deaths(Vec<(Box<[u8]>, bool)>);
@@ -77,7 +114,7 @@ impl Dead {
     }
 
     /// Appends the dead letter's properties to `out`. An expiration is gone from them: it would end the letter again.
-    pub fn properties(&self, now_s: u64, out: &mut Vec<u8>) -> Deaths {
+    pub fn properties(&self, now_s: u64, last: &mut LastDeath, out: &mut Vec<u8>) -> Deaths {
         let content = self.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
@@ -87,8 +124,11 @@ impl Dead {
             if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_ours(name.as_bytes()))) {
                 deaths = death.join(headers, out);
             } else {
+                if !last.is_like(&death) {
+                    last.set(&death);
+                }
                 out.extend_from_slice(headers);
-                death.first(out);
+                out.extend_from_slice(&last.headers);
             }
         });
         deaths
@@ -249,6 +289,7 @@ mod tests {
         let pool = Pool::new(PoolOptions::default());
         let mut bytes = properties.to_bytes();
         let mut last = None;
+        let mut memory = LastDeath::default();
         for (now_s, &(queue, reason)) in deaths.iter().enumerate() {
             let body = BodyRef::Small(b"x");
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, arrived_us: 0 };
@@ -256,7 +297,7 @@ mod tests {
                 Grave { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
             let dead = Dead { message: content.keep(&pool), reason, grave: Arc::new(grave) };
             let mut out = Vec::new();
-            let known = dead.properties(now_s as u64, &mut out);
+            let known = dead.properties(now_s as u64, &mut memory, &mut out);
             last = Some((dead, known));
             bytes = out;
         }

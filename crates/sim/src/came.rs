@@ -4,7 +4,7 @@
 //! Owns:   the checks of content, route, order, flags, prefetch.
 //! Never:  forgives what the model does not excuse.
 
-use crate::actor::{Held, Mode, Question, Standing};
+use crate::actor::{Held, Mode, Question, Stage, Standing};
 use crate::client::Came;
 use crate::deeds::body_of;
 use crate::features::{number_of, origin_of};
@@ -86,8 +86,10 @@ impl Run {
             Taker::Get { .. } => u64::from(uid) << 1 | 1,
         };
         if let Taker::Consumer(at) = taker {
-            let consumer = self.actors[actor].channels[channel].consumers[at].uid;
-            if let Some(what) = self.check_single(queue, consumer, uid) {
+            let consumer = &self.actors[actor].channels[channel].consumers[at];
+            let (consumer, active) = (consumer.uid, consumer.stage == Stage::Active);
+            // What comes to one that has been cancelled may have been long on its way.
+            if active && let Some(what) = self.check_single(queue, consumer, uid) {
                 return self.broken(what);
             }
         }

@@ -106,7 +106,7 @@ impl Broker {
         let mut properties = std::mem::take(&mut self.properties);
         properties.clear();
         let now_s = self.options.epoch_unix_s + self.now_us / 1_000_000;
-        let deaths = dead.properties(now_s, &mut properties);
+        let deaths = dead.properties(now_s, &mut self.last_death, &mut properties);
         let content = dead.message.content();
         let content = Content {
             exchange: &grave.exchange,

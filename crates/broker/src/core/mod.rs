@@ -25,7 +25,7 @@ pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
-use crate::death::Dead;
+use crate::death::{Dead, LastDeath};
 use crate::effects::{Effects, Slot};
 use crate::letter::Asker;
 use crate::message::Message;
@@ -145,8 +145,9 @@ pub struct Broker {
     overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
     dead: VecDeque<Dead>,
-    /// Memory for the properties of a dead letter.
+    /// Memory for the properties of a dead letter, and the last one's headers.
     properties: Vec<u8>,
+    last_death: LastDeath,
 }
 
 impl Broker {
@@ -180,6 +181,7 @@ impl Broker {
             overdue_look_us: 0,
             dead: VecDeque::new(),
             properties: Vec::new(),
+            last_death: LastDeath::default(),
         }
     }
 
