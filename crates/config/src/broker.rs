@@ -149,7 +149,7 @@ settings! {
         consumer_timeout_ms: u64 = "0", Kind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };
         /// Whether queues declared as quorum or stream are taken for classic ones, with the arguments of those types.
         /// Otherwise such a declaration is refused (406).
-        queue_types_as_classic: bool = "no", Kind::Choice(&["no", "yes"]);
+        queue_types_as_classic: bool = "false", Kind::Flag;
     }
     "Log" {
         /// The least important events that are logged.
@@ -293,12 +293,6 @@ impl Field for MemoryLimit {
             Some(Value::Number(bytes)) => MemoryLimit::Bytes(*bytes),
             _ => unreachable!("a memory limit has a size"),
         }
-    }
-}
-
-impl Field for bool {
-    fn from_value(value: Option<&Value>) -> Self {
-        text(value) == "yes"
     }
 }
 
