@@ -88,8 +88,11 @@ impl Run {
         if let Taker::Consumer(at) = taker {
             let consumer = &self.actors[actor].channels[channel].consumers[at];
             let (consumer, active) = (consumer.uid, consumer.stage == Stage::Active);
-            // What comes to one that has been cancelled may have been long on its way.
-            if active && let Some(what) = self.check_single(queue, consumer, uid) {
+            // What comes to one that has been cancelled, or may have been, may have been long on its way.
+            if active
+                && self.is_certain(uid)
+                && let Some(what) = self.check_single(queue, consumer, uid)
+            {
                 return self.broken(what);
             }
         }
