@@ -9,7 +9,7 @@ use crate::effects::Slot;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use catalog::{ExchangeId, Route};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 slotmap::new_key_type! {
@@ -40,6 +40,8 @@ pub struct Confirms {
     pub told: u64,
     /// Publishes that wait for other shards or the store: number and how many answers are missing.
     pub waiting: VecDeque<(u64, u32)>,
+    /// Publishes that a queue had no room for, and that the client has not heard of.
+    pub declined: BTreeSet<u64>,
     /// The channel is on the list of those to flush.
     pub due: bool,
 }
@@ -48,6 +50,13 @@ impl Confirms {
     /// Every publish up to this number is safe.
     pub fn safe(&self) -> u64 {
         self.waiting.front().map_or(self.published, |&(number, _)| number - 1)
+    }
+
+    /// Takes the next publish that a queue refused, of those up to a number.
+    pub fn next_declined(&mut self, safe: u64) -> Option<u64> {
+        let first = self.declined.first().copied().filter(|&number| number <= safe)?;
+        self.declined.pop_first();
+        Some(first)
     }
 
     /// One answer for a publish arrived.
@@ -69,6 +78,8 @@ pub enum Step {
         message: Message,
         /// Return it if no queue takes it.
         mandatory: bool,
+        /// Further routing keys.
+        copies: Option<Box<[Box<[u8]>]>>,
     },
     /// Tags to acknowledge, requeue or drop.
     Settle {
@@ -88,7 +99,7 @@ pub enum Fate {
     Acknowledged,
     /// It goes back to its place in the queue.
     Requeued,
-    /// It was refused and is not wanted again (dead-lettering joins here).
+    /// It was refused and is not wanted again: a dead letter, if its queue has any.
     Rejected,
 }
 
@@ -130,6 +141,8 @@ pub struct Channel {
     pub last_route: Option<Box<LastRoute>>,
     /// Name of the queue declared last, for methods that name none.
     pub last_queue: Box<str>,
+    /// What the ledger had come to at some moments, with a consumer timeout only: tags up to this one were out then.
+    pub marks: VecDeque<(u64, u64)>,
     /// Where direct replies to this channel go.
     pub direct_reply: Option<crate::direct_reply::Mailbox>,
 }
@@ -151,6 +164,7 @@ impl Channel {
             confirms: Confirms::default(),
             last_route: None,
             last_queue: "".into(),
+            marks: VecDeque::new(),
             direct_reply: None,
         }
     }

@@ -1,11 +1,11 @@
 //! The form of a message's `expiration`: milliseconds, as a text (RabbitMQ extension).
 //!
-//! Enters: the property.  Leaves: whether it says a time.
+//! Enters: the property.  Leaves: the time it says.
 //! Owns:   the bounds, and RabbitMQ's words for what is wrong.
-//! Never:  expires anything: that comes with the queue features.
+//! Never:  expires anything.
 
 use catalog::Refusal;
-use wire::ReplyCode;
+use wire::{RawProperties, ReplyCode};
 
 /// Ten years, RabbitMQ's longest time (`?MAX_EXPIRY_TIMER`).
 const EXPIRATION_MS_MAX: u64 = 315_360_000_000;
@@ -27,6 +27,14 @@ pub(crate) fn check(text: &str) -> Result<(), Refusal> {
         format!("{{value_too_large,{number}}}")
     };
     Err(Refusal::detail(ReplyCode::PreconditionFailed, format!("invalid expiration '{text}': {why}")))
+}
+
+/// How long a message may wait, if it says so. What is not well formed was refused when it was published.
+pub(crate) fn life_us(properties: RawProperties<'_>) -> Option<u64> {
+    let text = properties.expiration()?;
+    let digits = text.as_bytes().iter().filter(|letter| letter.is_ascii_digit());
+    let ms = digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    Some(ms.saturating_mul(1_000))
 }
 
 #[cfg(test)]

@@ -69,6 +69,11 @@ impl Ledger {
         self.last
     }
 
+    /// The oldest tag that is out.
+    pub fn oldest(&self) -> Option<u64> {
+        (!self.list.is_empty()).then_some(self.front)
+    }
+
     /// Deliveries that wait for settlement.
     #[inline]
     #[cfg(test)]
@@ -125,7 +130,13 @@ mod tests {
     use slab::{Pool, PoolOptions};
 
     fn delivery(pool: &Pool, place: u64) -> Unsettled {
-        let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body: BodyRef::Small(b"x") };
+        let content = Content {
+            exchange: b"",
+            routing_key: b"k",
+            properties: &[0, 0],
+            body: BodyRef::Small(b"x"),
+            arrived_us: 0,
+        };
         Unsettled {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),

@@ -164,6 +164,8 @@ pub enum Letter {
         /// How many.
         publishes: u32,
     },
+    /// The next of the publishes that asked for it is not: a queue had no room.
+    Declined,
     /// A message for a consumer there.
     Deliver {
         /// The consumer.
@@ -199,6 +201,15 @@ pub enum Letter {
         /// How many.
         count: u32,
     },
+    /// To a queue that has dead letters: a consumer does not want this message.
+    Rejected {
+        /// The queue.
+        queue: QueueId,
+        /// The message's place.
+        place: Place,
+        /// The message.
+        message: Message,
+    },
     /// To a queue: this message comes back.
     Returned {
         /// The queue.
@@ -209,6 +220,8 @@ pub enum Letter {
         message: Message,
         /// A client has seen it.
         redelivered: bool,
+        /// A client has seen it this time.
+        seen: bool,
         /// It was out under an acknowledgement.
         owed: bool,
     },
@@ -318,6 +331,7 @@ impl Batch {
         }
         let at = self.bytes.len() as u32;
         self.bytes.reserve(content.bytes());
+        self.bytes.extend_from_slice(&content.arrived_us.to_le_bytes());
         self.bytes.extend_from_slice(content.exchange);
         self.bytes.extend_from_slice(content.routing_key);
         self.bytes.extend_from_slice(content.properties);
@@ -348,10 +362,13 @@ impl Batch {
     /// A packed message's parts.
     #[inline]
     pub fn unpack(&self, packed: &Packed) -> Content<'_> {
-        let (exchange, rest) = self.bytes[packed.at as usize..].split_at(packed.exchange_bytes as usize);
+        let (arrived_us, rest) = self.bytes[packed.at as usize..].split_at(size_of::<u64>());
+        let arrived_us = arrived_us.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let (exchange, rest) = rest.split_at(packed.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(packed.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(packed.properties_bytes as usize);
-        Content { exchange, routing_key, properties, body: BodyRef::Small(&rest[..packed.body_bytes as usize]) }
+        let body = BodyRef::Small(&rest[..packed.body_bytes as usize]);
+        Content { exchange, routing_key, properties, body, arrived_us }
     }
 }
 

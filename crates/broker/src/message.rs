@@ -6,6 +6,7 @@
 
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, Tailed};
+use wire::RawProperties;
 
 /// A body on its way: small ones are copied where they are needed, large ones are shared.
 #[derive(Clone, Copy)]
@@ -43,9 +44,17 @@ pub struct Content<'a> {
     pub properties: &'a [u8],
     /// The body.
     pub body: BodyRef<'a>,
+    /// When it was published (or became a dead letter), in microseconds as the shards count them.
+    pub arrived_us: u64,
 }
 
-impl Content<'_> {
+impl<'a> Content<'a> {
+    /// The properties, one by one.
+    #[inline]
+    pub fn properties(&self) -> RawProperties<'a> {
+        RawProperties::new(self.properties)
+    }
+
     /// Keeps the content beyond the receive buffer: one block from `pool`.
     pub fn keep(&self, pool: &Pool) -> Message {
         let (inline, large): (&[u8], Option<Slice>) = match self.body {
@@ -54,6 +63,7 @@ impl Content<'_> {
         };
         let head = MessageHead {
             large,
+            arrived_us: self.arrived_us,
             properties_bytes: self.properties.len() as u32,
             exchange_bytes: self.exchange.len() as u8,
             routing_key_bytes: self.routing_key.len() as u8,
@@ -91,6 +101,7 @@ impl Content<'_> {
 
 struct MessageHead {
     large: Option<Slice>,
+    arrived_us: u64,
     properties_bytes: u32,
     exchange_bytes: u8,
     routing_key_bytes: u8,
@@ -112,13 +123,40 @@ impl Message {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content { exchange, routing_key, properties, body }
+        Content { exchange, routing_key, properties, body, arrived_us: head.arrived_us }
     }
 
     /// Bytes of names, properties and body, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
+    }
+
+    /// Bytes of the body.
+    #[inline]
+    pub fn body_bytes(&self) -> usize {
+        let head = self.0.head();
+        match &head.large {
+            Some(slice) => slice.len(),
+            None => {
+                let names = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
+                self.0.tail().len() - names - head.properties_bytes as usize
+            }
+        }
+    }
+
+    /// When it was published.
+    #[inline]
+    pub fn arrived_us(&self) -> u64 {
+        self.0.head().arrived_us
+    }
+
+    /// Whether it has an expiration of its own.
+    #[inline]
+    pub fn has_expiration(&self) -> bool {
+        let head = self.0.head();
+        let at = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
+        self.0.tail().get(at..).is_some_and(|properties| RawProperties::new(properties).has_expiration())
     }
 }
 

@@ -5,7 +5,10 @@
 //! Never:  knows a connection, decides whether a consumer has room.
 
 use crate::consumer::ConsumerKey;
+use crate::death::Grave;
+use crate::features::Features;
 use crate::limits::PACE_BYTES;
+use crate::message::{Content, Message};
 use crate::ready::Ready;
 use catalog::{QueueId, ShardId, VhostId};
 use std::collections::VecDeque;
@@ -79,6 +82,12 @@ pub struct Queue {
     pub pace_bytes: u64,
     /// Bytes it held when a publisher was paced last.
     pub paced_at_bytes: u64,
+    /// What it does beyond queueing.
+    pub features: Option<Box<Features>>,
+    /// Messages in it may expire.
+    pub expiring: bool,
+    /// When it will be looked at; zero is not at all.
+    pub timer_us: u64,
 }
 
 impl Queue {
@@ -100,24 +109,80 @@ impl Queue {
             paced: Vec::new(),
             pace_bytes: PACE_BYTES,
             paced_at_bytes: 0,
+            features: None,
+            expiring: false,
+            timer_us: 0,
         }
     }
 
-    /// Adds a consumer.
+    /// Where its dead letters go.
+    #[inline]
+    pub fn grave(&self) -> Option<&Arc<Grave>> {
+        self.features.as_ref()?.grave.as_ref()
+    }
+
+    /// Whether all its messages expire.
+    #[inline]
+    pub fn has_ttl(&self) -> bool {
+        self.features.as_ref().is_some_and(|features| features.ttl_us.is_some())
+    }
+
+    /// How long a message may wait in it: the shorter of the queue's time and the message's own.
+    #[inline]
+    pub fn life_us(&self, content: &Content<'_>) -> Option<u64> {
+        let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
+        if !content.properties().has_expiration() {
+            return ttl_us;
+        }
+        let own_us = crate::expiration::life_us(content.properties());
+        ttl_us.into_iter().chain(own_us).min()
+    }
+
+    /// When a message that waits in it expires. It counts from its publish, so what comes back has no new time.
+    #[inline]
+    pub fn deadline_us(&self, message: &Message) -> u64 {
+        let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
+        let life_us = if message.has_expiration() { self.life_us(&message.content()) } else { ttl_us };
+        life_us.map_or(u64::MAX, |life_us| message.arrived_us().saturating_add(life_us))
+    }
+
+    /// When it goes, if nobody uses it until then.
+    pub fn unused_deadline_us(&self) -> Option<u64> {
+        let features = self.features.as_ref().filter(|_| self.takers.is_empty())?;
+        Some(features.used_us.saturating_add(features.expires_us?))
+    }
+
+    /// Whether nobody has used it for so long that it goes.
+    pub fn is_unused_since(&self, now_us: u64) -> bool {
+        self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
+    }
+
+    /// Adds a consumer. Where one at a time is served, the first that came is.
     pub fn add(&mut self, taker: Taker, priority: i32, exclusive: bool) {
         if exclusive {
             self.exclusive_taker = Some(taker);
         }
         self.takers.push(taker);
-        self.activate(taker, priority);
+        if !self.is_single_active() || self.takers.len() == 1 {
+            self.activate(taker, priority);
+        }
     }
 
-    /// Removes a consumer. Answers whether it was there.
-    pub fn remove(&mut self, taker: Taker) -> bool {
-        let Some(at) = self.takers.iter().position(|&t| t == taker) else {
-            return false;
-        };
-        self.takers.swap_remove(at);
+    /// Whether one consumer at a time is served (`x-single-active-consumer`).
+    #[inline]
+    pub fn is_single_active(&self) -> bool {
+        self.features.as_ref().is_some_and(|features| features.single_active)
+    }
+
+    /// The consumer that is served next, after this one has left a queue that serves one at a time.
+    pub fn successor(&self, left: usize) -> Option<Taker> {
+        if left == 0 && self.is_single_active() { self.takers.first().copied() } else { None }
+    }
+
+    /// Removes a consumer. Answers its place in the order of subscription.
+    pub fn remove(&mut self, taker: Taker) -> Option<usize> {
+        let at = self.takers.iter().position(|&t| t == taker)?;
+        self.takers.remove(at);
         if self.exclusive_taker == Some(taker) {
             self.exclusive_taker = None;
         }
@@ -129,7 +194,7 @@ impl Queue {
             self.takers = Vec::new();
             self.groups = Vec::new();
         }
-        true
+        Some(at)
     }
 
     /// Puts a consumer (back) in the order of service, behind those of its priority.

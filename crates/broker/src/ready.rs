@@ -1,16 +1,37 @@
-//! The messages of one queue that wait for a consumer, in the order of their arrival.
+//! The messages of one queue that wait for a consumer, by priority and then in the order of their arrival.
 //!
-//! Enters: new messages, and messages that come back.  Leaves: the oldest message, with its place and whether it was delivered before.
-//! Owns:   the places (a number that grows with each arrival).
+//! Enters: new messages, and messages that come back.  Leaves: the next message, with its place and whether it was delivered before.
+//! Owns:   the places: a priority, and a number that grows with each arrival.
 //! Never:  looks into a message, knows a consumer.
 
 use crate::chain::Chain;
 use crate::message::Message;
 use std::collections::BTreeMap;
 
-/// A message's place in its queue: smaller is older. A message that is requeued goes back to its place.
+/// Bits of a place below its level.
+const LEVEL_SHIFT: u32 = 56;
+
+/// A message's place in its queue: of the same level, smaller is older. A message that is requeued goes back to its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Place(pub u64);
+
+impl Place {
+    #[inline]
+    fn of(level: u8, number: u64) -> Place {
+        Place(number | u64::from(level) << LEVEL_SHIFT)
+    }
+
+    /// The priority among the queue's messages.
+    #[inline]
+    pub fn level(self) -> u8 {
+        (self.0 >> LEVEL_SHIFT) as u8
+    }
+
+    #[inline]
+    fn number(self) -> u64 {
+        self.0 & ((1 << LEVEL_SHIFT) - 1)
+    }
+}
 
 /// A message taken from the front.
 pub struct Taken {
@@ -27,88 +48,274 @@ struct Returned {
     redelivered: bool,
 }
 
-/// Waiting messages. New ones stand in a list whose places follow one another, so that a waiting message costs one reference;
-/// those that came back stand apart and are all older than the list.
+/// The messages of one level. New ones stand in a list whose places follow one another, so that a waiting message costs one
+/// reference; those that came back stand apart and are all older than the list.
 #[derive(Default)]
-pub struct Ready {
+struct Line {
     list: Chain<Message>,
     list_front: u64,
     returned: BTreeMap<u64, Returned>,
+}
+
+impl Line {
+    #[inline]
+    fn len(&self) -> usize {
+        self.list.len() + self.returned.len()
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.returned.is_empty()
+    }
+
+    #[inline]
+    fn next_number(&self) -> u64 {
+        self.list_front + self.list.len() as u64
+    }
+
+    fn front(&self) -> Option<&Message> {
+        match self.returned.first_key_value() {
+            Some((_, returned)) => Some(&returned.message),
+            None => self.list.front(),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, level: u8) -> Option<Taken> {
+        if let Some((number, returned)) = self.returned.pop_first() {
+            let Returned { message, redelivered } = returned;
+            return Some(Taken { place: Place::of(level, number), message, redelivered });
+        }
+        let message = self.list.pop_front()?;
+        let number = self.list_front;
+        self.list_front += 1;
+        Some(Taken { place: Place::of(level, number), message, redelivered: false })
+    }
+
+    fn restore(&mut self, taken: Taken) {
+        let number = taken.place.number();
+        assert!(number < self.list_front, "only a message that was taken can come back");
+        let twin = self.returned.insert(number, Returned { message: taken.message, redelivered: taken.redelivered });
+        assert!(twin.is_none(), "a message comes back once");
+    }
+
+    fn clear(&mut self) {
+        self.list_front += self.list.len() as u64;
+        self.list = Chain::default();
+        self.returned.clear();
+    }
+}
+
+/// The levels above the lowest, each made when its first message comes.
+#[derive(Default)]
+struct Higher {
+    /// By level, less one.
+    lines: Vec<Option<Box<Line>>>,
+    /// Which of them have messages: a bit each.
+    filled: [u64; 4],
+    len: usize,
+}
+
+impl Higher {
+    fn line(&mut self, level: u8) -> &mut Line {
+        let index = usize::from(level) - 1;
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, || None);
+        }
+        self.lines[index].get_or_insert_default()
+    }
+
+    /// The highest level with messages.
+    #[inline]
+    fn top(&self) -> Option<u8> {
+        let word = (0..4).rev().find(|&word| self.filled[word] != 0)?;
+        Some((word * 64) as u8 + (63 - self.filled[word].leading_zeros()) as u8)
+    }
+
+    #[inline]
+    fn fill(&mut self, level: u8) {
+        self.filled[usize::from(level >> 6)] |= 1 << (level & 63);
+        self.len += 1;
+    }
+
+    fn front(&self) -> Option<&Message> {
+        self.lines.get(usize::from(self.top()?) - 1)?.as_ref()?.front()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Taken> {
+        let level = self.top()?;
+        let line = self.line(level);
+        let taken = line.pop(level);
+        if line.is_empty() {
+            self.filled[usize::from(level >> 6)] &= !(1 << (level & 63));
+        }
+        self.len -= 1;
+        taken
+    }
+}
+
+/// Waiting messages. Most queues have one level, and pay for the others with one look at nothing.
+#[derive(Default)]
+pub struct Ready {
+    line: Line,
+    higher: Option<Box<Higher>>,
     bytes: u64,
+    body_bytes: u64,
 }
 
 impl Ready {
     /// Messages waiting.
     #[inline]
     pub fn len(&self) -> usize {
-        self.list.len() + self.returned.len()
+        self.line.len() + self.higher.as_ref().map_or(0, |higher| higher.len)
     }
 
     /// Whether no message waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.returned.is_empty()
+        self.line.is_empty() && self.higher.as_ref().is_none_or(|higher| higher.len == 0)
     }
 
-    /// Bytes of the waiting messages as limits count them.
+    /// Bytes of the waiting messages as the memory limits count them.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The place that the next new message will get.
+    /// Bytes of their bodies alone, as `x-max-length-bytes` counts them.
     #[inline]
-    pub fn next_place(&self) -> Place {
-        Place(self.list_front + self.list.len() as u64)
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
     }
 
-    /// A new message at the end.
+    /// The place that the next new message of this level will get.
     #[inline]
-    pub fn push(&mut self, message: Message) -> Place {
-        let place = self.list_front + self.list.len() as u64;
+    pub fn next_place(&self, level: u8) -> Place {
+        let higher = self.higher.as_ref().filter(|_| level > 0);
+        let line = match level {
+            0 => Some(&self.line),
+            _ => higher.and_then(|higher| higher.lines.get(usize::from(level) - 1)?.as_deref()),
+        };
+        Place::of(level, line.map_or(0, Line::next_number))
+    }
+
+    #[inline]
+    fn count(&mut self, message: &Message) {
         self.bytes += message.bytes() as u64;
-        self.list.push_back(message);
-        Place(place)
+        self.body_bytes += message.body_bytes() as u64;
+    }
+
+    #[inline]
+    fn discount(&mut self, message: &Message) {
+        self.bytes -= message.bytes() as u64;
+        self.body_bytes -= message.body_bytes() as u64;
+    }
+
+    /// A new message at the end of its level.
+    #[inline]
+    pub fn push(&mut self, level: u8, message: Message) {
+        self.count(&message);
+        if level == 0 {
+            return self.line.list.push_back(message);
+        }
+        let higher = self.higher.get_or_insert_default();
+        higher.line(level).list.push_back(message);
+        higher.fill(level);
     }
 
     /// A place for a message that never waits: it goes straight to a consumer, ahead of nobody.
     #[inline]
-    pub fn pass(&mut self) -> Place {
+    pub fn pass(&mut self, level: u8) -> Place {
         debug_assert!(self.is_empty(), "a message may pass only an empty list");
-        self.list_front += 1;
-        Place(self.list_front - 1)
+        let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
+        line.list_front += 1;
+        Place::of(level, line.list_front - 1)
     }
 
-    /// The oldest message.
+    /// The message that is next.
+    #[inline]
+    pub fn front(&self) -> Option<&Message> {
+        self.higher.as_ref().and_then(|higher| higher.front()).or_else(|| self.line.front())
+    }
+
+    /// Takes the message that is next: the oldest of the highest level.
     #[inline]
     pub fn pop(&mut self) -> Option<Taken> {
-        if let Some((place, returned)) = self.returned.pop_first() {
-            self.bytes -= returned.message.bytes() as u64;
-            return Some(Taken { place: Place(place), message: returned.message, redelivered: returned.redelivered });
-        }
-        let message = self.list.pop_front()?;
-        let place = Place(self.list_front);
-        self.list_front += 1;
-        self.bytes -= message.bytes() as u64;
-        Some(Taken { place, message, redelivered: false })
+        let taken = match self.higher.as_mut().and_then(|higher| higher.pop()) {
+            Some(taken) => taken,
+            None => self.line.pop(0)?,
+        };
+        self.discount(&taken.message);
+        Some(taken)
     }
 
     /// Puts a message back where it stood.
     pub fn restore(&mut self, taken: Taken) {
-        assert!(taken.place.0 < self.list_front, "only a message that was taken can come back");
-        self.bytes += taken.message.bytes() as u64;
-        let twin =
-            self.returned.insert(taken.place.0, Returned { message: taken.message, redelivered: taken.redelivered });
-        assert!(twin.is_none(), "a message comes back once");
+        self.count(&taken.message);
+        match taken.place.level() {
+            0 => self.line.restore(taken),
+            level => {
+                let higher = self.higher.get_or_insert_default();
+                higher.line(level).restore(taken);
+                higher.fill(level);
+            }
+        }
     }
 
     /// Drops everything; answers how many messages that were.
     pub fn clear(&mut self) -> usize {
         let count = self.len();
-        self.list_front += self.list.len() as u64;
-        self.list = Chain::default();
-        self.returned.clear();
-        self.bytes = 0;
+        self.line.clear();
+        if let Some(higher) = &mut self.higher {
+            higher.lines.iter_mut().flatten().for_each(|line| line.clear());
+            (higher.filled, higher.len) = ([0; 4], 0);
+        }
+        (self.bytes, self.body_bytes) = (0, 0);
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{BodyRef, Content};
+    use slab::{Pool, PoolOptions};
+
+    fn message(pool: &Pool, body: &[u8]) -> Message {
+        let body = BodyRef::Small(body);
+        Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, arrived_us: 0 }.keep(pool)
+    }
+
+    fn text(taken: &Taken) -> String {
+        match taken.message.content().body {
+            BodyRef::Small(body) => String::from_utf8_lossy(body).into_owned(),
+            BodyRef::Large(_) => unreachable!("bodies here are small"),
+        }
+    }
+
+    #[test]
+    fn higher_levels_go_first_and_what_comes_back_takes_its_place_in_its_level() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ready = Ready::default();
+        for (level, body) in [(0, "a"), (5, "b"), (255, "c"), (5, "d"), (64, "e"), (0, "f")] {
+            assert_eq!(ready.next_place(level).level(), level);
+            ready.push(level, message(&pool, body.as_bytes()));
+        }
+        assert_eq!((ready.len(), ready.body_bytes()), (6, 6));
+        let first: Vec<Taken> = std::iter::from_fn(|| ready.pop()).take(4).collect();
+        assert_eq!(first.iter().map(text).collect::<String>(), "cebd");
+        for taken in first.into_iter().rev() {
+            ready.restore(taken);
+        }
+        let all: Vec<Taken> = std::iter::from_fn(|| ready.pop()).collect();
+        assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
+        assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);
+        let place = ready.pass(5);
+        assert_eq!((place.level(), place.number()), (5, 2));
+        ready.push(5, message(&pool, b"g"));
+        assert_eq!(ready.clear(), 1);
+        assert!(ready.is_empty() && ready.pop().is_none());
+        assert_eq!(ready.next_place(5).number(), 4);
     }
 }

@@ -5,7 +5,7 @@
 //! Never:  gives an argument an effect; the lists below say which have one.
 
 use crate::{
-    limits::ARGUMENTS_BYTES_MAX,
+    limits::{ARGUMENTS_BYTES_MAX, NAME_BYTES_MAX},
     refusal::{Refusal, What},
 };
 use std::borrow::Cow;
@@ -14,8 +14,19 @@ use wire::{Table, Value};
 /// Arguments of exchanges that have an effect.
 pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[ALTERNATE_EXCHANGE];
 
-/// Arguments of queues that have an effect now: none. They are checked, kept and compared.
-pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[];
+/// Arguments of queues that have an effect (see `QueueFeatures`). The others are checked, kept and compared.
+pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
+    "x-message-ttl",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_ROUTING_KEY,
+    "x-max-priority",
+    "x-single-active-consumer",
+    "x-delivery-limit",
+];
 
 /// Arguments of bindings to headers exchanges that have an effect, besides the headers to match.
 pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
@@ -23,7 +34,7 @@ pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
 pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
-const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
+pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
 const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Arguments in which a queue declared again must be as it is. Others are kept and not compared.
@@ -215,8 +226,9 @@ fn print_list<T>(text: &mut String, values: impl Iterator<Item = T>, mut print: 
     text.push(']');
 }
 
-/// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused.
-pub(crate) fn check_queue(what: What<'_>, table: &Table) -> Result<(), Refusal> {
+/// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused, unless they are to
+/// be treated `as_classic`.
+pub(crate) fn check_queue(what: What<'_>, table: &Table, as_classic: bool) -> Result<(), Refusal> {
     check_size(what, table)?;
     exchange_name(what, table, DEAD_LETTER_EXCHANGE)?;
     let check = |argument: &str, valid: fn(&Value, &Table) -> Result<(), String>| match table.get(argument) {
@@ -224,14 +236,22 @@ pub(crate) fn check_queue(what: What<'_>, table: &Table) -> Result<(), Refusal> 
         Some(value) => valid(value, table)
             .map_err(|why| Refusal::precondition(format_args!("invalid arg '{argument}' for {what}: {why}"))),
     };
-    check(QUEUE_TYPE, |value, _| one_of(value, &["classic"], |value| format!("\"unsupported queue type '{value}'\"")))?;
+    check(
+        QUEUE_TYPE,
+        match as_classic {
+            true => |value, _| one_of(value, &["classic", "quorum", "stream"], unsupported_type),
+            false => |value, _| one_of(value, &["classic"], unsupported_type),
+        },
+    )?;
     check("x-expires", |value, _| match whole(value)? {
         0 => Err("{value_zero,0}".into()),
         ms => expiry(ms),
     })?;
     check("x-message-ttl", |value, _| expiry(whole(value)?))?;
     check(DEAD_LETTER_ROUTING_KEY, |value, table| {
-        text(value)?;
+        if text(value)?.len() > NAME_BYTES_MAX {
+            return Err("\"a routing key has at most 255 bytes\"".into());
+        }
         match table.get(DEAD_LETTER_EXCHANGE) {
             Some(_) => Ok(()),
             None => Err("routing_key_but_no_dlx_defined".into()),
@@ -258,11 +278,23 @@ pub(crate) fn check_queue(what: What<'_>, table: &Table) -> Result<(), Refusal> 
         Value::Bool(_) => Ok(()),
         other => Err(unacceptable(other)),
     })?;
+    if as_classic {
+        return check("x-delivery-limit", |value, _| not_negative(value).map(drop));
+    }
     match table.iter().find(|(name, _)| QUEUE_ARGUMENTS_OF_OTHER_TYPES.iter().any(|other| name == other)) {
         None => Ok(()),
         Some((name, _)) => Err(Refusal::precondition(format_args!(
             "invalid arg '{name}' for {what} of queue type rabbit_classic_queue"
         ))),
+    }
+}
+
+fn unsupported_type(value: &str) -> String {
+    match value {
+        "quorum" | "stream" => format!(
+            "\"unsupported queue type '{value}': there are classic queues only; queue_types_as_classic takes it for one\""
+        ),
+        _ => format!("\"unsupported queue type '{value}'\""),
     }
 }
 

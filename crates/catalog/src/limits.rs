@@ -44,6 +44,8 @@ pub struct Limits {
     pub cached_route_bytes_max: usize,
     /// Names whose permission is remembered.
     pub cached_permissions_max: usize,
+    /// Queues declared as `quorum` or `stream` are classic ones, and may have the arguments of those types. Otherwise they are refused.
+    pub queue_types_as_classic: bool,
     /// Seed of every hash. A broker draws it at random, so that no peer can aim at collisions.
     pub hash_seed: u64,
 }
@@ -59,6 +61,7 @@ impl Default for Limits {
             cached_routes_max: 64 * 1024,
             cached_route_bytes_max: 16 << 20,
             cached_permissions_max: 16 * 1024,
+            queue_types_as_classic: false,
             hash_seed: 0x6861_7272_6965_7221,
         }
     }

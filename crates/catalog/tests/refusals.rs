@@ -187,7 +187,10 @@ fn arguments_of_the_wrong_type() {
     invalid("x-queue-version=3", "\"unsupported queue version '3'\"");
     invalid("x-single-active-consumer=1", "{unacceptable_type,signedint}");
     invalid("x-dead-letter-routing-key=k", "routing_key_but_no_dlx_defined");
-    invalid("x-queue-type=quorum", "\"unsupported queue type 'quorum'\"");
+    invalid(
+        "x-queue-type=quorum",
+        "\"unsupported queue type 'quorum': there are classic queues only; queue_types_as_classic takes it for one\"",
+    );
     for argument in ["x-delivery-limit", "x-max-in-memory-length", "x-queue-leader-locator"] {
         check(
             &format!("queue q {argument}=1"),
@@ -196,7 +199,10 @@ fn arguments_of_the_wrong_type() {
             ),
         );
     }
-    invalid("x-queue-type=stream", "\"unsupported queue type 'stream'\"");
+    invalid(
+        "x-queue-type=stream",
+        "\"unsupported queue type 'stream': there are classic queues only; queue_types_as_classic takes it for one\"",
+    );
     check(
         "queue q x-max-age=1h",
         "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of queue type rabbit_classic_queue",

@@ -5,7 +5,10 @@
 //! Never:  reads a source itself.
 
 use crate::accounts::{Permission, User, Vhost};
-use crate::limits::{FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX, TIME_S_MAX};
+use crate::limits::{
+    CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
+    TIME_S_MAX,
+};
 use crate::machine::Machine;
 use crate::origin::{ConfigError, Fault, Origin};
 use crate::setting::{Kind, Setting, Value};
@@ -140,6 +143,13 @@ settings! {
         cached_route_bytes_max: u64 = "16777216", Kind::Bytes { least: 0, most: 1 << 40 };
         /// Names whose permission each thread remembers.
         cached_permissions_max: u32 = "16384", Kind::number(0, 100_000_000);
+    }
+    "Queues" {
+        /// How long a delivery may wait for its acknowledgement before its channel is closed (406). 0: for ever.
+        consumer_timeout_ms: u64 = "0", Kind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };
+        /// Whether queues declared as quorum or stream are taken for classic ones, with the arguments of those types.
+        /// Otherwise such a declaration is refused (406).
+        queue_types_as_classic: bool = "false", Kind::Flag;
     }
     "Log" {
         /// The least important events that are logged.

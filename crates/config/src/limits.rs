@@ -41,3 +41,6 @@ pub const SPIN_US_MAX: u64 = 1000;
 pub const TIME_S_MAX: u64 = 3600;
 
 const _: () = assert!(FRAME_BYTES_LEAST <= FRAME_BYTES_MOST && MEMORY_LIMIT_BYTES_LEAST <= MESSAGE_BYTES_MOST);
+
+/// Milliseconds that a delivery may wait for its acknowledgement, at most: ten years, like RabbitMQ's other times.
+pub const CONSUMER_TIMEOUT_MS_MAX: u64 = 315_360_000_000;

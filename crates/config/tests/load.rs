@@ -81,6 +81,7 @@ fn every_setting_is_set_by_every_source() {
             "tcp_nodelay" => ("false", "false"),
             "memory_limit" => ("33%", "\"33%\""),
             "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
+            "queue_types_as_classic" => ("true", "true"),
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);

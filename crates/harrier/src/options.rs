@@ -38,6 +38,7 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
         output_bytes_max: config.session_output_bytes_max as usize,
         memory_bytes_max,
         queue_bytes_max: config.queue_limit_bytes(memory_bytes_max),
+        consumer_timeout_ms: config.consumer_timeout_ms,
         connections_max: config.connections_max,
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
@@ -65,6 +66,7 @@ fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
         cached_routes_max: config.cached_routes_max as usize,
         cached_route_bytes_max: usize::try_from(config.cached_route_bytes_max).unwrap_or(usize::MAX),
         cached_permissions_max: config.cached_permissions_max as usize,
+        queue_types_as_classic: config.queue_types_as_classic,
         hash_seed,
     }
 }

@@ -21,7 +21,7 @@ use slab::{Pool, PoolOptions};
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Everything a broker must be told.
 pub struct ServerOptions {
@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub memory_bytes_max: u64,
     /// Bytes that one queue may hold before it holds its publishers back.
     pub queue_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement, in milliseconds; zero: for ever.
+    pub consumer_timeout_ms: u64,
     /// Connections.
     pub connections_max: u32,
     /// How long a client may take to log in.
@@ -141,6 +143,7 @@ impl Bell for WakerBell {
 
 impl Server {
     /// Starts a broker: when this returns, clients can connect.
+    #[expect(clippy::disallowed_methods, reason = "the moment from which all shards count is taken once")]
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let mut listeners = Vec::new();
         for address in &options.listen {
@@ -155,6 +158,8 @@ impl Server {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
         let mut front = Some(Front { listeners, shards: senders.into_iter().zip(bells.iter().cloned()).collect() });
         let greeting = Arc::new(options.greeting);
+        let epoch = Instant::now();
+        let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut threads = Vec::new();
         let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
         for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
@@ -163,13 +168,19 @@ impl Server {
                 catalog.execute(definition).map_err(StartError::Definition)?;
             }
             let shard = ShardId(id);
-            let broker_options =
-                BrokerOptions { shard, shards: options.shards, queue_bytes_max: options.queue_bytes_max };
+            let broker_options = BrokerOptions {
+                shard,
+                shards: options.shards,
+                queue_bytes_max: options.queue_bytes_max,
+                epoch_unix_s,
+                consumer_timeout_ms: options.consumer_timeout_ms,
+            };
             let shard_options = ShardOptions {
                 shard,
                 session: options.session,
                 greeting: Arc::clone(&greeting),
                 login_timeout: options.login_timeout,
+                epoch,
             };
             let watch =
                 Watch { shard: id, stopper: Stopper { household: Arc::clone(&household), bells: bells.clone() } };

@@ -33,6 +33,8 @@ pub struct ShardOptions {
     pub greeting: Arc<Greeting>,
     /// How long a client may take to log in and open its virtual host.
     pub login_timeout: Duration,
+    /// The moment from which the broker core counts its time: the same for all shards.
+    pub epoch: Instant,
 }
 
 /// How much a tick has left to do.
@@ -161,9 +163,12 @@ impl Shard {
 
     /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> Work {
+        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         self.take_mail(now);
         self.unpace(now);
         self.serve_ready(now);
+        self.broker.fire(&mut self.desk);
+        self.broker.end_of_batch(&mut self.desk);
         self.desk_work(now);
         self.fire_timers(now);
         self.check_memory(now);
@@ -338,7 +343,8 @@ impl Shard {
                 .then(|| now + LOOK_UP);
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
-        let until = [look_up, paced, self.timers.next()].into_iter().flatten().min();
+        let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
+        let until = [look_up, paced, queues, self.timers.next()].into_iter().flatten().min();
         Work::Idle { until }
     }
 

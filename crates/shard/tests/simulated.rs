@@ -43,8 +43,16 @@ fn shard(output_bytes_max: usize) -> Shard {
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
         greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
         login_timeout: Duration::from_secs(10),
+        epoch: some_instant(),
     };
-    let broker = Broker::new(BrokerOptions { shard: ShardId(0), shards: 1, queue_bytes_max: 1 << 30 }, catalog);
+    let broker_options = BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        queue_bytes_max: 1 << 30,
+        epoch_unix_s: 1_000_000_000,
+        consumer_timeout_ms: 0,
+    };
+    let broker = Broker::new(broker_options, catalog);
     Shard::new(
         options,
         broker,

@@ -134,8 +134,10 @@ pub enum Door {
 /// What becomes of a settled delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settling {
-    /// Acknowledged, or rejected for good.
+    /// Acknowledged.
     Done,
+    /// Rejected for good.
+    Rejected,
     /// It goes back.
     Requeue,
 }
@@ -166,8 +168,8 @@ pub struct Channel {
     pub unconfirmed: BTreeMap<u64, u64>,
     /// Publishes that only a later answer proves.
     pub plains: Vec<u64>,
-    /// Settlements that only a later answer proves: queue and message.
-    pub settles: Vec<(usize, u64)>,
+    /// Settlements that only a later answer proves: queue, message, and whether it was rejected.
+    pub settles: Vec<(usize, u64, bool)>,
     /// Publishes of the open transaction.
     pub staged: Vec<u64>,
     /// Settlements of the open transaction.

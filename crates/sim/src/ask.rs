@@ -111,6 +111,7 @@ impl Run {
             // What was said to the old one has been heard.
             queue.life.ended.is_some_and(|ended| ended < self.model.rested)
                 && !queue.name.starts_with("amq.")
+                && queue.traits == Default::default()
                 && !self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none())
         };
         let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.is_asked_about(*queue));
@@ -120,15 +121,24 @@ impl Run {
             }
             _ => format!("q{uid}"),
         };
+        // Dead letters name their queue, so the name of one with features is never used again.
+        let plain = server_named || name != format!("q{uid}");
+        let (traits, table) = if plain { Default::default() } else { self.draw_traits() };
         let queue = if server_named {
             // Its name is known when the answer comes; nobody can mean it before.
             self.model.add_queue(format!("?{uid}"), owner, auto_delete)
         } else {
             self.model.add_queue(name.clone(), owner, auto_delete)
         };
+        let now = self.model.now;
+        if traits.expires_soon {
+            self.model.queues[queue].life.may_end(now);
+        }
+        self.model.queues[queue].traits = traits;
         let durable = self.chance.permille(300);
         let name = if server_named { "" } else { &name };
-        let arguments = TableRef::EMPTY;
+        let bytes = table.to_bytes();
+        let arguments = TableRef::new(&bytes);
         let declare = queue::Declare {
             queue: short(name),
             passive: false,

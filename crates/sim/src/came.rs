@@ -4,9 +4,10 @@
 //! Owns:   the checks of content, route, order, flags, prefetch.
 //! Never:  forgives what the model does not excuse.
 
-use crate::actor::{Held, Mode, Question, Standing};
+use crate::actor::{Held, Mode, Question, Stage, Standing};
 use crate::client::Came;
 use crate::deeds::body_of;
+use crate::features::{number_of, origin_of};
 use crate::model::{Fate, Settled};
 use crate::run::Run;
 
@@ -23,7 +24,7 @@ pub(crate) enum Taker {
 }
 
 impl Run {
-    /// The number of a message that came, if it is what was published under it.
+    /// The number of a message that came, if it is what was published under it; of a dead letter, that of the copy.
     pub(crate) fn identify(&mut self, came: &Came) -> Option<u64> {
         let id = came.body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes));
         let Some((id, message)) = id.and_then(|id| Some((id, self.model.messages.get(&id)?))) else {
@@ -35,16 +36,20 @@ impl Run {
             && came.routing_key == message.key.as_bytes()
             && came.properties == message.properties
             && came.body == body_of(id, message.body_bytes);
-        if !same {
-            self.broken(format!("message {id} came changed"));
-            return None;
-        }
+        let copy = match (same, self.dead_letter(id, came)) {
+            (true, _) => id,
+            (false, Ok(copy)) => copy,
+            (false, Err(what)) => {
+                self.broken(format!("message {id} came changed: {what}"));
+                return None;
+            }
+        };
         if matches!(message.fate, Fate::Staged | Fate::Never) {
             let fate = message.fate;
             self.broken(format!("message {id} came, but its transaction says {fate:?}"));
             return None;
         }
-        Some(id)
+        Some(copy)
     }
 
     /// A message came from a queue.
@@ -63,14 +68,34 @@ impl Run {
             return self.broken(format!("delivery tag {} after {last} on channel {uid}", came.tag));
         }
         one.last_tag = came.tag;
-        let message = &self.model.messages[&id];
-        if !self.model.reach(message, message.routed.unwrap_or(now), false).contains(&queue) {
-            return self.broken(format!("message {id} came from {name}, where nothing led it"));
+        if let Some(origin) = origin_of(id) {
+            if let Err(what) = self.check_death(queue, origin, id, came) {
+                return self.broken(format!("dead letter {id} came from {name}: {what}"));
+            }
+        } else {
+            let message = &self.model.messages[&id];
+            if !self.model.reach(message, message.routed.unwrap_or(now), false).contains(&queue) {
+                return self.broken(format!("message {id} came from {name}, where nothing led it"));
+            }
+            if self.model.is_refused_by(queue, id) {
+                return self.broken(format!("message {id} came from {name}, which had refused it"));
+            }
         }
         let stream = match taker {
             Taker::Consumer(at) => self.actors[actor].channels[channel].consumers[at].uid << 1,
             Taker::Get { .. } => u64::from(uid) << 1 | 1,
         };
+        if let Taker::Consumer(at) = taker {
+            let consumer = &self.actors[actor].channels[channel].consumers[at];
+            let (consumer, active) = (consumer.uid, consumer.stage == Stage::Active);
+            // What comes to one that has been cancelled, or may have been, may have been long on its way.
+            if active
+                && self.is_certain(uid)
+                && let Some(what) = self.check_single(queue, consumer, uid)
+            {
+                return self.broken(what);
+            }
+        }
         let one = &self.actors[actor].channels[channel];
         let no_ack = match taker {
             Taker::Consumer(at) => one.consumers[at].no_ack,
@@ -80,7 +105,7 @@ impl Run {
         let recovering = one.pending.as_ref().is_some_and(|pending| matches!(pending.question, Question::Recover));
         if no_ack || !recovering {
             if let Some(what) = self.check_order(queue, id, stream, came.redelivered) {
-                let period = self.model.messages[&id].period;
+                let period = self.model.messages[&number_of(id)].period;
                 self.note(|_| format!("perhaps: {what}"));
                 self.disorder.push((queue, period, what));
             }
@@ -128,11 +153,15 @@ impl Run {
     /// What one channel published comes in its order, unless it comes again or a consumer left meanwhile, which its client
     /// may not know yet: at the next rest it does.
     fn check_order(&mut self, queue: usize, id: u64, stream: u64, redelivered: bool) -> Option<String> {
-        let publisher = self.model.messages[&id].channel;
+        if origin_of(id).is_some() {
+            return None;
+        }
+        let (publisher, priority) = (self.model.messages[&id].channel, self.model.messages[&id].priority);
         let draining = self.draining;
         let known = &mut self.model.queues[queue];
         let excused = redelivered && !draining;
-        let newest = known.newest.entry((stream, publisher)).or_default();
+        let level = known.traits.level(priority);
+        let newest = known.newest.entry((stream, publisher, level)).or_default();
         let (before, name) = (*newest, &known.name);
         if before > id && !excused {
             let what = format!("message {id} came from {name} behind {before} of the same channel {publisher}");

@@ -10,7 +10,7 @@ use crate::model::{Fate, Headers, Kind, Message, Settled, Target};
 use crate::run::Run;
 use link::sim::{Cut, Side};
 use wire::method::{basic, tx};
-use wire::{Method, Properties, Table, Value};
+use wire::{Method, Properties, ShortString, Table, Value};
 
 /// Bytes a client has not sent at which it publishes no more: its broker holds it back.
 const UNSENT_BYTES_MAX: usize = 200_000;
@@ -195,7 +195,15 @@ impl Run {
             _ if self.setting.large_bodies => self.chance.between(9_000, 70_000),
             _ => 8,
         } as usize;
-        let properties = self.properties(headers);
+        let (priority, expiration_ms) = self.priority_and_expiration();
+        let copies = self.draw_copies();
+        let delivery_mode = self.chance.permille(500).then_some(2);
+        let with = |copies: &[&[String]], bare: bool| {
+            properties(headers, copies, bare, delivery_mode, priority, expiration_ms)
+        };
+        // Blind copies do not travel; the table they stood in does, though it be empty.
+        let sent = with(&[&copies[0], &copies[1]], false);
+        let properties = with(&[&copies[0]], !copies[1].is_empty());
         let id = self.model.newest() + 1;
         let one = &mut self.actors[actor].channels[channel];
         let fate = if one.mode == Mode::Tx { Fate::Staged } else { Fate::Open };
@@ -211,13 +219,14 @@ impl Run {
         let name = self.model.exchanges[exchange].name.clone();
         self.note(|_| format!("channel {uid} publishes {id} to '{name}' by '{key}', {headers:?}, {body_bytes} bytes"));
         let body = body_of(id, body_bytes);
-        self.actors[actor].client.publish(number, &name, &key, mandatory, &properties, &body, &self.pool);
+        self.actors[actor].client.publish(number, &name, &key, mandatory, &sent, &body, &self.pool);
         self.tally.published += 1;
         let period = self.model.period;
         let message = Message {
             channel: uid,
             exchange,
             key,
+            copies,
             headers,
             properties,
             body_bytes,
@@ -227,19 +236,12 @@ impl Run {
             fate,
             returned: false,
             period,
+            declined: false,
+            priority,
+            expiration_us: expiration_ms.map(|ms| ms * 1_000),
+            sent_us: self.world.us(),
         };
         self.model.messages.insert(id, message);
-    }
-
-    fn properties(&mut self, headers: Headers) -> Vec<u8> {
-        let mut table = Table::default();
-        for (name, value) in ["a", "b"].into_iter().zip(headers) {
-            if let Some(value) = value {
-                table = table.with(name, Value::I32(value.into())).expect("a short name");
-            }
-        }
-        let delivery_mode = self.chance.permille(500).then_some(2);
-        Properties { headers: (!table.is_empty()).then_some(table), delivery_mode, ..Properties::default() }.to_bytes()
     }
 
     /// A key of some words, or a pattern.
@@ -270,16 +272,25 @@ impl Run {
         }
         let tag = free[self.chance.below(free.len() as u64) as usize];
         let multiple = self.chance.permille(300);
-        let settling = if self.chance.permille(700) { Settling::Done } else { Settling::Requeue };
-        let requeue = settling == Settling::Requeue;
+        let requeue = !self.chance.permille(700);
         let tags: Vec<u64> =
             if multiple { free.into_iter().filter(|&other| other <= tag).collect() } else { vec![tag] };
         self.model.tick();
-        match self.chance.below(3) {
-            0 if !multiple => self.say(actor, channel, basic::Reject { delivery_tag: tag, requeue }),
-            1 if !requeue => self.say(actor, channel, basic::Ack { delivery_tag: tag, multiple }),
-            _ => self.say(actor, channel, basic::Nack { delivery_tag: tag, multiple, requeue }),
-        }
+        let refusal = if requeue { Settling::Requeue } else { Settling::Rejected };
+        let settling = match self.chance.below(3) {
+            0 if !multiple => {
+                self.say(actor, channel, basic::Reject { delivery_tag: tag, requeue });
+                refusal
+            }
+            1 if !requeue => {
+                self.say(actor, channel, basic::Ack { delivery_tag: tag, multiple });
+                Settling::Done
+            }
+            _ => {
+                self.say(actor, channel, basic::Nack { delivery_tag: tag, multiple, requeue });
+                refusal
+            }
+        };
         let one = &mut self.actors[actor].channels[channel];
         if one.mode == Mode::Tx {
             for tag in tags {
@@ -308,22 +319,24 @@ impl Run {
         seen.holder = None;
         match settling {
             Settling::Requeue => known.disturbed = true,
-            Settling::Done => {
+            Settling::Done | Settling::Rejected => {
+                let rejected = settling == Settling::Rejected;
                 seen.settled = Settled::Said;
+                seen.rejected |= rejected;
                 known.owed.remove(&message);
-                one.settles.push((queue, message));
+                one.settles.push((queue, message, rejected));
             }
         }
     }
 
     /// Commits what was staged.
     pub(crate) fn commit(&mut self, actor: usize, channel: usize) {
-        let now = self.model.tick();
+        let (now, now_us) = (self.model.tick(), self.world.us());
         let one = &mut self.actors[actor].channels[channel];
         let (staged, settles) = (std::mem::take(&mut one.staged), std::mem::take(&mut one.staged_settles));
         for &id in &staged {
             if let Some(message) = self.model.messages.get_mut(&id) {
-                (message.fate, message.sent) = (Fate::Open, now);
+                (message.fate, message.sent, message.sent_us) = (Fate::Open, now, now_us);
             }
         }
         one.committing = staged;
@@ -355,6 +368,32 @@ impl Run {
             Target::Exchange(exchange) => &self.model.exchanges[exchange].name,
         }
     }
+}
+
+/// Properties in wire form, with further routing keys in `CC` and `BCC`.
+fn properties(
+    headers: Headers,
+    copies: &[&[String]],
+    bare: bool,
+    delivery_mode: Option<u8>,
+    priority: Option<u8>,
+    expiration_ms: Option<u64>,
+) -> Vec<u8> {
+    let mut table = Table::default();
+    let mut put = |name: &str, value: Value| {
+        table = std::mem::take(&mut table).with(name, value).expect("a short name");
+    };
+    for (name, value) in ["a", "b"].into_iter().zip(headers) {
+        if let Some(value) = value {
+            put(name, Value::I32(value.into()));
+        }
+    }
+    for (name, keys) in ["CC", "BCC"].into_iter().zip(copies).filter(|(_, keys)| !keys.is_empty()) {
+        put(name, Value::List(keys.iter().map(|key| Value::text(key)).collect()));
+    }
+    let headers = (bare || !table.is_empty()).then_some(table);
+    let expiration = expiration_ms.map(|ms| ShortString::try_from(&*ms.to_string()).expect("a short number"));
+    Properties { headers, delivery_mode, priority, expiration, ..Properties::default() }.to_bytes()
 }
 
 /// The body of a message: its number, then bytes that follow from it.

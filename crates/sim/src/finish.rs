@@ -5,6 +5,7 @@
 //! Never:  takes anything out of the broker but through a client, and looks at it only to compare.
 
 use crate::actor::{Question, Stage, Standing};
+use crate::features::number_of;
 use crate::run::Run;
 use link::sim::Cut;
 use wire::ShortStr;
@@ -121,6 +122,7 @@ impl Run {
             }
         }
         self.check_deliveries(&mut complain);
+        self.check_limits(&mut complain);
         self.check_replicas(&mut complain);
         let draining = self.draining;
         for (queue, period, what) in &self.disorder {
@@ -144,20 +146,31 @@ impl Run {
     fn check_deliveries(&self, complain: &mut impl FnMut(String)) {
         let queues = self.world.nodes.iter().flat_map(|node| node.shard.broker().queues());
         for queue in queues.filter(|queue| !queue.ready.is_empty()) {
+            let (mut takers, mut idle) = (0, 0);
+            let mut free = None;
             // Of those who are held back the broker does not hear what they have settled.
-            let heard = self.actors.iter().filter(|actor| !actor.blocked);
-            for channel in heard.flat_map(|actor| &actor.channels) {
+            for (blocked, channel) in
+                self.actors.iter().flat_map(|actor| actor.channels.iter().map(|c| (actor.blocked, c)))
+            {
                 let shared = channel.prefetch_shared;
                 for consumer in &channel.consumers {
                     let room = consumer.no_ack
                         || (consumer.prefetch == 0 || consumer.held < consumer.prefetch)
                             && (shared == 0 || channel.consumers_hold < shared);
-                    let named = self.model.queues[consumer.queue].name == *queue.name;
-                    if named && consumer.stage == Stage::Active && channel.flow && room {
-                        let (name, messages, tag) = (&queue.name, queue.ready.len(), &consumer.tag);
-                        complain(format!("at rest: {name} has {messages} messages, and {tag} is not given one"));
+                    if self.model.queues[consumer.queue].name != *queue.name || consumer.stage != Stage::Active {
+                        continue;
+                    }
+                    takers += 1;
+                    if channel.flow && room && !blocked {
+                        idle += 1;
+                        free = Some(&consumer.tag);
                     }
                 }
+            }
+            // Of those where one at a time is served it may be any one.
+            if let Some(tag) = free.filter(|_| idle == takers || !queue.is_single_active()) {
+                let (name, messages) = (&queue.name, queue.ready.len());
+                complain(format!("at rest: {name} has {messages} messages, and {tag} is not given one"));
             }
         }
     }
@@ -363,7 +376,8 @@ impl Run {
         let now = self.model.now;
         let mut lost = None;
         for queue in self.model.queues.iter().filter(|queue| queue.life.surely(now, now) && queue.owner.is_none()) {
-            if let Some(id) = queue.owed.iter().find(|&&id| id > queue.forgiven && !queue.leaky) {
+            let missing = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven && !queue.leaky);
+            if let Some(id) = missing.copied().find(|&id| !self.is_excused(queue, id)) {
                 lost = Some(format!("message {id} is lost: {} never delivered it", queue.name));
             }
         }

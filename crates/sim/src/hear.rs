@@ -128,20 +128,24 @@ impl Run {
         if let Some((_, what)) = suspicion {
             self.broken(what);
         }
-        self.prove(plains, settles);
+        self.prove(plains, settles, false);
     }
 
-    fn prove(&mut self, safe: Vec<u64>, settles: Vec<(usize, u64)>) {
+    /// What was sent has been heard; `by_name`: the broker has said so of these very messages.
+    fn prove(&mut self, safe: Vec<u64>, settles: Vec<(usize, u64, bool)>, by_name: bool) {
         for id in safe {
             self.tally.confirmed += 1;
-            if let Err(what) = self.model.is_safe(id) {
+            if let Err(what) = self.model.is_safe(id, by_name) {
                 self.broken(what);
             }
         }
-        for (queue, message) in settles {
-            let queue = &mut self.model.queues[queue];
-            queue.owed.remove(&message);
-            queue.seen.entry(message).or_default().settled = Settled::Heard;
+        for (queue, message, rejected) in settles {
+            let known = &mut self.model.queues[queue];
+            known.owed.remove(&message);
+            known.seen.entry(message).or_default().settled = Settled::Heard;
+            if rejected {
+                self.model.has_died(queue, message);
+            }
         }
     }
 
@@ -159,10 +163,18 @@ impl Run {
             one.unconfirmed.extend(others);
         }
         self.note(|_| format!("channel {uid} is confirmed {tag}, multiple: {multiple}"));
-        if !positive || !known || first > tag {
+        if !known || first > tag {
             return self.broken(format!("channel {uid}: a confirm of {tag} that fits nothing"));
         }
-        self.prove(safe.into_values().collect(), Vec::new());
+        if positive {
+            return self.prove(safe.into_values().collect(), Vec::new(), true);
+        }
+        for id in safe.into_values() {
+            self.tally.declined += 1;
+            if let Err(what) = self.model.is_declined(id) {
+                self.broken(what);
+            }
+        }
     }
 
     fn cancelled_by_broker(&mut self, actor: usize, channel: usize, tag: &str) {
@@ -256,7 +268,7 @@ impl Run {
             (Question::Select(_), Reply::Other("confirm.select-ok" | "tx.select-ok")) => {}
             (Question::Commit, Reply::Other("tx.commit-ok")) => {
                 let safe = std::mem::take(&mut one.committing);
-                self.prove(safe, Vec::new());
+                self.prove(safe, Vec::new(), true);
             }
             (Question::Rollback, Reply::Other("tx.rollback-ok")) => {}
             (question, reply) => self.broken(format!("channel {uid}: {reply:?} answers {question:?}")),
@@ -343,6 +355,10 @@ impl Run {
             }
             // Auto-delete: it may have gone between the change and the answer.
             Question::Declare(queue) => ending(Target::Queue(queue)),
+            // A queue may have refused one of them.
+            Question::Commit => {
+                self.actors[actor].channels[channel].committing.iter().any(|&id| self.model.may_be_declined(id))
+            }
             _ => false,
         }
     }
@@ -365,7 +381,7 @@ impl Run {
             }
         }
         if !doubtful {
-            self.prove(safe, one.settles);
+            self.prove(safe, one.settles, false);
         }
     }
 

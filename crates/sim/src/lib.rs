@@ -11,7 +11,8 @@
 //! What is checked: messages of one channel come from a queue in their order; what was confirmed, committed or followed
 //! by an answer is found, once, or settled; what comes again is flagged; what is settled never comes again; nothing
 //! comes that was not published there, or comes changed; prefetch counts hold; exclusive consumers are alone; what was
-//! declared is there for every shard; nobody waits for an answer when nothing moves; queues with messages have no
+//! declared is there for every shard; what leaves a queue without a consumer had a reason, and is found where its dead
+//! letters go; limits hold; what must expire does, and not too early; priorities are obeyed; nobody waits for an answer when nothing moves; queues with messages have no
 //! consumer with room; no connection or channel ends without a cause; and when all have gone no memory is in use.
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod ask;
 mod came;
 mod client;
 mod deeds;
+mod features;
 mod finish;
 mod hear;
 pub mod limits;
@@ -30,4 +32,4 @@ mod setting;
 mod world;
 
 pub use run::{Failure, Tally, run};
-pub use setting::Setting;
+pub use setting::{Setting, Switches};

@@ -65,6 +65,7 @@ fn many(seeds: std::ops::Range<u64>, time: Option<Duration>) -> ExitCode {
     let first = seeds.start;
     let mut runs = 0u64;
     let (mut published, mut delivered, mut cuts) = (0, 0, 0);
+    let (mut declined, mut dead) = (0, 0);
     for seed in seeds {
         if time.is_some_and(|time| start.elapsed() >= time) {
             break;
@@ -76,6 +77,8 @@ fn many(seeds: std::ops::Range<u64>, time: Option<Duration>) -> ExitCode {
                 published += tally.published;
                 delivered += tally.delivered;
                 cuts += tally.cuts;
+                declined += tally.declined;
+                dead += tally.dead;
             }
             Err(failure) => {
                 println!("{failure}");
@@ -85,7 +88,8 @@ fn many(seeds: std::ops::Range<u64>, time: Option<Duration>) -> ExitCode {
     }
     let seconds = start.elapsed().as_secs_f64();
     println!(
-        "{runs} runs from seed {first} in {seconds:.1} s: {published} published, {delivered} delivered, {cuts} cuts; no promise broken"
+        "{runs} runs from seed {first} in {seconds:.1} s: {published} published, {declined} of them refused, \
+         {delivered} delivered, {dead} of them dead letters, {cuts} cuts; no promise broken"
     );
     ExitCode::SUCCESS
 }

@@ -4,6 +4,7 @@
 //! Owns:   lives of exchanges, queues and bindings; the fate of every message; what each queue owes.
 //! Never:  guesses the moment of a change: between question and answer both outcomes may be seen.
 
+use crate::features::Traits;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A count of events: what happened earlier has a smaller one.
@@ -99,6 +100,13 @@ pub struct Binding {
     pub locked: bool,
 }
 
+impl Message {
+    /// All its routing keys.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.key).chain(self.copies.iter().flatten())
+    }
+}
+
 /// What has become of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
@@ -122,6 +130,8 @@ pub struct Message {
     pub exchange: usize,
     /// Its routing key.
     pub key: String,
+    /// Its further routing keys: those that travel with it, and those that do not.
+    pub copies: [Vec<String>; 2],
     /// Its headers.
     pub headers: Headers,
     /// Its properties in wire form.
@@ -140,6 +150,14 @@ pub struct Message {
     pub returned: bool,
     /// The period it was sent in.
     pub period: u32,
+    /// A queue had no room for it.
+    pub declined: bool,
+    /// Its priority.
+    pub priority: Option<u8>,
+    /// How long it may wait.
+    pub expiration_us: Option<u64>,
+    /// When it was sent, in simulated time.
+    pub sent_us: u64,
 }
 
 /// Whether a message was settled.
@@ -163,6 +181,8 @@ pub struct Seen {
     pub holder: Option<u32>,
     /// Whether it was settled.
     pub settled: Settled,
+    /// Whether somebody said that it is not wanted.
+    pub rejected: bool,
 }
 
 /// A queue.
@@ -179,8 +199,8 @@ pub struct Queue {
     pub owed: BTreeSet<u64>,
     /// What it delivered.
     pub seen: HashMap<u64, Seen>,
-    /// The newest message that came unflagged, for each stream of deliveries and publishing channel.
-    pub newest: HashMap<(u64, u32), u64>,
+    /// The newest message that came unflagged, for each stream of deliveries, publishing channel and level.
+    pub newest: HashMap<(u64, u32, u8), u64>,
     /// Messages up to this one may have gone without a trace: purged, or sent to a consumer that needs no acknowledgement.
     pub forgiven: u64,
     /// From now to the end of this period messages may go without a trace.
@@ -193,6 +213,10 @@ pub struct Queue {
     pub contested: bool,
     /// Consumers that are active: their numbers, their channels, and whether they are exclusive.
     pub active: Vec<(u64, u32, bool)>,
+    /// What it does beyond queueing.
+    pub traits: Traits,
+    /// The consumer and the channel that got its last delivery.
+    pub served: Option<(u64, u32)>,
 }
 
 impl Queue {
@@ -266,12 +290,15 @@ impl Model {
             disturbed: false,
             contested: false,
             active: Vec::new(),
+            traits: Traits::default(),
+            served: None,
         });
         self.queues.len() - 1
     }
 
-    /// The broker has answered for a message: it is in the queues it must be in. `Err` names a broken promise.
-    pub fn is_safe(&mut self, id: u64) -> Result<(), String> {
+    /// The broker has answered for a message: it is in the queues it must be in. `Err` names a broken promise. Without a
+    /// word on this very message, queues that may refuse it are left out.
+    pub fn is_safe(&mut self, id: u64, by_name: bool) -> Result<(), String> {
         let now = self.now;
         let Some(message) = self.messages.get_mut(&id) else { return Ok(()) };
         message.fate = Fate::Safe;
@@ -294,6 +321,9 @@ impl Model {
         }
         for queue in must {
             let queue = &mut self.queues[queue];
+            if queue.traits.refuses && !by_name {
+                continue;
+            }
             if queue.seen.get(&id).is_none_or(|seen| seen.settled == Settled::No) {
                 queue.owed.insert(id);
             }
@@ -317,7 +347,8 @@ impl Model {
     pub fn living_queues(&self) -> Vec<usize> {
         let living = |queue: &Queue| {
             let life = &queue.life;
-            life.made.is_some() && life.ended.is_none() && (life.ending.is_none() || queue.auto_delete)
+            let goes_by_itself = queue.auto_delete || queue.traits.expires_soon;
+            life.made.is_some() && life.ended.is_none() && (life.ending.is_none() || goes_by_itself)
         };
         (0..self.queues.len()).filter(|&at| living(&self.queues[at])).collect()
     }

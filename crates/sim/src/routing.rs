@@ -38,7 +38,7 @@ impl Model {
         }
         let kind = self.exchanges[exchange].kind;
         if kind == Kind::Default {
-            let named = (0..self.queues.len()).filter(|&at| self.queues[at].name == message.key);
+            let named = (0..self.queues.len()).filter(|&at| message.keys().any(|key| self.queues[at].name == *key));
             queues.extend(named.filter(|&at| self.exists(Target::Queue(at), view)));
             return;
         }
@@ -82,12 +82,11 @@ fn lives(life: &crate::model::Life, view: View) -> bool {
 fn matches(kind: Kind, binding: &Binding, message: &Message) -> bool {
     match kind {
         Kind::Default => false,
-        Kind::Direct => binding.key == message.key,
+        Kind::Direct => message.keys().any(|key| binding.key == *key),
         Kind::Fanout => true,
         Kind::Topic => {
             let pattern: Vec<&str> = binding.key.split('.').collect();
-            let words: Vec<&str> = message.key.split('.').collect();
-            topic(&pattern, &words)
+            message.keys().any(|key| topic(&pattern, &key.split('.').collect::<Vec<_>>()))
         }
         Kind::Headers => binding.headers.is_some_and(|(any, wanted)| headers(any, wanted, message.headers)),
     }

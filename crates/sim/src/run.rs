@@ -20,6 +20,10 @@ pub struct Tally {
     pub published: u64,
     /// Messages the broker answered for.
     pub confirmed: u64,
+    /// Messages the broker refused: a queue had no room.
+    pub declined: u64,
+    /// Deliveries of dead letters.
+    pub dead: u64,
     /// Deliveries, gets included.
     pub delivered: u64,
     /// Of these, flagged as redelivered.

@@ -12,6 +12,47 @@ const ROOMY_QUEUE_BYTES: u64 = 1 << 30;
 /// A limit that no run reaches.
 const ROOMY_MEMORY_BYTES: u64 = 1 << 40;
 
+/// Which features the queues of a run may have: a thousandth part of the queues, or messages, each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Switches {
+    /// Queues with `x-message-ttl`.
+    pub ttl: u32,
+    /// Messages with an `expiration`.
+    pub expiration: u32,
+    /// Queues with `x-expires`.
+    pub expires: u32,
+    /// Queues with a length limit.
+    pub length: u32,
+    /// Queues with dead letters.
+    pub dead_letters: u32,
+    /// Queues with priorities.
+    pub priorities: u32,
+    /// Queues with a single active consumer.
+    pub single_active: u32,
+    /// Messages with further routing keys.
+    pub copies: u32,
+}
+
+impl Switches {
+    /// Half of the runs have none; in the others each feature is on or off, and often or seldom.
+    fn of(chance: &mut Chance) -> Self {
+        if chance.permille(500) {
+            return Switches::default();
+        }
+        let mut draw = || if chance.permille(500) { chance.between(50, 700) as u32 } else { 0 };
+        Switches {
+            ttl: draw(),
+            expiration: draw() / 4,
+            expires: draw() / 2,
+            length: draw(),
+            dead_letters: draw(),
+            priorities: draw(),
+            single_active: draw() / 2,
+            copies: draw() / 4,
+        }
+    }
+}
+
 /// A run's setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -43,6 +84,8 @@ pub struct Setting {
     pub large_bodies: bool,
     /// Of a thousand deeds, how many are publishes.
     pub publish_permille: u32,
+    /// What queues may do beyond queueing, in this run.
+    pub features: Switches,
     /// Whether a drain meets the connections of the run alive, or after they have gone.
     pub drain_beside: bool,
 }
@@ -69,6 +112,7 @@ impl Setting {
             large_bodies,
             publish_permille: chance.between(250, 600) as u32,
             drain_beside: chance.permille(500),
+            features: Switches::of(&mut Chance::new(seed ^ 0xFEA7)),
         }
     }
 

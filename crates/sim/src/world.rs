@@ -56,6 +56,7 @@ pub struct World {
     pub household: Arc<Household>,
     /// Now.
     pub now: Instant,
+    start: Instant,
     /// Calls of `tick`.
     pub ticks: u64,
 }
@@ -78,6 +79,7 @@ impl World {
     /// A broker without connections.
     pub fn new(setting: &Setting) -> Self {
         let mut chance = Chance::new(setting.seed ^ 0xB40C);
+        let (now, epoch_unix_s) = (some_instant(), 1_000_000_000);
         let household = Arc::new(Household::new(setting.shards, setting.memory_bytes_max, 1_000));
         let rungs: Vec<_> = (0..setting.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let bells: Vec<_> = rungs.iter().map(|rung| Doorbell::new(Box::new(NoteBell(Arc::clone(rung))))).collect();
@@ -108,19 +110,25 @@ impl World {
             let pool = Pool::new(PoolOptions::default());
             let mut seed = [0; 32];
             seed[..8].copy_from_slice(&chance.number().to_le_bytes());
-            let broker_options =
-                BrokerOptions { shard, shards: setting.shards, queue_bytes_max: setting.queue_bytes_max };
+            let broker_options = BrokerOptions {
+                shard,
+                shards: setting.shards,
+                queue_bytes_max: setting.queue_bytes_max,
+                epoch_unix_s,
+                consumer_timeout_ms: 0,
+            };
             let options = ShardOptions {
                 shard,
                 session: session_limits(setting),
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
+                epoch: now,
             };
             let desk = Desk::new(pool.clone(), mail, setting.output_bytes_max, seed);
             let shard = Shard::new(options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
             Node { shard, pool, doorbell, rung, awake: true, until: None }
         });
-        World { nodes: nodes.collect(), wires: Vec::new(), household, now: some_instant(), ticks: 0 }
+        World { nodes: nodes.collect(), wires: Vec::new(), household, now, start: now, ticks: 0 }
     }
 
     /// A client connects. Answers its end, and the number of its wire.
@@ -132,6 +140,11 @@ impl World {
         node.awake = true;
         self.wires.push(Wire { cable, shard, slot, over: false });
         (near, self.wires.len() - 1)
+    }
+
+    /// Microseconds since the beginning.
+    pub fn us(&self) -> u64 {
+        self.now.duration_since(self.start).as_micros() as u64
     }
 
     /// Time passes.

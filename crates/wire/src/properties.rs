@@ -247,6 +247,49 @@ impl<'a> RawProperties<'a> {
         self.0
     }
 
+    /// Whether there are headers: looks at the flags alone.
+    #[inline]
+    pub fn has_headers(self) -> bool {
+        matches!(self.0, [flags, ..] if flags & 1 << 5 != 0)
+    }
+
+    /// Whether an expiration is set: looks at the flags alone.
+    #[inline]
+    pub fn has_expiration(self) -> bool {
+        matches!(self.0, [flags, ..] if flags & 1 != 0)
+    }
+
+    /// Appends these properties with other headers to `out`. `headers` gets the entries there are (those behind the table's
+    /// length) and appends those there shall be. Without `expiration` that property is left out. Properties that are not
+    /// validated may come out empty.
+    pub fn rewrite(self, expiration: bool, out: &mut Vec<u8>, headers: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        const HEADERS: u16 = 13;
+        const EXPIRATION: u16 = 8;
+        let behind = |bit: u16| {
+            let mut from = Reader::new(self.0);
+            self.skip_to(bit, &mut from).map(|flags| (flags, self.0.len() - from.rest().len()))
+        };
+        let spots = (behind(HEADERS), behind(HEADERS - 1), behind(EXPIRATION), behind(EXPIRATION - 1));
+        let (Some((flags, to_headers)), Some((_, from_headers)), Some((_, to_expiration)), Some((_, from_expiration))) =
+            spots
+        else {
+            return out.extend_from_slice(Self::EMPTY.0);
+        };
+        let flags = flags | 1 << HEADERS;
+        let flags = if expiration { flags } else { flags & !(1 << EXPIRATION) };
+        out.reserve(self.0.len() + 64);
+        out.extend_from_slice(&flags.to_be_bytes());
+        out.extend_from_slice(&self.0[2..to_headers]);
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        headers(self.0.get(to_headers + 4..from_headers).unwrap_or_default(), out);
+        let length = crate::write::length_u32(out.len() - length_at - 4);
+        out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+        let to_expiration = if expiration { from_expiration } else { to_expiration };
+        out.extend_from_slice(&self.0[from_headers..to_expiration]);
+        out.extend_from_slice(&self.0[from_expiration..]);
+    }
+
     /// Whether the message shall survive a restart (delivery mode 2).
     #[inline]
     pub fn is_persistent(self) -> bool {

@@ -5,6 +5,7 @@ Owns:   nothing.
 Never:  runs two at once.
 """
 
+import features
 import messages
 import situations
 import topology
@@ -12,7 +13,7 @@ import cases
 from report import Report
 
 report = Report()
-for name, body in (topology.EXPECTATIONS | messages.EXPECTATIONS).items():
+for name, body in (topology.EXPECTATIONS | messages.EXPECTATIONS | features.EXPECTATIONS).items():
     report.check(name, body)
 for case in cases.load():
     if situations.sayable(case):

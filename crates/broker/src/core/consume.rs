@@ -4,6 +4,7 @@
 //! Owns:   the life of a consumer.
 //! Never:  hands out a message.
 
+use super::time::drop_expired;
 use super::{Broker, Flow, find, no_channel};
 use crate::channel::{ChannelKey, Fate};
 use crate::consumer::{Consumer, ConsumerKey};
@@ -276,6 +277,7 @@ impl Broker {
                 place: parked.place,
                 message: parked.message,
                 redelivered: parked.redelivered,
+                seen: false,
                 owed: !consumer.no_ack,
             });
         }
@@ -290,7 +292,21 @@ impl Broker {
         let Some(queue) = find(&mut self.queues, id) else {
             return Answer::Done;
         };
-        let goes = queue.remove(taker) && queue.takers.is_empty() && queue.auto_delete;
+        let Some(left) = queue.remove(taker) else {
+            return Answer::Done;
+        };
+        let unused = queue.takers.is_empty();
+        let goes = unused && queue.auto_delete;
+        if unused {
+            self.note_use(id);
+        } else if let Some(next) = queue.successor(left) {
+            let priority = match next {
+                Taker::Local(key) => self.tables.consumers.get(key).map(|consumer| consumer.priority),
+                Taker::Remote(key) => self.tables.remotes.get(key).map(|remote| remote.priority),
+            };
+            queue.activate(next, priority.unwrap_or(0));
+            self.make_due(id);
+        }
         if !goes || self.catalog.queue_definition(id).is_none() {
             return Answer::Done;
         }
@@ -330,7 +346,8 @@ impl Broker {
         if place.as_ref().is_none_or(|queue| queue.id != id) {
             return;
         }
-        let Some(queue) = place.take() else { return };
+        let Some(mut queue) = place.take() else { return };
+        self.timers.clear(id.index, &mut queue.timer_us);
         self.waiting -= queue.ready.len();
         for taker in queue.takers {
             match taker {
@@ -352,12 +369,15 @@ impl Broker {
     }
 
     /// Takes one message for `basic.get`.
-    pub(super) fn take_one(&mut self, id: QueueId, no_ack: bool) -> Option<(Taken, u32)> {
+    pub(super) fn take_one<E: Effects>(&mut self, id: QueueId, no_ack: bool, fx: &mut E) -> Option<(Taken, u32)> {
         let queue = find(&mut self.queues, id)?;
+        while queue.expiring && drop_expired(queue, self.now_us, &mut 0, &mut self.waiting, &mut self.dead, fx) {}
         let taken = queue.ready.pop()?;
         self.waiting -= 1;
-        if !no_ack {
-            queue.unsettled += 1;
+        match &mut queue.features {
+            _ if !no_ack => queue.unsettled += 1,
+            Some(features) => features.is_done(taken.place),
+            None => {}
         }
         let left = count(queue.ready.len());
         self.make_due(id);

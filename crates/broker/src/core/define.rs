@@ -4,8 +4,10 @@
 //! Owns:   shard 0's list of changes that not every replica has made yet.
 //! Never:  answers before the change is visible on every shard.
 
+use super::time::rearm;
 use super::{Broker, Defining, Flow, find};
 use crate::effects::{Effects, Slot};
+use crate::features::Features;
 use crate::letter::{Answer, Asker, Letter};
 use crate::peer::{Awaiting, Then};
 use crate::queue::Queue;
@@ -123,8 +125,11 @@ impl Broker {
             && self.is_home(home)
             && let Some(definition) = self.catalog.queue_definition(id)
         {
-            let queue =
+            let mut queue =
                 Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
+            queue.features = Features::of(definition, self.now_us);
+            queue.expiring = queue.has_ttl();
+            rearm(&mut self.timers, &mut queue);
             let index = id.index as usize;
             if self.queues.len() <= index {
                 self.queues.resize_with(index + 1, || None);

@@ -4,6 +4,8 @@
 //! Owns:   the one place where a message leaves a queue for a consumer.
 //! Never:  routes, settles.
 
+use super::bury::make_room;
+use super::time::{drop_expired, rearm};
 use super::{Broker, Tables, find};
 use crate::consumer::{ConsumerKey, Parked};
 use crate::effects::{Delivery, Effects, Slot, Stored};
@@ -155,6 +157,15 @@ impl Goods<'_> {
     }
 }
 
+/// What a queue did with a new message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Offered {
+    /// It has it, a consumer has it, or its time was over at once.
+    Taken(Stored),
+    /// It has no room.
+    Declined,
+}
+
 /// A message leaving a queue.
 enum Source<'a> {
     /// It passes through; `kept` once somebody had to keep it, `last` if nobody else will want it.
@@ -173,31 +184,51 @@ impl Broker {
         kept: &mut Option<Message>,
         last: bool,
         fx: &mut E,
-    ) -> Stored {
+    ) -> Offered {
         let Some(queue) = find(&mut self.queues, id) else {
-            return Stored::Now;
+            return Offered::Taken(Stored::Now);
         };
         let durable = queue.durable && content_is_persistent(content);
+        let mut level = 0;
+        if let Some(features) = &queue.features {
+            if features.refuses(&queue.ready, content) {
+                self.decline(id, content, kept, fx);
+                return Offered::Declined;
+            }
+            level = features.level(content);
+        }
         if queue.ready.is_empty()
             && let Some(taker) = self.tables.next_taker(queue, fx)
         {
-            let place = queue.ready.pass();
+            let place = queue.ready.pass(level);
             self.counters.delivered += 1;
             let owed = hand(&mut self.tables, queue, taker, place, false, Source::Passing { content, kept, last }, fx);
             if durable && owed {
                 let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
-                return fx.append(id, place, message);
+                return Offered::Taken(fx.append(id, place, message));
             }
-            return Stored::Now;
+            return Offered::Taken(Stored::Now);
+        }
+        let life_us = queue.life_us(content);
+        if life_us == Some(0) && queue.ready.is_empty() {
+            self.expire_at_once(id, content, kept, fx);
+            return Offered::Taken(Stored::Now);
         }
         let message = match (kept.as_ref(), last) {
             (Some(message), false) => message.clone(),
             (None, false) => kept.insert(content.keep(fx.pool())).clone(),
             (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
         };
-        let stored = if durable { fx.append(id, queue.ready.next_place(), &message) } else { Stored::Now };
-        queue.ready.push(message);
+        let stored = if durable { fx.append(id, queue.ready.next_place(level), &message) } else { Stored::Now };
+        queue.ready.push(level, message);
         self.waiting += 1;
+        if life_us.is_some() || queue.features.is_some() {
+            queue.expiring |= life_us.is_some();
+            let new_head = level > 0 || queue.ready.len() == 1;
+            if make_room(queue, &mut self.waiting, &mut self.dead, fx) || new_head {
+                rearm(&mut self.timers, queue);
+            }
+        }
         if self.outrun.is_none() && memory_of(queue) > queue.pace_bytes && self.tables.waits_for_room(queue, fx) {
             self.outrun = Some(id);
         }
@@ -205,14 +236,18 @@ impl Broker {
             queue.full = true;
             self.tell_full(id, true, fx);
         }
-        stored
+        Offered::Taken(stored)
     }
 
-    /// Looks at every queue that a command has touched.
+    /// Looks at every queue that a command has touched, and routes what they gave up.
     #[inline]
     pub(super) fn dispatch_due<E: Effects>(&mut self, fx: &mut E) {
-        while let Some(id) = self.due.pop() {
-            self.dispatch(id, fx);
+        loop {
+            while let Some(id) = self.due.pop() {
+                self.dispatch(id, fx);
+            }
+            let Some(dead) = self.dead.pop_front() else { return };
+            self.bury(&dead, fx);
         }
     }
 
@@ -232,7 +267,15 @@ impl Broker {
             return;
         };
         queue.due = false;
-        while !queue.ready.is_empty() {
+        let mut looks = 0;
+        loop {
+            if queue.expiring && drop_expired(queue, self.now_us, &mut looks, &mut self.waiting, &mut self.dead, fx) {
+                // The rest has its turn when others have had theirs.
+                break;
+            }
+            if queue.ready.is_empty() {
+                break;
+            }
             let Some(taker) = self.tables.next_taker(queue, fx) else {
                 break;
             };
@@ -241,7 +284,16 @@ impl Broker {
             };
             self.waiting -= 1;
             self.counters.delivered += 1;
-            hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, Source::Kept(taken.message), fx);
+            let source = Source::Kept(taken.message);
+            let owed = hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, source, fx);
+            if !owed && let Some(features) = &mut queue.features {
+                features.is_done(taken.place);
+            }
+        }
+        if queue.expiring || queue.features.is_some() {
+            // What came back may be too much.
+            make_room(queue, &mut self.waiting, &mut self.dead, fx);
+            rearm(&mut self.timers, queue);
         }
         if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {
             queue.pace_bytes = PACE_BYTES;

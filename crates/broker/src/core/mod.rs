@@ -2,13 +2,15 @@
 //!
 //! Enters: commands of connections, letters of other shards.  Leaves: effects.
 //! Owns:   every table of the domain on this shard.
-//! Never:  knows a frame, a socket, a thread, a lock or the time.
+//! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `transact`,
-//! `questions` (to other shards) and `post` (mail from them); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
 
+mod bury;
 mod commands;
 mod consume;
+mod copies;
 mod declare;
 mod define;
 mod dispatch;
@@ -16,17 +18,20 @@ mod post;
 mod publish;
 mod questions;
 mod settle;
+mod time;
 mod transact;
 
 pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
+use crate::death::{Dead, LastDeath};
 use crate::effects::{Effects, Slot};
 use crate::letter::Asker;
 use crate::message::Message;
 use crate::peer::{Login, Peer};
 use crate::queue::{Queue, Remote, RemoteKey};
+use crate::timers::Timers;
 use catalog::{Catalog, Definition, Outcome, QueueId, Refusal, ShardId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
@@ -56,6 +61,10 @@ pub struct BrokerOptions {
     pub shards: u16,
     /// Bytes of waiting messages at which a queue holds its publishers back.
     pub queue_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement before its channel is closed, in milliseconds; zero: for ever.
+    pub consumer_timeout_ms: u64,
+    /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
+    pub epoch_unix_s: u64,
 }
 
 /// The consumers and channels of this shard, apart from its queues so that a queue and its consumers can be borrowed at once.
@@ -130,6 +139,15 @@ pub struct Broker {
     memory_alarm: bool,
     questions: u32,
     counters: Counters,
+    now_us: u64,
+    timers: Timers,
+    /// When the deliveries that are out are looked at next, with a consumer timeout.
+    overdue_look_us: u64,
+    /// What queues gave up and nobody has routed yet.
+    dead: VecDeque<Dead>,
+    /// Memory for the properties of a dead letter, and the last one's headers.
+    properties: Vec<u8>,
+    last_death: LastDeath,
 }
 
 impl Broker {
@@ -158,6 +176,12 @@ impl Broker {
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
+            now_us: 0,
+            timers: Timers::default(),
+            overdue_look_us: 0,
+            dead: VecDeque::new(),
+            properties: Vec::new(),
+            last_death: LastDeath::default(),
         }
     }
 
@@ -187,7 +211,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 10] {
+    pub fn census(&self) -> [(&'static str, usize); 12] {
         let waiting = self.accepting.iter().map(VecDeque::len).sum();
         [
             ("sessions", self.tables.peers.iter().flatten().count()),
@@ -200,6 +224,8 @@ impl Broker {
             ("definitions that are not answered", self.defining.len()),
             ("letters that came early", self.early.len()),
             ("queues that are full", self.full.len()),
+            ("timers", self.timers.len()),
+            ("dead letters", self.dead.len()),
         ]
     }
 

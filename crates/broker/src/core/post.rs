@@ -4,7 +4,7 @@
 //! Owns:   the counts of what was taken in, and mail that came before the declaration it needs.
 //! Never:  answers out of order.
 
-use super::dispatch::Goods;
+use super::dispatch::{Goods, Offered};
 use super::{Broker, find};
 use crate::effects::Effects;
 use crate::letter::{Answer, Batch, Letter, Parcel};
@@ -36,12 +36,12 @@ impl Broker {
                     self.keep_early(from, parcel, queues, confirm, batch, fx);
                     return;
                 }
-                match parcel {
+                let taken = match parcel {
                     Parcel::Packed(packed) => self.take_in(queues, &batch.unpack(&packed), None, fx),
                     Parcel::Shared(message) => self.take_in(queues, &message.content(), Some(message.clone()), fx),
-                }
+                };
                 if confirm {
-                    self.accepted[from.0 as usize] += 1;
+                    self.note_taken(from, taken, fx);
                 }
             }
             Letter::Deliver { consumer, queue, place, redelivered, owed, parcel } => {
@@ -59,7 +59,7 @@ impl Broker {
                     Parcel::Shared(message) => message,
                 };
                 // The consumer left while this was on its way.
-                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, owed });
+                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
             }
             Letter::Accepted { publishes } => {
                 for _ in 0..publishes {
@@ -68,6 +68,13 @@ impl Broker {
                     };
                     self.publication_answered(publication, fx);
                 }
+            }
+            Letter::Declined => {
+                let Some((key, number)) = self.accepting[from.0 as usize].pop_front() else { return };
+                if let Some(channel) = self.tables.channels.get_mut(key) {
+                    channel.confirms.declined.insert(number);
+                }
+                self.publication_answered((key, number), fx);
             }
             Letter::Credit { queue, consumer, messages, bytes } => {
                 let Some(&key) = self.remote_keys.get(&(from, consumer)) else {
@@ -88,8 +95,9 @@ impl Broker {
                 }
             }
             Letter::Settled { queue, place, count } => self.settled_at_home(queue, place, count, fx),
-            Letter::Returned { queue, place, message, redelivered, owed } => {
-                self.returned_home(queue, Taken { place, message, redelivered }, owed);
+            Letter::Rejected { queue, place, message } => self.rejected_at_home(queue, place, message, fx),
+            Letter::Returned { queue, place, message, redelivered, seen, owed } => {
+                self.returned_home(queue, Taken { place, message, redelivered }, seen, owed, fx);
             }
             Letter::Ask { asker, queue, ask } => match self.answer(asker, queue, ask, fx) {
                 Answer::Later => {}
@@ -113,20 +121,38 @@ impl Broker {
         }
     }
 
+    /// A publish for queues of this shard. Answers whether all of them took it.
     fn take_in<E: Effects>(
         &mut self,
         queues: &[QueueId],
         content: &Content<'_>,
         mut kept: Option<Message>,
         fx: &mut E,
-    ) {
+    ) -> bool {
         let count = queues.len();
+        let mut taken = true;
         for (at, &queue) in queues.iter().enumerate() {
             // Durable appends of another shard's publish join when there is a store: the sender then hears of it through `Accepted`.
-            let _stored = self.offer(queue, content, &mut kept, at + 1 == count, fx);
+            taken &= self.offer(queue, content, &mut kept, at + 1 == count, fx) != Offered::Declined;
         }
         // Its publisher is on another shard, where the mail paces it.
         self.outrun = None;
+        taken
+    }
+
+    /// A publish whose sender waits for an answer is in its queues, or one of them refused it. Answers are in order.
+    fn note_taken<E: Effects>(&mut self, from: ShardId, taken: bool, fx: &mut E) {
+        let accepted = &mut self.accepted[from.0 as usize];
+        if taken {
+            *accepted += 1;
+            return;
+        }
+        let publishes = std::mem::take(accepted);
+        let batch = fx.batch(from);
+        if publishes > 0 {
+            batch.push(Letter::Accepted { publishes });
+        }
+        batch.push(Letter::Declined);
     }
 
     /// The sender knows a queue that this replica has not declared yet.
@@ -156,9 +182,9 @@ impl Broker {
             let Some(early) = self.early.pop_front() else {
                 return;
             };
-            self.take_in(&early.queues, &early.message.content(), Some(early.message.clone()), fx);
+            let taken = self.take_in(&early.queues, &early.message.content(), Some(early.message.clone()), fx);
             if early.confirm {
-                self.accepted[early.from.0 as usize] += 1;
+                self.note_taken(early.from, taken, fx);
             }
         }
     }

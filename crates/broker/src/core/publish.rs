@@ -4,8 +4,8 @@
 //! Owns:   the walk from exchange to queues, and which publishes wait for whom.
 //! Never:  looks into a body.
 
-use super::dispatch::{memory_of, parcel};
-use super::{Broker, Flow, find, no_channel};
+use super::dispatch::{Offered, memory_of, parcel};
+use super::{Broker, Flow, copies, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot, Stored};
@@ -66,12 +66,23 @@ impl Broker {
         if properties.user_id().is_some() || properties.expiration().is_some() {
             self.check_properties(slot, properties)?;
         }
-        let route = self.route(slot, key, publish.exchange, publish.routing_key, properties)?;
+        let mut copies = None;
+        if properties.has_headers() {
+            copies = copies::of(properties)?;
+        }
+        let route = match &copies {
+            None => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
+            Some(copies) => self.route_copies(slot, publish.exchange, publish.routing_key, &copies.keys, properties)?,
+        };
+        if let Some(stripped) = copies.as_ref().and_then(|copies| copies.properties.as_deref()) {
+            properties = RawProperties::new(stripped);
+        }
         let content = Content {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: properties.as_bytes(),
             body: publish.body,
+            arrived_us: self.now_us,
         };
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         let publication = match &mut channel.mode {
@@ -91,11 +102,16 @@ impl Broker {
                         "RESOURCE_ERROR - transaction holds too many messages",
                     ));
                 }
-                steps.push(Step::Publish { message: content.keep(fx.pool()), mandatory: publish.mandatory });
+                let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
+                let copies = copies.map(|copies| copies.keys.into());
+                steps.push(Step::Publish { message, mandatory, copies });
                 return Ok(self.after_publish(slot, first, &route, fx));
             }
         };
         self.spread(slot, number, &route, &content, publish.mandatory, publication, fx);
+        if !self.dead.is_empty() {
+            self.dispatch_due(fx);
+        }
         Ok(self.after_publish(slot, first, &route, fx))
     }
 
@@ -164,7 +180,7 @@ impl Broker {
         Ok(route)
     }
 
-    fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
+    pub(super) fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return Err(no_channel());
         };
@@ -190,11 +206,13 @@ impl Broker {
     ) {
         let mut kept: Option<Message> = None;
         let mut waits = 0;
+        let mut declined = false;
         match &*route.queues {
             [] => self.unroutable(slot, number, content, mandatory, fx),
             [only] if self.is_home(only.home) => {
-                let stored = self.offer(only.id, content, &mut kept, true, fx);
-                waits += self.await_store(stored, publication);
+                let offered = self.offer(only.id, content, &mut kept, true, fx);
+                declined = offered == Offered::Declined;
+                waits += self.await_store(offered, publication);
             }
             [only] => {
                 waits += self.send_abroad(only.home, std::iter::once(only.id), content, &mut kept, publication, fx)
@@ -205,8 +223,9 @@ impl Broker {
                 let body = content.share_body(fx.pool());
                 let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
                 for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.home == here) {
-                    let stored = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
-                    waits += self.await_store(stored, publication);
+                    let offered = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
+                    declined |= offered == Offered::Declined;
+                    waits += self.await_store(offered, publication);
                 }
                 if self.options.shards > 1 {
                     waits += self.spread_abroad(route, content, &mut kept, publication, fx);
@@ -214,10 +233,15 @@ impl Broker {
             }
         }
         if let Some((key, number)) = publication
-            && waits > 0
+            && (waits > 0 || declined)
             && let Some(channel) = self.tables.channels.get_mut(key)
         {
-            channel.confirms.waiting.push_back((number, waits));
+            if waits > 0 {
+                channel.confirms.waiting.push_back((number, waits));
+            }
+            if declined {
+                channel.confirms.declined.insert(number);
+            }
         }
     }
 
@@ -243,7 +267,7 @@ impl Broker {
 
     /// Mails a message to queues of one other shard. Answers how many answers its publisher must wait for.
     #[inline]
-    fn send_abroad<E: Effects>(
+    pub(super) fn send_abroad<E: Effects>(
         &mut self,
         shard: ShardId,
         queues: impl Iterator<Item = QueueId>,
@@ -261,9 +285,9 @@ impl Broker {
         1
     }
 
-    fn await_store(&mut self, stored: Stored, publication: Option<Publication>) -> u32 {
-        match (stored, publication) {
-            (Stored::At(ticket), Some((key, number))) => {
+    fn await_store(&mut self, offered: Offered, publication: Option<Publication>) -> u32 {
+        match (offered, publication) {
+            (Offered::Taken(Stored::At(ticket)), Some((key, number))) => {
                 self.storing.push_back((ticket, key, number));
                 1
             }
@@ -331,7 +355,8 @@ impl Broker {
         }
     }
 
-    /// One `basic.ack` per channel for everything that has become safe.
+    /// One `basic.ack` per channel for everything that has become safe, up to what a queue refused: that gets a `basic.nack`
+    /// of its own.
     pub(super) fn flush_confirms<E: Effects>(&mut self, fx: &mut E) {
         while let Some(key) = self.confirms_due.pop() {
             let Some(channel) = self.tables.channels.get_mut(key) else {
@@ -339,12 +364,19 @@ impl Broker {
             };
             channel.confirms.due = false;
             let safe = channel.confirms.safe();
-            if matches!(channel.mode, Mode::Confirm) && safe > channel.confirms.told {
-                let multiple = safe - channel.confirms.told > 1;
-                channel.confirms.told = safe;
-                let (slot, number) = (channel.slot, channel.number);
-                fx.reply(slot, number, Method::BasicAck(basic::Ack { delivery_tag: safe, multiple }));
+            if !matches!(channel.mode, Mode::Confirm) || safe <= channel.confirms.told {
+                continue;
             }
+            let (slot, number) = (channel.slot, channel.number);
+            let mut told = channel.confirms.told;
+            channel.confirms.told = safe;
+            while let Some(declined) = channel.confirms.next_declined(safe) {
+                ack(slot, number, told, declined - 1, fx);
+                let nack = basic::Nack { delivery_tag: declined, multiple: false, requeue: false };
+                fx.reply(slot, number, Method::BasicNack(nack));
+                told = declined;
+            }
+            ack(slot, number, told, safe, fx);
         }
     }
 
@@ -427,6 +459,14 @@ impl Broker {
                 content: *content,
             },
         );
+    }
+}
+
+/// One confirm for all publishes behind `told` up to `safe`.
+fn ack<E: Effects>(slot: Slot, channel: u16, told: u64, safe: u64, fx: &mut E) {
+    if safe > told {
+        let multiple = safe - told > 1;
+        fx.reply(slot, channel, Method::BasicAck(basic::Ack { delivery_tag: safe, multiple }));
     }
 }
 

@@ -73,6 +73,9 @@ impl Broker {
         if let Ask::Mailbox(address) = ask {
             return self.answer_mailbox(address);
         }
+        if matches!(ask, Ask::Counts | Ask::Get { .. }) {
+            self.note_use(id);
+        }
         let Some(found) = find(&mut self.queues, id) else {
             return Answer::Gone;
         };
@@ -82,20 +85,25 @@ impl Broker {
             Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
                 self.waiting -= found.ready.clear();
+                if let Some(features) = &mut found.features {
+                    // Those that are out begin to count anew.
+                    features.returns.clear();
+                }
                 self.make_due(id);
                 Answer::Counts { messages, consumers }
             }
             Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
             Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
             Ask::Deletable { .. } => Answer::Counts { messages, consumers },
-            Ask::Get { no_ack } => match self.take_one(id, no_ack) {
+            Ask::Get { no_ack } => match self.take_one(id, no_ack, fx) {
                 None => Answer::Empty,
                 Some((Taken { place, message, redelivered }, messages_left)) => {
                     Answer::Got { queue: id, place, message, redelivered, owed: !no_ack, messages_left }
                 }
             },
             Ask::Consume(subscription) => {
-                if found.exclusive_taker.is_some() || (subscription.exclusive && !found.takers.is_empty()) {
+                let alone = subscription.exclusive && (!found.takers.is_empty() || found.is_single_active());
+                if found.exclusive_taker.is_some() || alone {
                     return self.exclusive_use(id);
                 }
                 let taker = if asker.session.shard == self.options.shard {
@@ -193,11 +201,11 @@ impl Broker {
             return;
         };
         if self.is_home(home) {
-            self.returned_home(queue, taken, owed);
+            self.returned_home(queue, taken, false, owed, fx);
             self.dispatch_due(fx);
         } else {
             let Taken { place, message, redelivered } = taken;
-            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, owed });
+            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
         }
     }
 

@@ -4,17 +4,36 @@
 //! Owns:   what becomes of a delivery.
 //! Never:  hands a message to a consumer itself: it makes the queue due.
 
+use super::bury::give_up;
 use super::consume::window_of;
 use super::{Broker, find, no_channel};
 use crate::channel::{ChannelKey, Fate, Mode, Step};
+use crate::death::Reason;
 use crate::effects::Effects;
 use crate::ledger::Unsettled;
 use crate::letter::Letter;
 use crate::limits::TRANSACTION_ITEMS_MAX;
+use crate::message::{Content, Message};
 use crate::ready::{Place, Taken};
 use catalog::{QueueId, Refusal};
-use wire::ReplyCode;
 use wire::method::basic;
+use wire::{ReplyCode, ShortString, TableRef, Value};
+
+/// A message that says how often it came back (`x-delivery-count`), as those of quorum queues do in RabbitMQ.
+#[cold]
+fn counted(message: &Message, times: u32, pool: &slab::Pool) -> Message {
+    const NAME: &str = "x-delivery-count";
+    let content = message.content();
+    let mut properties = Vec::new();
+    content.properties().rewrite(true, &mut properties, |headers, out| {
+        let mut headers = TableRef::new(headers).to_table().unwrap_or_default();
+        if let Ok(name) = ShortString::try_from(NAME) {
+            headers.set(name, Value::I64(times.into()));
+        }
+        out.extend_from_slice(&headers.to_bytes());
+    });
+    Content { properties: &properties, ..content }.keep(pool)
+}
 
 fn unknown_tag(tag: u64) -> Refusal {
     Refusal::channel(ReplyCode::PreconditionFailed, format!("PRECONDITION_FAILED - unknown delivery tag {tag}"))
@@ -100,22 +119,24 @@ impl Broker {
         }
         if self.is_home(home) {
             match fate {
-                Fate::Acknowledged | Fate::Rejected => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
-                Fate::Requeued => self.returned_home(
-                    delivery.queue,
-                    Taken { place: delivery.place, message: delivery.message, redelivered: true },
-                    true,
-                ),
+                Fate::Acknowledged => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
+                Fate::Rejected => self.rejected_at_home(delivery.queue, delivery.place, delivery.message, fx),
+                Fate::Requeued => {
+                    let Unsettled { queue, place, message, .. } = delivery;
+                    self.returned_home(queue, Taken { place, message, redelivered: true }, true, true, fx);
+                }
             }
             return;
         }
-        let (queue, place) = (delivery.queue, delivery.place);
+        let Unsettled { queue, place, message, .. } = delivery;
         let batch = fx.batch(home);
         match fate {
+            Fate::Rejected if self.catalog.has_dead_letters(queue) => {
+                batch.push(Letter::Rejected { queue, place, message });
+            }
             Fate::Acknowledged | Fate::Rejected => batch.push_settled(queue, place),
             Fate::Requeued => {
-                let message = delivery.message;
-                batch.push(Letter::Returned { queue, place, message, redelivered: true, owed: true });
+                batch.push(Letter::Returned { queue, place, message, redelivered: true, seen: true, owed: true });
             }
         }
     }
@@ -127,6 +148,11 @@ impl Broker {
             return;
         };
         queue.unsettled -= u64::from(count);
+        if let Some(features) = &mut queue.features
+            && !features.returns.is_empty()
+        {
+            (first.0..first.0 + u64::from(count)).for_each(|place| features.is_done(Place(place)));
+        }
         if queue.durable {
             for place in first.0..first.0 + u64::from(count) {
                 fx.forget(id, Place(place));
@@ -134,14 +160,31 @@ impl Broker {
         }
     }
 
-    /// A message of a queue of this shard comes back.
-    pub(super) fn returned_home(&mut self, id: QueueId, taken: Taken, owed: bool) {
+    /// A message of a queue of this shard comes back; `seen`: a client had it.
+    pub(super) fn returned_home<E: Effects>(
+        &mut self,
+        id: QueueId,
+        mut taken: Taken,
+        seen: bool,
+        owed: bool,
+        fx: &mut E,
+    ) {
         let Some(queue) = find(&mut self.queues, id) else {
             return;
         };
         if owed {
             queue.unsettled -= 1;
         }
+        if seen && let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
+            match features.comes_back(taken.place) {
+                Some(times) => taken.message = counted(&taken.message, times, fx.pool()),
+                None => {
+                    give_up(queue, taken.place, taken.message, Reason::DeliveryLimit, &mut self.dead, fx);
+                    return;
+                }
+            }
+        }
+        queue.expiring |= taken.message.has_expiration();
         queue.ready.restore(taken);
         self.waiting += 1;
         self.make_due(id);

@@ -7,6 +7,7 @@
 use super::{Broker, Flow, no_channel};
 use crate::channel::{ChannelKey, Mode, Step};
 use crate::effects::{Effects, Slot};
+use crate::message::Content;
 use crate::peer::{Awaiting, Then};
 use catalog::Refusal;
 use wire::method::{Method, tx};
@@ -52,13 +53,17 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         for step in self.take_steps(key)? {
             match step {
-                Step::Publish { message, mandatory } => {
-                    let content = message.content();
+                Step::Publish { message, mandatory, copies } => {
+                    // It is published now.
+                    let content = Content { arrived_us: self.now_us, ..message.content() };
                     let properties = RawProperties::new(content.properties);
                     // The exchange may have gone since: then the message has no queues.
-                    let Ok(route) = self.route(slot, key, content.exchange, content.routing_key, properties) else {
-                        continue;
+                    let (exchange, routing_key) = (content.exchange, content.routing_key);
+                    let route = match copies {
+                        None => self.route(slot, key, exchange, routing_key, properties),
+                        Some(copies) => self.route_copies(slot, exchange, routing_key, &copies, properties),
                     };
+                    let Ok(route) = route else { continue };
                     let Some(channel) = self.tables.channels.get_mut(key) else {
                         break;
                     };
@@ -72,14 +77,27 @@ impl Broker {
                 },
             }
         }
+        self.dispatch_due(fx);
         let waiting = self.tables.channels.get(key).is_some_and(|channel| !channel.confirms.waiting.is_empty());
         if !waiting {
+            self.check_commit(key)?;
             fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
             return Ok(Flow::Go);
         }
         let question = self.next_question();
         self.wait_for(slot, Awaiting { channel: number, method: tx::Commit::ID, question, then: Then::Commit });
         Ok(Flow::Wait)
+    }
+
+    /// A queue had no room for a message of the commit: the others are where they are, and the client is told.
+    fn check_commit(&mut self, key: ChannelKey) -> Result<(), Refusal> {
+        let declined = self.tables.channels.get_mut(key).map(|channel| std::mem::take(&mut channel.confirms.declined));
+        match declined {
+            Some(declined) if !declined.is_empty() => {
+                Err(Refusal::detail(ReplyCode::PreconditionFailed, "partial tx completion"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A message of a commit arrived in its queue; with the last one the commit is done.
@@ -97,7 +115,10 @@ impl Broker {
             .is_some_and(|awaiting| awaiting.channel == number && matches!(awaiting.then, Then::Commit))
         {
             peer.awaiting = None;
-            fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
+            match self.check_commit(key) {
+                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
+                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
+            }
             fx.resume(slot);
         }
     }

@@ -65,6 +65,7 @@ impl Effects for Recorder {
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
         let words = match method {
             Method::BasicAck(ack) => format!("ack {}{}", ack.delivery_tag, if ack.multiple { "+" } else { "" }),
+            Method::BasicNack(nack) => format!("nack {}{}", nack.delivery_tag, if nack.multiple { "+" } else { "" }),
             Method::QueueDeclareOk(ok) => {
                 format!("declare-ok {} {}/{}", ok.queue, ok.message_count, ok.consumer_count)
             }
@@ -101,13 +102,19 @@ pub struct At(pub usize, pub Slot);
 /// The whole broker.
 pub struct World {
     pub shards: Vec<(Broker, Recorder)>,
+    now_us: u64,
 }
 
 impl World {
     /// A broker of so many shards with a queue limit in bytes.
     pub fn new(shards: u16, queue_bytes_max: u64) -> World {
+        World::with(shards, queue_bytes_max, 0, Limits::default())
+    }
+
+    /// With a consumer timeout, and limits of the definitions.
+    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: Limits) -> World {
         let shards = (0..shards).map(|id| {
-            let mut catalog = Catalog::new(Limits::default());
+            let mut catalog = Catalog::new(limits.clone());
             let vhost = Name::from("/");
             let user = Name::from("guest");
             let put = Definition::PutUser {
@@ -120,7 +127,13 @@ impl World {
             for definition in [Definition::CreateVhost { name: vhost }, put, permit] {
                 catalog.execute(&definition).expect("the first definitions");
             }
-            let options = BrokerOptions { shard: ShardId(id), shards, queue_bytes_max };
+            let options = BrokerOptions {
+                shard: ShardId(id),
+                shards,
+                queue_bytes_max,
+                epoch_unix_s: 1_000_000_000,
+                consumer_timeout_ms,
+            };
             let recorder = Recorder {
                 pool: Pool::new(PoolOptions::default()),
                 chance: 1,
@@ -131,7 +144,25 @@ impl World {
             };
             (Broker::new(options, catalog), recorder)
         });
-        World { shards: shards.collect() }
+        World { shards: shards.collect(), now_us: 0 }
+    }
+
+    /// Time passes on every shard, in steps as short as their timers want them.
+    pub fn pass(&mut self, ms: u64) {
+        let until_us = self.now_us + ms * 1_000;
+        loop {
+            let next = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).min();
+            self.now_us = next.map_or(until_us, |next| next.clamp(self.now_us, until_us));
+            for (broker, recorder) in &mut self.shards {
+                broker.set_now(self.now_us);
+                broker.fire(recorder);
+            }
+            self.settle();
+            let due = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).any(|next| next <= until_us);
+            if self.now_us == until_us && !due {
+                return;
+            }
+        }
     }
 
     /// A connection with channel 1 open.
@@ -176,6 +207,12 @@ impl World {
         let flow = self.publish_first(at, exchange, routing_key, body, &[0, 0], false);
         self.settle();
         flow == Flow::Go
+    }
+
+    /// A publish with properties, to the default exchange.
+    pub fn publish_with(&mut self, at: At, key: &str, body: &str, properties: &wire::Properties) {
+        let _flow = self.publish_first(at, "", key, body, &properties.to_bytes(), false);
+        self.settle();
     }
 
     /// A mandatory publish.

@@ -79,6 +79,12 @@ impl Catalog {
         self.queues.get(id).map(|queue| &queue.definition)
     }
 
+    /// Whether what a queue gives up goes elsewhere.
+    pub fn has_dead_letters(&self, id: QueueId) -> bool {
+        let arguments = self.queue_definition(id).and_then(|definition| definition.arguments.as_ref());
+        arguments.is_some_and(|arguments| arguments.get(crate::arguments::DEAD_LETTER_EXCHANGE).is_some())
+    }
+
     /// Whether a queue is one that another replica has and this one has yet to declare.
     pub fn is_queue_to_come(&self, id: QueueId) -> bool {
         self.queues.table.is_serial_to_come(id.serial)

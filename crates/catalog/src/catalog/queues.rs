@@ -40,7 +40,7 @@ impl Catalog {
             let outcome = Outcome::Queue { id: self.queues.id(index), home: current.home, created: false };
             return Ok(Executed::new(outcome, false));
         }
-        arguments::check_queue(what, arguments)?;
+        arguments::check_queue(what, arguments, self.limits.queue_types_as_classic)?;
         if self.queues.table.len() >= self.limits.queues_max {
             return Err(Refusal::precondition(format_args!(
                 "cannot declare {what}: queue limit of {} is reached",

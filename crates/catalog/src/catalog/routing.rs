@@ -66,7 +66,7 @@ impl Catalog {
                     return self.queues.route(target.index());
                 }
             }
-            ExchangeKind::Headers => return self.walk_from(id.index, routing_key, properties),
+            ExchangeKind::Headers => return self.walk_from(id.index, &[routing_key], properties),
             ExchangeKind::Fanout | ExchangeKind::Topic => {}
         }
         let key = if is_deaf(exchange) { b"" } else { routing_key };
@@ -75,14 +75,33 @@ impl Catalog {
         if let Some(route) = self.routes.find(hash, id.index, key, version) {
             return route;
         }
-        let route = self.walk_from(id.index, routing_key, properties);
+        let route = self.walk_from(id.index, &[routing_key], properties);
         if route.cacheable {
             self.routes.insert(hash, id.index, key, self.version, &route);
         }
         route
     }
 
-    fn walk_from(&mut self, index: u32, key: &[u8], properties: RawProperties<'_>) -> Arc<Route> {
+    /// Where a message goes that has several routing keys: wherever one of them leads, each queue once. Such routes are not
+    /// remembered.
+    pub fn route_all(&mut self, id: ExchangeId, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
+        let Some(exchange) = self.exchanges.get(id) else { return Arc::clone(&self.walk.nowhere[0]) };
+        if !exchange.definition.is_default() {
+            let route = self.walk_from(id.index, keys, properties);
+            return self.uncached(route);
+        }
+        let vhost = exchange.definition.vhost;
+        self.walk.queues.clear();
+        self.walk.queues.extend(keys.iter().filter_map(|key| self.queues.table.find(vhost, key)));
+        self.found(false)
+    }
+
+    /// A route that does not follow from one routing key.
+    fn uncached(&self, route: Arc<Route>) -> Arc<Route> {
+        if route.cacheable { Arc::new(Route { queues: route.queues.clone(), cacheable: false }) } else { route }
+    }
+
+    fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
         let mut walk = std::mem::take(&mut self.walk.to_visit);
         let mut targets = std::mem::take(&mut self.walk.targets);
         self.walk.queues.clear();
@@ -94,9 +113,13 @@ impl Catalog {
             let exchange = self.exchanges.0.at(index);
             let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
             match exchange.definition.kind {
-                ExchangeKind::Direct => self.direct.route(&self.bindings, index, key, &mut targets),
+                ExchangeKind::Direct => {
+                    keys.iter().for_each(|key| self.direct.route(&self.bindings, index, key, &mut targets));
+                }
                 ExchangeKind::Fanout => fanout::route(&self.bindings, from, &mut targets),
-                ExchangeKind::Topic => self.topics.route(&self.bindings, root, key, &mut targets),
+                ExchangeKind::Topic => {
+                    keys.iter().for_each(|key| self.topics.route(&self.bindings, root, key, &mut targets));
+                }
                 ExchangeKind::Headers => {
                     cacheable = false;
                     let headers = properties.headers().unwrap_or_default();

@@ -135,3 +135,24 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Rewritten properties are the owned ones with other headers, and without an expiration if that is asked for.
+    #[test]
+    fn rewriting_changes_headers_and_expiration_alone(before in any_properties(), expiration in any::<bool>()) {
+        let bytes = before.to_bytes();
+        let raw = RawProperties::new(&bytes);
+        prop_assert_eq!(raw.has_headers(), before.headers.is_some());
+        prop_assert_eq!(raw.has_expiration(), before.expiration.is_some());
+        let mut out = Vec::new();
+        raw.rewrite(expiration, &mut out, |headers, out| {
+            out.extend_from_slice(headers);
+            out.extend_from_slice(b"\x01kt\x01");
+        });
+        let after = RawProperties::new(&out).to_properties().expect("well formed");
+        let mut headers = before.headers.clone().unwrap_or_default();
+        headers.push(ShortString::try_from("k").expect("short"), Value::Bool(true));
+        let kept = before.expiration.clone().filter(|_| expiration);
+        prop_assert_eq!(after, Properties { headers: Some(headers), expiration: kept, ..before });
+    }
+}

@@ -1,0 +1,474 @@
+//! What queues do beyond queueing, on one shard and across shards: every test runs on both.
+
+use crate::world::{At, World};
+use catalog::Limits;
+use wire::method::{basic, confirm, queue, tx};
+use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
+
+const LIMIT: u64 = 1 << 30;
+
+/// Runs a test with everybody on one shard, and with owner, publisher and consumer each on another.
+fn on_one_and_on_three(test: impl Fn(&mut World, At, At, At)) {
+    for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
+        let mut world = World::new(shards, LIMIT);
+        let [owner, publisher, consumer] = [1, 2, 3].map(|slot| world.connect(places[slot - 1], slot as u32));
+        test(&mut world, owner, publisher, consumer);
+        for (broker, _) in &world.shards {
+            let dead = broker.census().into_iter().find(|(what, _)| *what == "dead letters");
+            assert_eq!(dead, Some(("dead letters", 0)), "every dead letter was routed");
+        }
+    }
+}
+
+fn short(text: &str) -> ShortStr<'_> {
+    ShortStr::new(text.as_bytes()).expect("a short text")
+}
+
+fn declare(world: &mut World, at: At, name: &str, arguments: &[(&str, Value)]) {
+    let table = arguments
+        .iter()
+        .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
+    let bytes = table.to_bytes();
+    let (queue, arguments) = (short(name), TableRef::new(&bytes));
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+    world.say(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    let heard = world.heard(at);
+    assert!(heard.starts_with(&format!("declare-ok {name} ")), "{heard}");
+}
+
+/// Messages and consumers of a queue, as a passive declaration says them.
+fn counts(world: &mut World, at: At, name: &str) -> String {
+    let (queue, arguments) = (short(name), TableRef::EMPTY);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (true, false, false, false, false);
+    world.say(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    world.heard(at)
+}
+
+fn consume(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool) {
+    let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::EMPTY);
+    let (no_local, exclusive, no_wait) = (false, false, false);
+    world.say(at, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+}
+
+fn cancel(world: &mut World, at: At, tag: &str) {
+    world.say(at, basic::Cancel { consumer_tag: short(tag), no_wait: false });
+}
+
+fn get(world: &mut World, at: At, name: &str) -> String {
+    world.say(at, basic::Get { queue: short(name), no_ack: true });
+    world.heard(at)
+}
+
+fn expiration(ms: &str) -> Properties {
+    Properties { expiration: Some(ShortString::try_from(ms).expect("short")), ..Properties::default() }
+}
+
+/// A queue that takes the dead letters of others, under the key `dead`.
+fn to_dead(more: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
+    let letters = [("x-dead-letter-exchange", Value::text("")), ("x-dead-letter-routing-key", Value::text("dead"))];
+    letters.into_iter().chain(more.iter().cloned()).collect()
+}
+
+#[test]
+fn messages_expire_from_the_head_of_their_queue() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        declare(world, owner, "q", &[("x-message-ttl", Value::I32(100))]);
+        world.publish(publisher, "", "q", "a");
+        world.pass(60);
+        world.publish_with(publisher, "q", "b", &expiration("10"));
+        world.publish(publisher, "", "q", "c");
+        world.pass(39);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 3/0", "b is over, but stands behind a");
+        world.pass(1);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0", "a and b");
+        world.pass(59);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
+        world.pass(1);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0");
+    });
+}
+
+#[test]
+fn a_message_keeps_its_time_when_it_comes_back() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[]);
+        world.publish_with(publisher, "q", "a", &expiration("100"));
+        world.pass(50);
+        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+        assert_eq!(world.heard(consumer), "got#1=a (0 left)");
+        world.pass(30);
+        world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.pass(19);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
+        world.pass(1);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0");
+        world.publish_with(publisher, "q", "b", &expiration("100"));
+        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+        world.pass(200);
+        world.say(consumer, basic::Nack { delivery_tag: 2, multiple: false, requeue: true });
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0", "what comes back too late is gone");
+    });
+}
+
+#[test]
+fn no_time_at_all_is_time_for_a_consumer_that_is_ready() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "dead", &[]);
+        declare(world, owner, "q", &to_dead(&[("x-message-ttl", Value::I32(0))]));
+        world.publish(publisher, "", "q", "a");
+        assert_eq!(get(world, owner, "dead"), "got#1=a (0 left)");
+        consume(world, consumer, "q", "c", true);
+        world.publish(publisher, "", "q", "b");
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=b");
+        declare(world, owner, "plain", &[]);
+        world.publish_with(publisher, "plain", "c", &expiration("0"));
+        assert_eq!(counts(world, owner, "plain"), "declare-ok plain 0/0");
+    });
+}
+
+#[test]
+fn an_expired_message_is_never_delivered() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[]);
+        world.publish_with(publisher, "q", "a", &expiration("10"));
+        world.publish(publisher, "", "q", "b");
+        // The shard has not looked at its timers yet.
+        for (broker, _) in &mut world.shards {
+            broker.set_now(20_000);
+        }
+        consume(world, consumer, "q", "c", true);
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=b");
+    });
+}
+
+#[test]
+fn a_queue_that_nobody_uses_goes() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        let expires = [("x-expires", Value::I32(100))];
+        declare(world, owner, "q", &expires);
+        world.publish(publisher, "", "q", "a");
+        world.pass(90);
+        declare(world, owner, "q", &expires);
+        world.pass(90);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0", "a look is use");
+        world.pass(90);
+        assert_eq!(get(world, consumer, "q"), "got#1=a (0 left)");
+        world.pass(90);
+        consume(world, consumer, "q", "c", true);
+        world.pass(1_000);
+        cancel(world, consumer, "c");
+        world.heard(consumer);
+        world.publish(publisher, "", "q", "b");
+        world.pass(99);
+        assert!(
+            world.shards.iter().any(|(broker, _)| broker.queues().count() == 1),
+            "a publish is no use, but it is early"
+        );
+        world.pass(1);
+        assert_eq!(world.shards.iter().map(|(broker, _)| broker.queues().count()).sum::<usize>(), 0);
+        assert!(counts(world, owner, "q").contains("NOT_FOUND - no queue 'q'"));
+    });
+}
+
+#[test]
+fn the_oldest_make_room_for_new_ones() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "dead", &[]);
+        declare(world, owner, "q", &to_dead(&[("x-max-length", Value::I32(2))]));
+        declare(world, owner, "b", &[("x-max-length-bytes", Value::I32(10))]);
+        for body in ["a", "b", "c", "d"] {
+            world.publish(publisher, "", "q", body);
+        }
+        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+        assert_eq!(world.heard(consumer), "got#1=c (1 left)");
+        world.publish(publisher, "", "q", "e");
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0", "what is out does not count");
+        world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.publish(publisher, "", "q", "f");
+        assert_eq!(get(world, owner, "q"), "got#1=e (1 left)");
+        for (tag, expect) in
+            [(2, "got#2=a (3 left)"), (3, "got#3=b (2 left)"), (4, "got#4=c! (1 left)"), (5, "got#5=d (0 left)")]
+        {
+            let got = get(world, owner, "dead");
+            assert_eq!(got.replace('!', ""), expect.replace('!', ""), "{tag}");
+        }
+        for body in ["12345", "12345", "123456", "12345678901"] {
+            world.publish(publisher, "", "b", body);
+        }
+        assert_eq!(counts(world, owner, "b"), "declare-ok b 0/0", "one that is too large for the queue does not stay");
+    });
+}
+
+#[test]
+fn a_full_queue_refuses_publishes_and_says_so_in_order() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        let full = [("x-max-length", Value::I32(2)), ("x-overflow", Value::text("reject-publish-dlx"))];
+        declare(world, owner, "dead", &[]);
+        declare(world, owner, "q", &to_dead(&full));
+        declare(world, owner, "free", &[]);
+        world.say(publisher, confirm::Select { no_wait: false });
+        world.heard(publisher);
+        for (at, key) in ["q", "free", "q", "q", "free", "free", "q"].into_iter().enumerate() {
+            let _flow = world.publish_first(publisher, "", key, &at.to_string(), &[0, 0], false);
+        }
+        world.settle();
+        let heard = world.heard(publisher);
+        let answers: Vec<&str> = heard.split(" | ").collect();
+        assert_eq!(
+            answers.iter().filter(|answer| answer.starts_with("nack")).collect::<Vec<_>>(),
+            [&"nack 4", &"nack 7"]
+        );
+        let mut told = 0;
+        for answer in answers {
+            let (word, number) = answer.split_once(' ').expect("a word and a number");
+            let multiple = number.ends_with('+');
+            let number: u64 = number.trim_end_matches('+').parse().expect("a number");
+            assert!(number == told + 1 || (word == "ack" && multiple && number > told), "{answer} after {told}");
+            assert!(word == "nack" || ![4, 7].iter().any(|nacked| (told + 1..=number).contains(nacked)), "{answer}");
+            told = number;
+        }
+        assert_eq!(told, 7);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0");
+        assert_eq!(get(world, owner, "dead"), "got#1=3 (1 left)");
+        consume(world, consumer, "q", "c", true);
+        assert_eq!(world.heard(consumer), "consume-ok c | c#1=0 | c#2=2");
+    });
+}
+
+#[test]
+fn a_commit_with_a_refused_message_fails() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        let full = [("x-max-length", Value::I32(1)), ("x-overflow", Value::text("reject-publish"))];
+        declare(world, owner, "q", &full);
+        world.say(publisher, tx::Select {});
+        world.publish(publisher, "", "q", "a");
+        world.say(publisher, tx::Commit {});
+        world.publish(publisher, "", "q", "b");
+        world.say(publisher, tx::Commit {});
+        assert_eq!(
+            world.heard(publisher),
+            "tx.select-ok | tx.commit-ok | refused PRECONDITION_FAILED - partial tx completion"
+        );
+    });
+}
+
+#[test]
+fn what_a_consumer_rejects_is_a_dead_letter() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "dead", &[]);
+        declare(world, owner, "q", &to_dead(&[]));
+        consume(world, consumer, "q", "c", false);
+        for body in ["a", "b", "c", "d"] {
+            world.publish(publisher, "", "q", body);
+        }
+        world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+        world.say(consumer, basic::Reject { delivery_tag: 2, requeue: false });
+        world.say(consumer, basic::Nack { delivery_tag: 4, multiple: true, requeue: false });
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/1");
+        let all: Vec<String> = (0..3).map(|_| get(world, owner, "dead")).collect();
+        assert_eq!(all, ["got#1=b (2 left)", "got#2=c (1 left)", "got#3=d (0 left)"]);
+    });
+}
+
+#[test]
+fn dead_letters_go_round_once() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        let letters =
+            |key| [("x-dead-letter-exchange", Value::text("")), ("x-dead-letter-routing-key", Value::text(key))];
+        let ttl = |key| letters(key).into_iter().chain([("x-message-ttl", Value::I32(10))]).collect::<Vec<_>>();
+        declare(world, owner, "q", &ttl("r"));
+        declare(world, owner, "r", &ttl("q"));
+        world.publish(publisher, "", "q", "a");
+        world.pass(10);
+        assert_eq!(counts(world, owner, "r"), "declare-ok r 1/0");
+        world.pass(10);
+        assert_eq!(
+            (counts(world, owner, "q"), counts(world, owner, "r")),
+            ("declare-ok q 0/0".into(), "declare-ok r 0/0".into())
+        );
+        // A consumer that rejects it sends it round again.
+        declare(world, owner, "work", &letters("wait"));
+        declare(world, owner, "wait", &ttl("work"));
+        world.publish(publisher, "", "work", "b");
+        for round in 1..4 {
+            world.say(consumer, basic::Get { queue: short("work"), no_ack: false });
+            assert_eq!(world.heard(consumer), format!("got#{round}=b (0 left)"));
+            world.say(consumer, basic::Reject { delivery_tag: round, requeue: false });
+            assert_eq!(counts(world, owner, "wait"), "declare-ok wait 1/0");
+            world.pass(10);
+        }
+    });
+}
+
+#[test]
+fn a_dead_letter_without_a_place_is_dropped() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        declare(
+            world,
+            owner,
+            "q",
+            &[("x-dead-letter-exchange", Value::text("nowhere")), ("x-max-length", Value::I32(0))],
+        );
+        declare(world, owner, "r", &[("x-dead-letter-exchange", Value::text("")), ("x-max-length", Value::I32(0))]);
+        world.publish(publisher, "", "q", "a");
+        world.publish(publisher, "", "r", "a");
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0");
+        assert_eq!(counts(world, owner, "r"), "declare-ok r 0/0", "its own queue is a cycle");
+    });
+}
+
+#[test]
+fn a_million_messages_of_different_times_wait_for_one_timer() {
+    let mut world = World::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    declare(&mut world, owner, "q", &[]);
+    let properties: Vec<Vec<u8>> = (0..100).map(|n| expiration(&(1_000 + n * 10).to_string()).to_bytes()).collect();
+    for number in 0..20_000 {
+        let _flow = world.publish_first(owner, "", "q", "x", &properties[number * 37 % 100], false);
+    }
+    let timers = |world: &World| world.shards[0].0.census().into_iter().find(|(what, _)| *what == "timers");
+    assert_eq!(timers(&world), Some(("timers", 1)));
+    world.pass(999);
+    assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 20000/0");
+    world.pass(1_001);
+    assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0");
+    assert_eq!(timers(&world), Some(("timers", 0)));
+}
+
+#[test]
+fn higher_priorities_are_served_first_and_keep_their_places() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[("x-max-priority", Value::I32(5))]);
+        for (body, priority) in
+            [("a", None), ("b", Some(3)), ("c", Some(9)), ("d", Some(5)), ("e", Some(0)), ("f", Some(3))]
+        {
+            world.publish_with(publisher, "q", body, &Properties { priority, ..Properties::default() });
+        }
+        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 3, global: false });
+        consume(world, consumer, "q", "c", false);
+        assert_eq!(world.heard(consumer), "basic.qos-ok | consume-ok c | c#1=c | c#2=d | c#3=b");
+        world.say(consumer, basic::Nack { delivery_tag: 3, multiple: true, requeue: true });
+        assert_eq!(world.heard(consumer), "c#4=c! | c#5=d! | c#6=b!");
+        world.say(consumer, basic::Ack { delivery_tag: 6, multiple: true });
+        assert_eq!(world.heard(consumer), "c#7=f | c#8=a | c#9=e");
+    });
+}
+
+#[test]
+fn one_consumer_at_a_time_in_the_order_of_subscription() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[("x-single-active-consumer", Value::Bool(true))]);
+        let second = world.connect(0, 9);
+        consume(world, consumer, "q", "first", false);
+        consume(world, second, "q", "second", false);
+        consume(world, owner, "q", "third", true);
+        for body in ["a", "b"] {
+            world.publish(publisher, "", "q", body);
+        }
+        assert_eq!(world.heard(consumer), "consume-ok first | first#1=a | first#2=b");
+        cancel(world, second, "second");
+        assert_eq!(
+            world.heard(second),
+            "consume-ok second | cancel-ok second",
+            "one that waited leaves nothing behind"
+        );
+        consume(world, second, "q", "fourth", false);
+        world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+        world.cut(consumer);
+        world.publish(publisher, "", "q", "c");
+        assert_eq!(world.heard(owner), "consume-ok third | third#1=b! | third#2=c");
+        cancel(world, owner, "third");
+        world.heard(owner);
+        world.publish(publisher, "", "q", "d");
+        assert_eq!(world.heard(second), "consume-ok fourth | fourth#1=d");
+        let (queue, consumer_tag, arguments) = (short("q"), short("x"), TableRef::EMPTY);
+        let (no_local, no_ack, exclusive, no_wait) = (false, false, true, false);
+        world.say(owner, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+        assert_eq!(world.heard(owner), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
+    });
+}
+
+#[test]
+fn what_comes_back_too_often_is_a_dead_letter() {
+    for shards in [1, 2] {
+        let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+        let mut world = World::with(shards, LIMIT, 0, limits);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        declare(&mut world, owner, "dead", &[]);
+        let quorum = [("x-queue-type", Value::text("quorum")), ("x-delivery-limit", Value::I32(2))];
+        declare(&mut world, owner, "q", &to_dead(&quorum));
+        world.publish(owner, "", "q", "a");
+        for round in 1..=3 {
+            assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 1/0");
+            world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+            let again = if round > 1 { "!" } else { "" };
+            assert_eq!(world.heard(consumer), format!("got#{round}=a{again} (0 left)"));
+            world.say(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
+        }
+        assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0");
+        assert_eq!(get(&mut world, owner, "dead"), "got#1=a (0 left)");
+    }
+}
+
+#[test]
+fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
+    let mut world = World::with(1, LIMIT, 1_000, Limits::default());
+    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, owner, "q", &[]);
+    consume(&mut world, consumer, "q", "c", false);
+    world.publish(owner, "", "q", "a");
+    world.pass(900);
+    world.publish(owner, "", "q", "b");
+    world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+    world.pass(900);
+    assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b");
+    world.pass(300);
+    assert_eq!(
+        world.heard(consumer),
+        "refused PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 1000 ms. \
+         This timeout value can be configured, see consumers doc guide to learn more"
+    );
+    world.cut(consumer);
+    assert_eq!(world.shards[0].0.next_timer(), None, "nothing is out, and nothing is looked at");
+}
+
+#[test]
+fn a_message_goes_to_its_copies_too_and_nobody_sees_the_blind_ones() {
+    on_one_and_on_three(|world, owner, publisher, _| {
+        for name in ["a", "b", "c", "dead"] {
+            declare(world, owner, name, &[]);
+        }
+        let keys = |keys: &[&str]| Value::List(keys.iter().map(|key| Value::text(key)).collect());
+        let headers = |name: &str, value: Value| Table::default().with(name, value).expect("short");
+        let with = |headers: Table| Properties { headers: Some(headers), ..Properties::default() };
+        let both = headers("CC", keys(&["b", "a", "b"])).with("BCC", keys(&["c", "nowhere"])).expect("short");
+        world.publish_with(publisher, "a", "x", &with(both.clone()));
+        for name in ["a", "b", "c"] {
+            assert_eq!(
+                get(world, owner, name),
+                "got#1=x (0 left)".replace(
+                    '1',
+                    match name {
+                        "a" => "1",
+                        "b" => "2",
+                        _ => "3",
+                    }
+                )
+            );
+        }
+        world.say(publisher, tx::Select {});
+        world.heard(publisher);
+        world.publish_with(publisher, "nowhere", "y", &with(both));
+        assert_eq!(counts(world, owner, "b"), "declare-ok b 0/0");
+        world.say(publisher, tx::Commit {});
+        for name in ["a", "b", "c"] {
+            assert_eq!(counts(world, owner, name), format!("declare-ok {name} 1/0"));
+        }
+        world.heard(publisher);
+        world.publish_with(publisher, "a", "z", &with(headers("CC", Value::text("b"))));
+        assert_eq!(
+            world.heard(publisher),
+            "refused PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}"
+        );
+    });
+}

@@ -1,0 +1,105 @@
+//! What a queue does beyond queueing: the effect of its arguments.
+//!
+//! Enters: the arguments of a queue, checked.  Leaves: times, limits, names.
+//! Owns:   which argument means what.
+//! Never:  refuses anything: `arguments` has done that.
+
+use crate::arguments::{DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY};
+use wire::{Table, Value};
+
+/// What becomes of a publish for which a queue has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// It is taken, and the oldest messages go.
+    #[default]
+    DropHead,
+    /// It is refused: its publisher hears `basic.nack`.
+    Reject,
+    /// It is refused, and is a dead letter besides.
+    RejectToDeadLetters,
+}
+
+/// The effect of a queue's arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueFeatures {
+    /// How long its messages wait (`x-message-ttl`).
+    pub message_ttl_ms: Option<u64>,
+    /// After how long without use it goes (`x-expires`).
+    pub expires_ms: Option<u64>,
+    /// How many messages wait (`x-max-length`).
+    pub messages_max: Option<u64>,
+    /// Bytes of bodies that wait (`x-max-length-bytes`).
+    pub body_bytes_max: Option<u64>,
+    /// What becomes of those that have no room (`x-overflow`).
+    pub overflow: Overflow,
+    /// Where messages go that it gives up (`x-dead-letter-exchange`); empty is the default exchange.
+    pub dead_letter_exchange: Option<Box<[u8]>>,
+    /// Under which key, if not their own (`x-dead-letter-routing-key`).
+    pub dead_letter_routing_key: Option<Box<[u8]>>,
+    /// The highest priority that its messages have (`x-max-priority`); zero: all are alike.
+    pub priority_max: u8,
+    /// One consumer at a time is served (`x-single-active-consumer`).
+    pub single_active_consumer: bool,
+    /// How often a message may come back (`x-delivery-limit`).
+    pub delivery_limit: Option<u32>,
+}
+
+impl QueueFeatures {
+    /// Of these arguments; `None` for a plain queue.
+    pub fn of(arguments: Option<&Table>) -> Option<Self> {
+        let arguments = arguments?;
+        let number = |name: &str| arguments.get(name)?.as_i64().and_then(|number| u64::try_from(number).ok());
+        let bytes = |name: &str| arguments.get(name)?.as_bytes().map(Box::from);
+        let features = QueueFeatures {
+            message_ttl_ms: number("x-message-ttl"),
+            expires_ms: number("x-expires"),
+            messages_max: number("x-max-length"),
+            body_bytes_max: number("x-max-length-bytes"),
+            overflow: match arguments.get("x-overflow").and_then(Value::as_str) {
+                Some("reject-publish") => Overflow::Reject,
+                Some("reject-publish-dlx") => Overflow::RejectToDeadLetters,
+                _ => Overflow::DropHead,
+            },
+            dead_letter_exchange: bytes(DEAD_LETTER_EXCHANGE),
+            dead_letter_routing_key: bytes(DEAD_LETTER_ROUTING_KEY),
+            priority_max: number("x-max-priority").map_or(0, |level| level.min(u8::MAX.into()) as u8),
+            single_active_consumer: arguments.get("x-single-active-consumer").and_then(Value::as_bool) == Some(true),
+            delivery_limit: number("x-delivery-limit").map(|times| u32::try_from(times).unwrap_or(u32::MAX)),
+        };
+        (features != Self::default()).then_some(features)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Overflow, QueueFeatures};
+    use wire::{Table, Value};
+
+    #[test]
+    fn arguments_have_their_effect_and_others_have_none() {
+        let table = |entries: &[(&str, Value)]| {
+            entries
+                .iter()
+                .fold(Table::new(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"))
+        };
+        assert_eq!(QueueFeatures::of(None), None);
+        let plain = [("x-queue-mode", Value::text("lazy")), ("x-overflow", Value::text("drop-head"))];
+        assert_eq!(QueueFeatures::of(Some(&table(&plain))), None);
+        let rich = table(&[
+            ("x-message-ttl", Value::I8(5)),
+            ("x-max-length", Value::I64(7)),
+            ("x-overflow", Value::text("reject-publish-dlx")),
+            ("x-dead-letter-exchange", Value::text("")),
+            ("x-max-priority", Value::U8(10)),
+        ]);
+        let expect = QueueFeatures {
+            message_ttl_ms: Some(5),
+            messages_max: Some(7),
+            overflow: Overflow::RejectToDeadLetters,
+            dead_letter_exchange: Some(Box::default()),
+            priority_max: 10,
+            ..QueueFeatures::default()
+        };
+        assert_eq!(QueueFeatures::of(Some(&rich)), Some(expect));
+    }
+}
