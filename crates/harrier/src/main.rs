@@ -11,6 +11,7 @@ mod greeting;
 mod log;
 mod options;
 mod process;
+mod tls;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -21,8 +21,11 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
     let catalog = limits(config, hash_seed);
+    let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     Ok(ServerOptions {
-        listen: config.listen.iter().map(address).collect::<Result<_, _>>()?,
+        tls: crate::tls::server(config, &listen)?,
+        external: crate::tls::external(config),
+        listen,
         listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
         shards: config.shard_count(machine),
         session: SessionLimits {

@@ -8,11 +8,22 @@ use crate::connection::Phase;
 use crate::shard::Shard;
 use broker::Slot;
 use catalog::SessionId;
-use session::Capabilities;
+use link::Identity;
 use session::sasl::{self, Credentials};
+use session::{Capabilities, Greeting};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::ShortStr;
 use wire::method::connection;
+
+/// How clients log in by their certificates.
+#[derive(Clone)]
+pub struct External {
+    /// The greeting of connections that show one: it offers EXTERNAL.
+    pub greeting: Arc<Greeting>,
+    /// What of a certificate is the name of a user.
+    pub identity: Identity,
+}
 
 /// A login as the client sent it.
 pub(crate) struct Login {
@@ -36,7 +47,17 @@ impl Shard {
                 let outcome = self.broker.catalog().authenticate(user, password, loopback);
                 outcome.map_err(|refused| refused.to_string())
             }
-            Credentials::External { .. } => Err("EXTERNAL needs a certificate, and this listener has none".to_owned()),
+            // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
+            Credentials::External { .. } => match (connection.link.certificate(), &self.external) {
+                (Some(certificate), Some(external)) => match certificate.identity(external.identity) {
+                    Some(name) => {
+                        let outcome = self.broker.catalog().authenticate_external(name.as_bytes(), loopback);
+                        outcome.map_err(|refused| format!("user '{name}' of the certificate: {refused}"))
+                    }
+                    None => Err(format!("the certificate has no name to log in by ({:?})", external.identity)),
+                },
+                _ => Err("EXTERNAL needs a certificate, and the client has shown none".to_owned()),
+            },
         };
         match outcome {
             Ok(user) => {

@@ -20,6 +20,7 @@ mod spin;
 mod timers;
 
 pub use desk::Desk;
+pub use handshake::External;
 pub use household::Household;
 pub use mail::{Bell, Doorbell, Mail};
 pub use server::{Server, ServerOptions, StartError, Stopper};

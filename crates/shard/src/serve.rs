@@ -9,8 +9,9 @@ use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
 use broker::{BodyRef, Flow, Publish, Slot};
 use catalog::Refusal;
-use link::Received;
+use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
@@ -113,6 +114,12 @@ impl Shard {
                 // After the peer's end a drained link must be read on, until it says that it is closed.
                 connection.readable = !drained || connection.peer_closed;
                 connection.received_at = now;
+                if connection.phase == Phase::Greeting
+                    && let Some(external) = &self.external
+                    && connection.link.certificate().is_some()
+                {
+                    connection.inbound.greet_with(Arc::clone(&external.greeting));
+                }
                 Some(bytes)
             }
             Ok(Received::Idle) => {
@@ -125,7 +132,11 @@ impl Shard {
                 None
             }
             Err(error) => {
-                tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost");
+                let peer = &*connection.link.peer().address;
+                match error {
+                    LinkError::Tls(_) => tracing::info!(shard = self.options.shard.0, slot, peer, %error, "refused"),
+                    _ => tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost"),
+                }
                 self.remove(slot);
                 None
             }

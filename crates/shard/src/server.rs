@@ -5,6 +5,7 @@
 //! Never:  handles a message.
 
 use crate::desk::Desk;
+use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
@@ -13,7 +14,7 @@ use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, ShardId};
-use link::{Address, ListenOptions, Listener};
+use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
 use session::{Greeting, SessionLimits};
@@ -29,6 +30,10 @@ pub struct ServerOptions {
     pub listen: Vec<Address>,
     /// How it listens.
     pub listen_options: ListenOptions,
+    /// The certificates of addresses with TLS.
+    pub tls: Option<TlsServer>,
+    /// How clients log in by certificates, if they may.
+    pub external: Option<External>,
     /// Threads.
     pub shards: u16,
     /// What a connection may use.
@@ -144,7 +149,10 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let mut listeners = Vec::new();
         for address in &options.listen {
-            let listener = Listener::bind(address, &options.listen_options);
+            let listener = match &options.tls {
+                Some(tls) => Listener::bind_tls(address, &options.listen_options, tls),
+                None => Listener::bind(address, &options.listen_options),
+            };
             listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
         }
         let addresses = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
@@ -176,14 +184,18 @@ impl Server {
             let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
+            let external = options.external.clone();
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
                 let _watch = watch;
                 // Message memory belongs to the thread that it serves.
                 let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
-                let shard =
-                    Shard::new(shard_options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
+                let broker = Broker::new(broker_options, catalog);
+                let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
+                if let Some(external) = external {
+                    shard.accept_certificates(external);
+                }
                 Reactor { shard, id, poll, front, incoming, bell, household, spin: Spin::new(spin), drain_timeout }
                     .run()
             })?;

@@ -8,6 +8,7 @@
 
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
+use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::{
     FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES,
@@ -18,6 +19,7 @@ use catalog::ShardId;
 use link::{Abort, Link};
 use session::heartbeat::Due;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
+use slab::Gather;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +52,7 @@ pub enum Work {
 /// One shard.
 pub struct Shard {
     pub(crate) options: ShardOptions,
+    pub(crate) external: Option<External>,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
     free: Vec<Slot>,
     serial: u32,
@@ -76,6 +79,7 @@ impl Shard {
         let scratch_bytes = SCRATCH_BYTES.max(2 * options.session.frame_bytes_max as usize);
         Shard {
             options,
+            external: None,
             connections: Vec::new(),
             free: Vec::new(),
             serial: 0,
@@ -93,6 +97,11 @@ impl Shard {
             paced: VecDeque::new(),
             draining: false,
         }
+    }
+
+    /// Clients that show a certificate may log in by it (SASL EXTERNAL).
+    pub fn accept_certificates(&mut self, external: External) {
+        self.external = Some(external);
     }
 
     /// The slot that the next connection will get: its token at the poll.
@@ -146,6 +155,10 @@ impl Shard {
     /// Readiness edges of a link.
     pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        // What the link has to say by itself comes first; an error shows at the next read or write.
+        if writable && connection.link.owes_bytes() {
+            let _told_later = connection.link.send(&mut Gather::new());
+        }
         if readable || closed {
             connection.readable = true;
             connection.peer_closed |= closed;

@@ -371,7 +371,7 @@ impl TlsLink {
             let step = self.engine.step(&mut self.sealed, say, out, &mut |bytes| plain.extend_from_slice(bytes));
             self.sealed.drain(..step.used);
             match step.outcome {
-                _ if step.said => return Ok(()),
+                Ok(_) if step.said => return Ok(()),
                 Ok(Step::Again) => {}
                 Ok(Step::Ended) => self.receiving_ended = true,
                 Ok(Step::Rest) => return Err(LinkError::Closed),
@@ -442,7 +442,9 @@ impl Link for TlsLink {
             if !self.push()? || (self.phase == Phase::Shaking && !from.is_empty()) {
                 return Ok(if from.is_empty() { Sent::Drained } else { Sent::Blocked });
             }
-            from.consume(std::mem::take(&mut self.owed).min(from.bytes()));
+            let owed = self.owed.min(from.bytes());
+            from.consume(owed);
+            self.owed -= owed;
             if from.is_empty() {
                 return Ok(Sent::Drained);
             }
@@ -480,7 +482,8 @@ impl Link for TlsLink {
     }
 
     fn owes_bytes(&self) -> bool {
-        !self.pending.is_empty()
+        // What is owed to a gather goes out with it.
+        !self.pending.is_empty() && self.owed == 0
     }
 
     fn certificate(&self) -> Option<&Certificate> {

@@ -60,33 +60,44 @@ pub struct TlsServerOptions {
 #[derive(Clone)]
 pub struct TlsServer {
     options: Arc<TlsServerOptions>,
-    current: Arc<RwLock<Arc<ServerConfig>>>,
+    current: Arc<RwLock<Current>>,
+}
+
+/// What connections begin with, and the certificates in it.
+#[derive(Clone)]
+struct Current {
+    config: Arc<ServerConfig>,
+    certificates: Vec<Certificate>,
 }
 
 impl TlsServer {
-    /// Reads the files. Answers the certificates as well, whose dates the caller may look at.
+    /// Reads the files.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub fn new(options: TlsServerOptions) -> Result<(Self, Vec<Certificate>), TlsError> {
-        let (config, certificates) = configure(&options)?;
-        let current = Arc::new(RwLock::new(Arc::new(config)));
-        Ok((TlsServer { options: Arc::new(options), current }, certificates))
+    pub fn new(options: TlsServerOptions) -> Result<Self, TlsError> {
+        let current = Arc::new(RwLock::new(configure(&options)?));
+        Ok(TlsServer { options: Arc::new(options), current })
     }
 
     /// Reads the files again, for connections that come from now on.
     ///
     /// # Errors
     /// Which file cannot be used, and why; all stays as it was then.
-    pub fn reload(&self) -> Result<Vec<Certificate>, TlsError> {
-        let (config, certificates) = configure(&self.options)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-        Ok(certificates)
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let fresh = configure(&self.options)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The certificates in use, in the order of the options.
+    pub fn certificates(&self) -> Vec<Certificate> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).certificates.clone()
     }
 
     /// TLS over a socket just accepted.
     pub(crate) fn secure(&self, socket: SocketLink<TcpStream>) -> io::Result<TlsLink> {
-        let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
         let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
         Ok(TlsLink::new(socket, Engine::Server(Box::new(connection))))
     }
@@ -98,7 +109,7 @@ impl std::fmt::Debug for TlsServer {
     }
 }
 
-fn configure(options: &TlsServerOptions) -> Result<(ServerConfig, Vec<Certificate>), TlsError> {
+fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
     let provider = provider();
     let mut choice = Choice(Vec::new());
     let mut certificates = Vec::new();
@@ -137,7 +148,7 @@ fn configure(options: &TlsServerOptions) -> Result<(ServerConfig, Vec<Certificat
     config.ignore_client_order = true;
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok((config, certificates))
+    Ok(Current { config: Arc::new(config), certificates })
 }
 
 /// Certificates by the host names in them.
