@@ -229,9 +229,8 @@ impl fmt::Debug for Url {
 
 #[cfg(test)]
 mod tests {
-    use super::Url;
-    use link::SocketOptions;
     use super::{TlsFiles, Url};
+    use link::SocketOptions;
 
     fn check(text: &str, expected: &str) {
         let shown = match Url::parse(text) {

@@ -75,6 +75,12 @@ fn every_setting_is_set_by_every_source() {
         let (text, toml) = match setting.name {
             "listen" => ("[::1]:1", "[\"[::1]:1\"]"),
             "loopback_users" => ("me", "[\"me\"]"),
+            "tls_certificates" | "tls_keys" => ("a.pem", "[\"a.pem\"]"),
+            "tls_client_ca" => ("a.pem", "\"a.pem\""),
+            "tls_version_min" => ("1.3", "\"1.3\""),
+            "tls_client_certificates" => ("required", "\"required\""),
+            "tls_login_from" => ("common_name", "\"common_name\""),
+            "tls_login_san_type" => ("email", "\"email\""),
             "log_level" => ("trace", "\"trace\""),
             "log_format" => ("json", "\"json\""),
             "tcp_congestion" => ("bbr", "\"bbr\""),
