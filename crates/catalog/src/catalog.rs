@@ -114,7 +114,7 @@ pub fn default_definitions() -> Vec<Definition> {
         Definition::CreateVhost { name: vhost.clone() },
         Definition::PutUser {
             name: user.clone(),
-            password: crate::user::Password::plain("guest"),
+            password: crate::password::Password::plain("guest"),
             tags: vec![Name::from("administrator")],
             loopback_only: true,
         },

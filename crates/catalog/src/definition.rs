@@ -8,7 +8,8 @@ use crate::{
     exchange::ExchangeKind,
     ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
     name::Name,
-    user::{Password, Permission},
+    password::Password,
+    user::Permission,
 };
 use wire::Table;
 

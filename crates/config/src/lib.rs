@@ -22,7 +22,7 @@ mod print;
 mod setting;
 mod size;
 
-pub use accounts::{Permission, User, Vhost};
+pub use accounts::{Password, Permission, User, Vhost};
 pub use broker::{
     BrokerConfig, ClientCertificates, LogFormat, LogLevel, LoginFrom, MemoryLimit, SETTINGS, SanType, TlsVersion,
 };

@@ -16,10 +16,21 @@ pub fn definitions(config: &BrokerConfig, limits: &Limits) -> Result<Vec<Definit
         let definition = Definition::CreateVhost { name: name(&vhost.name) };
         (definition, "vhost", &vhost.origin)
     });
-    let users = config.users.iter().map(|user| {
+    let mut passwords = Vec::new();
+    for user in &config.users {
+        passwords.push(match &user.password {
+            config::Password::Plain(secret) => Password::plain(secret),
+            config::Password::Hash(hash) => Password::hashed(hash).map_err(|why| Fault {
+                origin: user.origin.clone(),
+                key: "user.password_hash".to_owned(),
+                why,
+            })?,
+        });
+    }
+    let users = config.users.iter().zip(passwords).map(|(user, password)| {
         let definition = Definition::PutUser {
             name: name(&user.name),
-            password: Password::plain(&user.password),
+            password,
             tags: user.tags.iter().map(|tag| name(tag)).collect(),
             loopback_only: config.loopback_users.contains(&user.name),
         };

@@ -8,6 +8,7 @@
 mod broker;
 mod definitions;
 mod greeting;
+mod hash_password;
 mod log;
 mod options;
 mod process;
@@ -27,6 +28,8 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
 
   broker      run a broker
   bench       measure a broker
+  hash-password
+              read a password from standard input, print its hash for the configuration
   help        print this and end
   version     print the version and end
 
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
             Some(words) => bench::main(&words),
             None => usage_error("bench takes words of UTF-8 only"),
         },
+        Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),
         _ => usage_error(&format!("unknown command '{}'\n{USAGE}", command.to_string_lossy())),

@@ -40,6 +40,17 @@ pub fn seed() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
+/// Random bytes for a password's hash.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn salt() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    assert_eq!(filled, bytes.len());
+    Ok(bytes)
+}
+
 /// The signals that a broker hears, caught from now on.
 pub struct Signals(signal_hook::iterator::Signals);
 

@@ -96,7 +96,11 @@ impl Shard {
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
     pub(crate) fn may_serve(&self, slot: Slot) -> bool {
-        self.broker.may_read(slot) && !self.desk.is_full(slot)
+        self.broker.may_read(slot) && !self.desk.is_full(slot) && !self.is_proving(slot)
+    }
+
+    fn is_proving(&self, slot: Slot) -> bool {
+        matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.proving)
     }
 
     /// One read. `None` if the connection is over.
@@ -177,7 +181,13 @@ impl Shard {
                     stopped = true;
                     break;
                 }
-                other => self.act(slot, other, now),
+                other => {
+                    self.act(slot, other, now);
+                    if self.is_proving(slot) {
+                        stopped = true;
+                        break;
+                    }
+                }
             }
         }
         if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {

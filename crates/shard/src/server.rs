@@ -9,6 +9,7 @@ use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
+use crate::proofs::Prover;
 use crate::reactor::{BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
@@ -163,6 +164,7 @@ impl Server {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
         let mut front = Some(Front { listeners, shards: senders.into_iter().zip(bells.iter().cloned()).collect() });
         let greeting = Arc::new(options.greeting);
+        let prover = Prover::new();
         let mut threads = Vec::new();
         let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
         for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
@@ -184,7 +186,7 @@ impl Server {
             let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
-            let external = options.external.clone();
+            let (external, prover) = (options.external.clone(), Arc::clone(&prover));
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
@@ -193,6 +195,7 @@ impl Server {
                 let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
                 let broker = Broker::new(broker_options, catalog);
                 let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
+                shard.prove_with(prover, Arc::clone(&bell));
                 if let Some(external) = external {
                     shard.accept_certificates(external);
                 }

@@ -13,6 +13,8 @@ use crate::household::Household;
 use crate::limits::{
     FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES,
 };
+use crate::mail::Doorbell;
+use crate::proofs::{Proofs, Prover};
 use crate::timers::Timers;
 use broker::{Broker, Effects, Slot};
 use catalog::ShardId;
@@ -53,6 +55,7 @@ pub enum Work {
 pub struct Shard {
     pub(crate) options: ShardOptions,
     pub(crate) external: Option<External>,
+    pub(crate) proofs: Proofs,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
     free: Vec<Slot>,
     serial: u32,
@@ -80,6 +83,7 @@ impl Shard {
         Shard {
             options,
             external: None,
+            proofs: Proofs::new(),
             connections: Vec::new(),
             free: Vec::new(),
             serial: 0,
@@ -104,6 +108,11 @@ impl Shard {
         self.external = Some(external);
     }
 
+    /// Passwords that take long to check are checked there; without it, here.
+    pub fn prove_with(&mut self, prover: Arc<Prover>, bell: Arc<Doorbell>) {
+        self.proofs.set_prover(prover, bell);
+    }
+
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
         self.free.last().copied().unwrap_or(self.connections.len() as Slot)
@@ -123,6 +132,7 @@ impl Shard {
             kept: Vec::new(),
             unparsed: false,
             serial: self.serial,
+            proving: false,
             phase: Phase::Greeting,
             farewell: Farewell::None,
             deadline: now + self.options.login_timeout,
@@ -175,6 +185,9 @@ impl Shard {
     /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> Work {
         self.take_mail(now);
+        if self.proofs.are_awaited() {
+            self.take_proofs(now);
+        }
         self.unpace(now);
         self.serve_ready(now);
         self.desk_work(now);

@@ -8,14 +8,27 @@ use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE, DEAD_LETTER_EXCHANGE},
     ids::{UserId, VhostId},
+    password::Password,
     permission::{Operation, Resource},
     user::LoginRefused,
 };
 
 impl Catalog {
-    /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`.
+    /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
+    /// as long as a password's proof does; who cannot wait for a slow one asks for the `claim`.
     pub fn authenticate(&self, user: &[u8], password: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
-        self.users.authenticate(user, password, from_loopback)
+        let (user, kept) = self.claim(user);
+        if kept.is(password) { self.admit(user, from_loopback) } else { Err(LoginRefused::InvalidCredentials) }
+    }
+
+    /// Who has a name, and the password that must be proved. For a name that nobody has it is a password all the same.
+    pub fn claim(&self, user: &[u8]) -> (Option<UserId>, Password) {
+        self.users.claim(user)
+    }
+
+    /// Whether a user who has proved itself may come in.
+    pub fn admit(&self, user: Option<UserId>, from_loopback: bool) -> Result<UserId, LoginRefused> {
+        self.users.admit(user, from_loopback)
     }
 
     /// The user whom a verified certificate names (`EXTERNAL`).

@@ -7,8 +7,9 @@
 use super::*;
 use crate::{
     limits::PASSWORD_BYTES_MAX,
+    password::Password,
     permission::Compiled,
-    user::{Password, Permission, User},
+    user::{Permission, User},
 };
 
 impl Catalog {
@@ -25,6 +26,7 @@ impl Catalog {
         if matches!(password, Password::Plain(secret) if secret.len() > PASSWORD_BYTES_MAX) {
             return Err(Refusal::precondition(format_args!("password over {PASSWORD_BYTES_MAX} bytes")));
         }
+        self.users.note(password);
         if let Some(id) = self.users.find(name)
             && let Some(user) = self.users.get_mut(id)
         {
