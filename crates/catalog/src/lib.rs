@@ -37,4 +37,4 @@ pub use permission::{Operation, Resource};
 pub use queue::QueueDefinition;
 pub use refusal::{Refusal, Scope};
 pub use route::{Route, RoutedQueue};
-pub use user::{LoginRefused, Permission, User};
+pub use user::{LoginRefused, Permission, TopicPermission, User};

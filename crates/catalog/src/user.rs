@@ -9,7 +9,7 @@ use crate::{
     limits::Limits,
     name::Name,
     password::Password,
-    permission::Compiled,
+    permission::{Compiled, CompiledTopic},
     refusal::Refusal,
 };
 use foldhash::fast::FixedState;
@@ -35,6 +35,16 @@ impl Permission {
     pub fn all() -> Self {
         Self { configure: ".*".into(), write: ".*".into(), read: ".*".into() }
     }
+}
+
+/// Under which routing keys a user may publish to a topic exchange and bind to it: two patterns, as in a `Permission`,
+/// in which `{username}` and `{vhost}` stand for the names. A user without one for an exchange may use all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPermission {
+    /// Keys it may publish with.
+    pub write: String,
+    /// Keys it may bind with.
+    pub read: String,
 }
 
 /// Why a login failed. For the log; the client hears `refusal`.
@@ -83,11 +93,24 @@ pub struct User {
     pub password: Password,
     /// By vhost.
     pub(crate) permissions: Vec<(VhostId, Compiled)>,
+    /// By vhost and exchange.
+    pub(crate) topics: Vec<(VhostId, Name, CompiledTopic)>,
 }
 
 impl User {
     pub(crate) fn on(&self, vhost: VhostId) -> Option<&Compiled> {
         self.permissions.iter().find(|(on, _)| *on == vhost).map(|(_, compiled)| compiled)
+    }
+
+    /// Its permission on the topics of an exchange, if it has one.
+    pub(crate) fn on_topics(&self, vhost: VhostId, exchange: &str) -> Option<&CompiledTopic> {
+        let on = |(on, name, _): &&(VhostId, Name, CompiledTopic)| *on == vhost && **name == *exchange;
+        self.topics.iter().find(on).map(|(.., compiled)| compiled)
+    }
+
+    /// Its permissions on topics: vhost, exchange, patterns.
+    pub fn topic_permissions(&self) -> impl Iterator<Item = (VhostId, &Name, &TopicPermission)> {
+        self.topics.iter().map(|(vhost, exchange, compiled)| (*vhost, exchange, &compiled.written))
     }
 
     /// What it may do in a vhost, if it may open it at all.
@@ -153,6 +176,7 @@ impl Users {
     pub fn forget_vhost(&mut self, vhost: VhostId) {
         for user in self.users.iter_mut().flatten() {
             user.permissions.retain(|(on, _)| *on != vhost);
+            user.topics.retain(|(on, ..)| *on != vhost);
         }
     }
 
