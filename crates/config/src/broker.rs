@@ -147,6 +147,10 @@ settings! {
         queue_memory_share: u8 = "50%", Kind::Percent;
     }
     "Definitions" {
+        /// A definitions file to begin with, as RabbitMQ and harrier definitions export write it (JSON): users, virtual
+        /// hosts, permissions, exchanges, queues, bindings. Beside it counts what the configuration file has; the
+        /// default user is there only if the definitions have no users.
+        definitions: Option<String> = "", Kind::Text;
         /// Virtual hosts.
         vhosts_max: u32 = "4096", Kind::number(1, 1_000_000);
         /// Users.

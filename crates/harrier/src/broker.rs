@@ -69,6 +69,12 @@ fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    if let Some(path) = &config.definitions {
+        crate::definitions::read(path)
+            .iter()
+            .flat_map(|file| &file.warnings)
+            .for_each(|odd| tracing::warn!("{path}: {odd}"));
+    }
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
     // The default is for machines of all sizes; who asks for a number should know that it is out of reach.

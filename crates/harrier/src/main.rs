@@ -7,6 +7,7 @@
 
 mod broker;
 mod definitions;
+mod files;
 mod greeting;
 mod hash_password;
 mod log;
@@ -28,6 +29,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
 
   broker      run a broker
   bench       measure a broker
+  definitions check or write a file of definitions
   hash-password
               read a password from standard input, print its hash for the configuration
   help        print this and end
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             Some(words) => bench::main(&words),
             None => usage_error("bench takes words of UTF-8 only"),
         },
+        Some("definitions") => files::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),

@@ -2,6 +2,8 @@
 
 #[path = "../../link/tests/certificates/mod.rs"]
 mod certificates;
+#[path = "program/definitions.rs"]
+mod definitions;
 #[path = "program/passwords.rs"]
 mod passwords;
 #[path = "program/tls.rs"]

@@ -136,7 +136,7 @@ impl Broker {
     /// A broker core with these definitions, which must be the same on every shard.
     pub fn new(options: BrokerOptions, catalog: Catalog) -> Self {
         let shards = options.shards as usize;
-        Broker {
+        let mut broker = Broker {
             options,
             catalog,
             tables: Tables::default(),
@@ -158,7 +158,9 @@ impl Broker {
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
-        }
+        };
+        broker.make_queues();
+        broker
     }
 
     /// The definitions.
