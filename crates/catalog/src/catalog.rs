@@ -45,6 +45,8 @@ pub struct Catalog {
     topics: Topics,
     users: Users,
     permissions: PermissionCache,
+    /// Somebody's topics are, or were, restricted: only then is anybody's key looked at.
+    topics_restricted: bool,
     routes: RouteCache,
     walk: Walk,
 }
@@ -62,6 +64,7 @@ impl Catalog {
             topics: Topics::new(&limits),
             users: Users::new(&limits),
             permissions: PermissionCache::new(&limits),
+            topics_restricted: false,
             routes: RouteCache::new(&limits),
             walk: Walk::default(),
             limits,
@@ -92,6 +95,12 @@ impl Catalog {
             }
             Definition::DeleteUser { name } => Ok(self.delete_user(name)),
             Definition::SetPermission { user, vhost, permission } => self.set_permission(user, vhost, permission),
+            Definition::SetTopicPermission { user, vhost, exchange, permission } => {
+                self.set_topic_permission(user, vhost, exchange, permission)
+            }
+            Definition::ClearTopicPermission { user, vhost, exchange } => {
+                self.clear_topic_permission(user, vhost, exchange)
+            }
             Definition::ClearPermission { user, vhost } => self.clear_permission(user, vhost),
         }?;
         if executed.changed {
@@ -114,7 +123,7 @@ pub fn default_definitions() -> Vec<Definition> {
         Definition::CreateVhost { name: vhost.clone() },
         Definition::PutUser {
             name: user.clone(),
-            password: crate::user::Password::plain("guest"),
+            password: crate::password::Password::plain("guest"),
             tags: vec![Name::from("administrator")],
             loopback_only: true,
         },

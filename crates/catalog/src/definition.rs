@@ -8,7 +8,8 @@ use crate::{
     exchange::ExchangeKind,
     ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
     name::Name,
-    user::{Password, Permission},
+    password::Password,
+    user::{Permission, TopicPermission},
 };
 use wire::Table;
 
@@ -170,6 +171,26 @@ pub enum Definition {
         vhost: Name,
         /// What it may do there.
         permission: Permission,
+    },
+    /// Says under which routing keys a user may publish to a topic exchange, and bind to it.
+    SetTopicPermission {
+        /// The user.
+        user: Name,
+        /// The vhost.
+        vhost: Name,
+        /// The exchange, which need not exist.
+        exchange: Name,
+        /// Which keys.
+        permission: TopicPermission,
+    },
+    /// A user may use all routing keys of an exchange again.
+    ClearTopicPermission {
+        /// The user.
+        user: Name,
+        /// The vhost.
+        vhost: Name,
+        /// The exchange.
+        exchange: Name,
     },
     /// Takes a user's access to a vhost away.
     ClearPermission {

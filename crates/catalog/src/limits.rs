@@ -19,8 +19,20 @@ pub const PATTERN_BYTES_MAX: usize = 4096;
 /// Bytes of a permission pattern once compiled.
 pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
 
+/// Topic permissions of one user: they are looked through.
+pub const TOPIC_PERMISSIONS_MAX: usize = 256;
+
 /// Bytes of a password, so that comparing one is bounded.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
+
+/// KiB of memory that the proof of one Argon2 password may take; as many as there are provers take it at once.
+pub const ARGON2_MEMORY_KIB_MAX: u32 = 64 * 1024;
+
+/// Rounds of an Argon2 password.
+pub const ARGON2_ROUNDS_MAX: u32 = 10;
+
+/// Lanes of an Argon2 password.
+pub const ARGON2_LANES_MAX: u32 = 4;
 
 /// Places in the filter that keeps keys seen once out of a full route cache.
 pub const SEEN_ONCE_PLACES: usize = 16 * 1024;

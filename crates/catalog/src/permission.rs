@@ -8,7 +8,7 @@ use crate::{
     ids::{UserId, VhostId},
     limits::{Limits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
     refusal::Refusal,
-    user::Permission,
+    user::{Permission, TopicPermission},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -91,6 +91,36 @@ impl Compiled {
             Pattern::Everything => Ok(true),
             Pattern::Nothing => Ok(name.is_empty()),
             Pattern::Regex(regex) => Err(regex),
+        }
+    }
+}
+
+/// A permission on topics, ready for use.
+#[derive(Debug)]
+pub(crate) struct CompiledTopic {
+    pub written: TopicPermission,
+    write: Pattern,
+    read: Pattern,
+}
+
+impl CompiledTopic {
+    /// For a user in a vhost, whose names the patterns may hold.
+    pub fn new(written: &TopicPermission, user: &str, vhost: &str) -> Result<Self, Refusal> {
+        let pattern = |text: &str| Pattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
+        Ok(Self { write: pattern(&written.write)?, read: pattern(&written.read)?, written: written.clone() })
+    }
+
+    /// Whether it covers a routing key. To configure a topic means nothing.
+    pub fn permits(&self, operation: Operation, routing_key: &[u8]) -> bool {
+        let pattern = match operation {
+            Operation::Write => &self.write,
+            Operation::Read => &self.read,
+            Operation::Configure => return true,
+        };
+        match pattern {
+            Pattern::Everything => true,
+            Pattern::Nothing => routing_key.is_empty(),
+            Pattern::Regex(regex) => regex.is_match(routing_key),
         }
     }
 }

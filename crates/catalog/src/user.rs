@@ -6,58 +6,16 @@
 
 use crate::{
     ids::{UserId, VhostId},
-    limits::{Limits, PASSWORD_BYTES_MAX},
+    limits::Limits,
     name::Name,
-    permission::Compiled,
+    password::Password,
+    permission::{Compiled, CompiledTopic},
     refusal::Refusal,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use std::{fmt, hint::black_box};
+use std::fmt;
 use wire::ReplyCode;
-
-/// How a user proves itself. More kinds will come with the store of users, hashes among them.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Password {
-    /// By this secret.
-    Plain(Box<[u8]>),
-    /// By no password; a certificate may name it (`EXTERNAL`).
-    Never,
-}
-
-impl Password {
-    /// A secret as text.
-    pub fn plain(secret: &str) -> Self {
-        Self::Plain(secret.as_bytes().into())
-    }
-
-    /// Takes as long for a wrong secret as for the right one.
-    fn is(&self, offered: &[u8]) -> bool {
-        if offered.len() > PASSWORD_BYTES_MAX {
-            return false;
-        }
-        let (secret, login_possible): (&[u8], bool) = match self {
-            Self::Plain(secret) => (secret, true),
-            Self::Never => (&[], false),
-        };
-        let differing =
-            offered.iter().enumerate().fold(u8::from(secret.len() != offered.len()), |differing, (at, byte)| {
-                let expected = secret.get(at % secret.len().max(1)).copied().unwrap_or_default();
-                black_box(differing | (byte ^ expected))
-            });
-        login_possible & (differing == 0)
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(match self {
-            Self::Plain(_) => "Plain(…)",
-            Self::Never => "Never",
-        })
-    }
-}
 
 /// What a user may do in a vhost: three regular expressions, each looked for anywhere in the name of an exchange or
 /// queue, so that whole names need `^…$`. An empty one permits nothing. The default exchange is `amq.default`.
@@ -77,6 +35,16 @@ impl Permission {
     pub fn all() -> Self {
         Self { configure: ".*".into(), write: ".*".into(), read: ".*".into() }
     }
+}
+
+/// Under which routing keys a user may publish to a topic exchange and bind to it: two patterns, as in a `Permission`,
+/// in which `{username}` and `{vhost}` stand for the names. A user without one for an exchange may use all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPermission {
+    /// Keys it may publish with.
+    pub write: String,
+    /// Keys it may bind with.
+    pub read: String,
 }
 
 /// Why a login failed. For the log; the client hears `refusal`.
@@ -121,14 +89,28 @@ pub struct User {
     pub tags: Vec<Name>,
     /// Only from loopback.
     pub loopback_only: bool,
-    pub(crate) password: Password,
+    /// How it proves itself.
+    pub password: Password,
     /// By vhost.
     pub(crate) permissions: Vec<(VhostId, Compiled)>,
+    /// By vhost and exchange.
+    pub(crate) topics: Vec<(VhostId, Name, CompiledTopic)>,
 }
 
 impl User {
     pub(crate) fn on(&self, vhost: VhostId) -> Option<&Compiled> {
         self.permissions.iter().find(|(on, _)| *on == vhost).map(|(_, compiled)| compiled)
+    }
+
+    /// Its permission on the topics of an exchange, if it has one.
+    pub(crate) fn on_topics(&self, vhost: VhostId, exchange: &str) -> Option<&CompiledTopic> {
+        let on = |(on, name, _): &&(VhostId, Name, CompiledTopic)| *on == vhost && **name == *exchange;
+        self.topics.iter().find(on).map(|(.., compiled)| compiled)
+    }
+
+    /// Its permissions on topics: vhost, exchange, patterns.
+    pub fn topic_permissions(&self) -> impl Iterator<Item = (VhostId, &Name, &TopicPermission)> {
+        self.topics.iter().map(|(vhost, exchange, compiled)| (*vhost, exchange, &compiled.written))
     }
 
     /// What it may do in a vhost, if it may open it at all.
@@ -141,11 +123,13 @@ impl User {
 pub(crate) struct Users {
     users: Vec<Option<User>>,
     by_name: HashMap<Name, UserId, FixedState>,
+    /// The last password whose proof is slow.
+    decoy: Option<Password>,
 }
 
 impl Users {
     pub fn new(limits: &Limits) -> Self {
-        Self { users: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)) }
+        Self { users: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)), decoy: None }
     }
 
     pub fn len(&self) -> usize {
@@ -181,35 +165,44 @@ impl Users {
         true
     }
 
+    /// A password has come: names that nobody has cost as much as the dearest from now on.
+    pub fn note(&mut self, password: &Password) {
+        if password.is_slow() {
+            self.decoy = Some(password.clone());
+        }
+    }
+
     /// Forgets all permissions on a vhost.
     pub fn forget_vhost(&mut self, vhost: VhostId) {
         for user in self.users.iter_mut().flatten() {
             user.permissions.retain(|(on, _)| *on != vhost);
+            user.topics.retain(|(on, ..)| *on != vhost);
         }
     }
 
-    pub fn authenticate(&self, name: &[u8], password: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
-        let found = self.named(name);
-        // A name that nobody has costs a comparison as well.
-        let secret = found.map_or(&Password::Never, |(_, user)| &user.password);
-        if !secret.is(password) {
-            return Err(LoginRefused::InvalidCredentials);
+    /// The user of a name, and how it proves itself. Who has a name that nobody has is asked for a proof all the same,
+    /// one that costs as much as those of others.
+    pub fn claim(&self, name: &[u8]) -> (Option<UserId>, Password) {
+        match self.named(name) {
+            Some((id, user)) => (Some(id), user.password.clone()),
+            None => (None, self.decoy.clone().unwrap_or(Password::Never)),
         }
-        Self::admit(found, from_loopback)
+    }
+
+    /// The user may come in, if it is one that may come from there.
+    pub fn admit(&self, user: Option<UserId>, from_loopback: bool) -> Result<UserId, LoginRefused> {
+        let id = user.ok_or(LoginRefused::InvalidCredentials)?;
+        let user = self.get(id).ok_or(LoginRefused::InvalidCredentials)?;
+        if user.loopback_only && !from_loopback { Err(LoginRefused::OnlyFromLoopback) } else { Ok(id) }
     }
 
     /// For a user whom a certificate names.
     pub fn authenticate_external(&self, name: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
-        Self::admit(self.named(name), from_loopback)
+        self.admit(self.named(name).map(|(id, _)| id), from_loopback)
     }
 
     fn named(&self, name: &[u8]) -> Option<(UserId, &User)> {
         let id = self.find(std::str::from_utf8(name).ok()?)?;
         Some((id, self.get(id)?))
-    }
-
-    fn admit(found: Option<(UserId, &User)>, from_loopback: bool) -> Result<UserId, LoginRefused> {
-        let (id, user) = found.ok_or(LoginRefused::InvalidCredentials)?;
-        if user.loopback_only && !from_loopback { Err(LoginRefused::OnlyFromLoopback) } else { Ok(id) }
     }
 }

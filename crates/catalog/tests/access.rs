@@ -220,3 +220,64 @@ fn definitions_are_authorized_in_the_order_of_rabbitmq() {
         assert_eq!(text, expected, "{command}");
     }
 }
+
+#[test]
+fn topic_permissions_cover_the_keys_of_topic_exchanges() {
+    use catalog::{Catalog, Definition, Limits, Name, Operation, Outcome, Password, Permission, TopicPermission};
+    let mut catalog = Catalog::new(Limits::default());
+    let (vhost, user) = (Name::from("/"), Name::from("ann"));
+    let topics = |exchange: &str, write: &str, read: &str| Definition::SetTopicPermission {
+        user: Name::from("ann"),
+        vhost: Name::from("/"),
+        exchange: Name::from(exchange),
+        permission: TopicPermission { write: write.into(), read: read.into() },
+    };
+    for definition in [
+        Definition::CreateVhost { name: vhost.clone() },
+        Definition::PutUser { name: user.clone(), password: Password::Never, tags: vec![], loopback_only: false },
+        Definition::SetPermission { user: user.clone(), vhost: vhost.clone(), permission: Permission::all() },
+    ] {
+        catalog.execute(&definition).expect("sound");
+    }
+    assert!(!catalog.restricts_topics());
+    for definition in [topics("amq.topic", "^{username}\\.", "^b\\."), topics("amq.direct", "", "")] {
+        assert_eq!(catalog.execute(&definition).expect("sound").outcome, Outcome::Permitted);
+    }
+    let ann = catalog.authenticate_external(b"ann", true).expect("she is there");
+    let id = catalog.open_vhost(ann, b"/").expect("hers");
+    let cases = [
+        ("amq.topic", Operation::Write, "ann.x", true),
+        ("amq.topic", Operation::Write, "bob.x", false),
+        ("amq.topic", Operation::Read, "b.x", true),
+        ("amq.topic", Operation::Read, "ann.x", false),
+        // Only topic exchanges have topics, and an exchange without a permission has them all.
+        ("amq.direct", Operation::Write, "x", true),
+        ("amq.fanout", Operation::Write, "x", true),
+    ];
+    for (exchange, operation, key, may) in cases {
+        let on = catalog.exchange(id, exchange.as_bytes()).expect("predeclared");
+        let outcome = catalog.check_topic(ann, on, operation, key.as_bytes());
+        assert_eq!(outcome.is_ok(), may, "{exchange} {operation:?} {key}");
+        if let Err(refusal) = outcome {
+            let expect = format!(
+                "ACCESS_REFUSED - access to topic '{key}' in exchange '{exchange}' in vhost '/' refused for user 'ann'"
+            );
+            assert_eq!((refusal.text, refusal.scope), (expect, catalog::Scope::Channel));
+        }
+    }
+    // RabbitMQ looks at the topic before it looks whether the queue is there.
+    let bind = |key: &str| Definition::BindQueue {
+        vhost: id,
+        exchange: Name::from("amq.topic"),
+        queue: Name::from("nothing"),
+        routing_key: key.as_bytes().into(),
+        arguments: wire::Table::default(),
+        session: None,
+    };
+    assert!(catalog.authorize(ann, &bind("b.x")).is_ok());
+    assert!(catalog.authorize(ann, &bind("c.x")).expect_err("not hers").text.contains("access to topic 'c.x'"));
+    assert!(catalog.execute(&topics("amq.topic", "(", "")).is_err());
+    let clear = Definition::ClearTopicPermission { user, vhost, exchange: Name::from("amq.topic") };
+    assert!(catalog.execute(&clear).expect("sound").changed);
+    assert!(catalog.authorize(ann, &bind("c.x")).is_ok());
+}

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use link::{Address, DialOptions, Link};
+use link::{Address, CertificateFiles, DialOptions, Link, TlsClient};
 use session::heartbeat::Heartbeat;
 use session::{Capabilities, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::{BlockMut, Pool, PoolOptions};
@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::outlet::{Outlet, short};
 use crate::parked::Parked;
 use crate::state::{Answer, Cancelled, State};
-use crate::url::Url;
+use crate::url::{TlsFiles, Url};
 
 /// A connection to a broker. It belongs to one thread; open one for each thread that needs one.
 ///
@@ -80,7 +80,11 @@ impl Client {
         let address: Address =
             url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
         let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
-        Self::over(link::dial(&address, &dial)?, url, options)
+        let link = match &address {
+            Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
+            Address::Tcp { .. } | Address::Unix(_) => link::dial(&address, &dial)?,
+        };
+        Self::over(link, url, options)
     }
 
     /// Opens a connection over a link that is connected already, such as a simulated one.
@@ -123,14 +127,20 @@ impl Client {
     }
 
     fn hand_shake(&mut self, url: &Url, limits: &SessionLimits) -> Result<()> {
+        let (mechanism, awaited) = match url.external {
+            true => ("EXTERNAL", "the mechanism EXTERNAL"),
+            false => ("PLAIN", "the mechanism PLAIN"),
+        };
         self.outbound.protocol_header(&self.pool);
         match self.answer(0, "connection.start")? {
-            Answer::Started { mechanisms } if mechanisms.split(|&byte| byte == b' ').any(|name| name == b"PLAIN") => {}
-            _ => return Err(Error::Unexpected { awaited: "the mechanism PLAIN", came: "a greeting without it" }),
+            Answer::Started { mechanisms }
+                if mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) => {}
+            _ => return Err(Error::Unexpected { awaited, came: "a greeting without it" }),
         }
         let properties = self.client_properties()?.to_bytes();
-        let response = sasl::plain_response(&url.user, &url.password);
-        self.inbound.log_in("PLAIN", &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
+        // Without a name of its own the client is whom its certificate names.
+        let response = if url.external { vec![] } else { sasl::plain_response(&url.user, &url.password) };
+        self.inbound.log_in(mechanism, &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
         let Answer::Tune(proposed) = self.answer(0, "connection.tune")? else {
             return Err(Error::Unexpected { awaited: "connection.tune", came: "connection.secure" });
         };
@@ -239,4 +249,11 @@ impl Client {
     pub(crate) fn outlet(&mut self) -> Outlet<'_> {
         Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels }
     }
+}
+
+fn tls_client(files: &TlsFiles) -> Result<TlsClient> {
+    let TlsFiles { ca, certificate, key, server_name } = files;
+    let own = certificate.clone().zip(key.clone()).map(|(certificate, key)| CertificateFiles { certificate, key });
+    TlsClient::new(ca.as_deref(), own.as_ref(), server_name.as_deref())
+        .map_err(|error| Error::Url { why: error.to_string() })
 }

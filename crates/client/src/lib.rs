@@ -60,5 +60,5 @@ pub use pump::Dispatched;
 pub use session::Capabilities;
 pub use slab::{BlockMut, Slice};
 pub use state::Cancelled;
-pub use url::Url;
+pub use url::{TlsFiles, Url};
 pub use wire::{Properties, RawProperties, Table, Value};

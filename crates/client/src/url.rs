@@ -1,10 +1,11 @@
-//! Addresses of brokers: `amqp://user:password@host:port/vhost` and `amqp+unix:`.
+//! Addresses of brokers: `amqp://user:password@host:port/vhost`, `amqps://` and `amqp+unix:`.
 //!
-//! Enters: text.  Leaves: where to connect, as whom, to which virtual host.
+//! Enters: text.  Leaves: where to connect, as whom, to which virtual host, whom to trust.
 //! Owns:   the notation (RabbitMQ's AMQP URI specification; `amqp+unix` is this project's).
 //! Never:  connects, looks up names, prints a password.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use link::SocketOptions;
 
@@ -14,6 +15,10 @@ use crate::error::Error;
 ///
 /// - `amqp://guest:guest@127.0.0.1:5672/%2F`: TCP. User and password default to `guest`, the host to `127.0.0.1`, the
 ///   port to 5672, the virtual host to `/`; `amqp://host/` names the virtual host with the empty name.
+/// - `amqps://host/%2F?cacertfile=ca.pem`: TLS, port 5671. The parameters are RabbitMQ's: `cacertfile` (without it the
+///   system's certificates are trusted), `certfile` and `keyfile` (this client's own), `server_name_indication` (the name
+///   the server must have, instead of the host), `verify` (only `verify_peer`), `auth_mechanism` (`plain`, or `external`
+///   to be whom the client's certificate names). All but the last are for `amqps` alone.
 /// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
 ///
 /// Behind a `?` may stand what the socket shall be: `nodelay=false`, `congestion=cubic`, `send_buffer_bytes=65536`,
@@ -21,7 +26,7 @@ use crate::error::Error;
 /// know are passed over in `amqp:` addresses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    /// The address in the link's notation: `host:port` or `unix:/path`.
+    /// The address in the link's notation: `host:port`, `tls://host:port` or `unix:/path`.
     pub address: String,
     /// The user.
     pub user: String,
@@ -31,9 +36,27 @@ pub struct Url {
     pub vhost: String,
     /// What the address says of the socket.
     pub socket: SocketOptions,
+    /// Whether the client's certificate proves who it is (SASL EXTERNAL), instead of user and password.
+    pub external: bool,
+    /// Whom to trust, and what to show, over TLS.
+    pub tls: TlsFiles,
+}
+
+/// What TLS needs from files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificates that vouch for the server's; without it those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// This client's certificate.
+    pub certificate: Option<PathBuf>,
+    /// The key of this client's certificate.
+    pub key: Option<PathBuf>,
+    /// The name that the server's certificate must have; without it the host's.
+    pub server_name: Option<String>,
 }
 
 const PORT: u16 = 5672;
+const TLS_PORT: u16 = 5671;
 
 impl Url {
     /// Parses the text.
@@ -45,11 +68,15 @@ impl Url {
         if let Some(rest) = text.strip_prefix("amqp+unix:") {
             return Self::unix(rest).map_err(|why| wrong(&why));
         }
-        let rest = text.strip_prefix("amqp://").ok_or_else(|| wrong("expected amqp:// or amqp+unix:"))?;
-        Self::tcp(rest).map_err(|why| wrong(&why))
+        let (rest, secure) = match (text.strip_prefix("amqp://"), text.strip_prefix("amqps://")) {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) => return Err(wrong("expected amqp://, amqps:// or amqp+unix:")),
+        };
+        Self::tcp(rest, secure).map_err(|why| wrong(&why))
     }
 
-    fn tcp(rest: &str) -> Result<Self, String> {
+    fn tcp(rest: &str, secure: bool) -> Result<Self, String> {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let mut socket = SocketOptions::default();
         for (name, value) in pairs(parameters) {
@@ -68,10 +95,12 @@ impl Url {
             Some((host, port)) if !bracketed || host.ends_with(']') => {
                 (host, port.parse().map_err(|_| format!("'{port}' is no port"))?)
             }
-            _ => (place, PORT),
+            _ => (place, if secure { TLS_PORT } else { PORT }),
         };
         let host = if host.is_empty() { "127.0.0.1" } else { host };
-        Ok(Self { address: format!("{host}:{port}"), user, password, vhost, socket })
+        let scheme = if secure { "tls://" } else { "" };
+        let (tls, external) = parameters_of(parameters, secure)?;
+        Ok(Self { address: format!("{scheme}{host}:{port}"), user, password, vhost, socket, external, tls })
     }
 
     fn unix(rest: &str) -> Result<Self, String> {
@@ -96,7 +125,8 @@ impl Url {
         if !place.is_empty() {
             return Err("a Unix socket has no host".to_owned());
         }
-        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost, socket })
+        let tls = TlsFiles::default();
+        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost, socket, external: false, tls })
     }
 
     /// What the socket shall be: as the address says, and where it says nothing, as `usual` says.
@@ -133,6 +163,33 @@ fn set(socket: &mut SocketOptions, name: &str, value: &str) -> Result<(), String
         _ => {}
     }
     Ok(())
+}
+
+/// What the parameters behind the question mark ask for. Those of other clients are theirs, and let pass.
+fn parameters_of(parameters: &str, secure: bool) -> Result<(TlsFiles, bool), String> {
+    let (mut tls, mut external) = (TlsFiles::default(), false);
+    for (name, value) in parameters.split('&').filter_map(|parameter| parameter.split_once('=')) {
+        let value = decoded(value)?;
+        match (name, &*value) {
+            ("auth_mechanism", "external") => external = true,
+            ("auth_mechanism", "plain") => external = false,
+            ("auth_mechanism", other) => return Err(format!("auth_mechanism is plain or external, not '{other}'")),
+            ("verify", "verify_peer") => {}
+            ("verify", _) => return Err("a server is always verified: verify is verify_peer".to_owned()),
+            ("cacertfile", _) => tls.ca = Some(value.into()),
+            ("certfile", _) => tls.certificate = Some(value.into()),
+            ("keyfile", _) => tls.key = Some(value.into()),
+            ("server_name_indication", _) => tls.server_name = Some(value),
+            _ => {}
+        }
+    }
+    if !secure && tls != TlsFiles::default() {
+        return Err("files and names of TLS belong to amqps://".to_owned());
+    }
+    if tls.certificate.is_some() != tls.key.is_some() {
+        return Err("certfile and keyfile belong together".to_owned());
+    }
+    Ok((tls, external))
 }
 
 /// User, password, and what follows the `@`.
@@ -172,7 +229,7 @@ impl fmt::Debug for Url {
 
 #[cfg(test)]
 mod tests {
-    use super::Url;
+    use super::{TlsFiles, Url};
     use link::SocketOptions;
 
     fn check(text: &str, expected: &str) {
@@ -191,13 +248,15 @@ mod tests {
         check("amqp://u:p@host:1/%2F", "host:1 u:p /");
         check("amqp://u:p%40x@[::1]:7/a%20b?heartbeat=3", "[::1]:7 u:p@x a b");
         check("amqp://[::1]", "[::1]:5672 guest:guest /");
+        check("amqps://host/%2F", "tls://host:5671 guest:guest /");
+        check("amqps://[::1]:7", "tls://[::1]:7 guest:guest /");
         check("amqp+unix:/run/h.sock", "unix:/run/h.sock guest:guest /");
         check("amqp+unix://u:p@/run/h.sock?vhost=x", "unix:/run/h.sock u:p x");
     }
 
     #[test]
     fn wrong_addresses_say_why() {
-        check("http://host", "'http://host': expected amqp:// or amqp+unix:");
+        check("http://host", "'http://host': expected amqp://, amqps:// or amqp+unix:");
         check("amqp://host:x", "'amqp://host:x': 'x' is no port");
         check("amqp://host/a/b", "'amqp://host/a/b': a slash in the virtual host is written %2F");
         check("amqp://host/%2", "'amqp://host/%2': a % is followed by two hexadecimal digits");
@@ -230,6 +289,28 @@ mod tests {
             over,
             SocketOptions { tcp_congestion: Some("reno".to_owned()), tcp_nodelay: Some(true), ..expected }
         );
+    }
+
+    #[test]
+    fn parameters_of_tls() {
+        let text = "amqps://h?cacertfile=/a%20b.pem&certfile=c&keyfile=k&server_name_indication=n&verify=verify_peer\
+                    &auth_mechanism=external&heartbeat=3";
+        let url = Url::parse(text).expect("a good address");
+        let tls = TlsFiles {
+            ca: Some("/a b.pem".into()),
+            certificate: Some("c".into()),
+            key: Some("k".into()),
+            server_name: Some("n".into()),
+        };
+        assert_eq!((url.tls, url.external), (tls, true));
+        for (text, why) in [
+            ("amqps://h?verify=verify_none", "a server is always verified: verify is verify_peer"),
+            ("amqps://h?certfile=c", "certfile and keyfile belong together"),
+            ("amqp://h?cacertfile=c", "files and names of TLS belong to amqps://"),
+            ("amqps://h?auth_mechanism=x", "auth_mechanism is plain or external, not 'x'"),
+        ] {
+            check(text, &format!("'{text}': {why}"));
+        }
     }
 
     #[test]

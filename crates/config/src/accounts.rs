@@ -26,12 +26,21 @@ pub struct Vhost {
 pub struct User {
     /// The name.
     pub name: String,
-    /// The password.
-    pub password: String,
+    /// How it proves itself.
+    pub password: Password,
     /// Labels such as `administrator`.
     pub tags: Vec<String>,
     /// Where it is declared.
     pub origin: Origin,
+}
+
+/// What a user's password is kept as.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// As it is.
+    Plain(String),
+    /// As a hash; empty for a user without a password.
+    Hash(String),
 }
 
 impl fmt::Debug for User {
@@ -87,7 +96,13 @@ pub(crate) const TABLES: [TableForm; 3] = [
                gone unless it is among them.",
         keys: &[
             key("name", "text", "The name."),
-            key("password", "text", "The password, as it is."),
+            key(
+                "password_hash",
+                "text",
+                "A hash of the password: what harrier hash-password prints (Argon2), or the password_hash of RabbitMQ. \
+                 Empty: the user has no password, and only a certificate can log it in.",
+            ),
+            key("password", "text", "Instead of the hash: the password, as it is. The broker warns of it."),
             key("tags", "list of texts, optional", "Labels such as administrator, for the management side."),
         ],
     },
@@ -173,8 +188,8 @@ impl Accounts {
             self.vhosts.push(Vhost { name: "/".into(), origin: Origin::Default });
         }
         if self.users.is_empty() {
-            let guest = || "guest".to_owned();
-            self.users.push(User { name: guest(), password: guest(), tags: vec![], origin: Origin::Default });
+            let password = Password::Plain("guest".to_owned());
+            self.users.push(User { name: "guest".to_owned(), password, tags: vec![], origin: Origin::Default });
         }
         if guest_may_do_everything {
             let all = || ".*".to_owned();
@@ -215,6 +230,15 @@ impl Accounts {
                 fault(origin, "permission", format!("there are two for user '{user}' in virtual host '{vhost}'"));
             }
         }
+        for user in self.users.iter().filter(|user| user.origin != Origin::Default) {
+            if let Password::Plain(_) = user.password {
+                let place = &user.origin;
+                warnings.push(format!(
+                    "{place}: the password of user '{}' can be read there; harrier hash-password makes a password_hash",
+                    user.name
+                ));
+            }
+        }
         for user in self.users.iter().filter(|user| !allowed.contains(&*user.name)) {
             warnings.push(format!("user '{}' has no permission on any virtual host", user.name));
         }
@@ -235,8 +259,11 @@ impl Accounts {
         }
         for user in users {
             let tags = user.tags.iter().map(|tag| quoted(tag)).collect::<Vec<_>>().join(", ");
-            let (name, password) = (quoted(&user.name), quoted(&user.password));
-            put("user", &[("name", name), ("password", password), ("tags", format!("[{tags}]"))]);
+            let password = match &user.password {
+                Password::Plain(secret) => ("password", quoted(secret)),
+                Password::Hash(hash) => ("password_hash", quoted(hash)),
+            };
+            put("user", &[("name", quoted(&user.name)), password, ("tags", format!("[{tags}]"))]);
         }
         for permission in permissions {
             let Permission { user, vhost, configure, write, read, .. } = permission;
@@ -292,10 +319,16 @@ impl Entry<'_, '_> {
         None
     }
 
-    fn password(&mut self) -> Option<String> {
+    fn password(&mut self) -> Option<Password> {
+        if self.value("password_hash").is_some() {
+            if let Some((origin, _)) = self.value("password") {
+                self.fault(origin, "password", "a user has a password or a password_hash");
+            }
+            return self.text("password_hash").map(Password::Hash);
+        }
         let text = self.text("password")?;
         if text.len() <= PASSWORD_BYTES_MAX {
-            return Some(text);
+            return Some(Password::Plain(text));
         }
         let origin = self.origin.clone();
         self.fault(origin, "password", format!("it has {} bytes; {PASSWORD_BYTES_MAX} are the most", text.len()));

@@ -73,8 +73,9 @@ macro_rules! settings {
 
 settings! {
     "Listening" {
-        /// Where clients connect: an address with its port (127.0.0.1:5672, [::1]:5672, localhost:5672), or
-        /// the path of a Unix socket (unix:/run/harrier.sock). Port 0 lets the system choose one.
+        /// Where clients connect: an address with its port (127.0.0.1:5672, [::1]:5672, localhost:5672), the
+        /// same with TLS (tls://0.0.0.0:5671; the port may be left out), or the path of a Unix socket
+        /// (unix:/run/harrier.sock). Port 0 lets the system choose one.
         listen: Vec<String> = "127.0.0.1:5672", Kind::List { item: "ADDRESS", least: 1 };
         /// Connections the system holds ready until the broker accepts them.
         backlog: u32 = "1024", Kind::number(1, 65535);
@@ -95,6 +96,28 @@ settings! {
         login_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
         /// Users that can log in from loopback and Unix sockets only, whether they exist or not.
         loopback_users: Vec<String> = "guest", Kind::List { item: "USER", least: 0 };
+    }
+    "TLS" {
+        /// Files of certificates for addresses with TLS, PEM, each with the chain behind it. A client gets the first
+        /// that has the host name it asks for, else the first of all. They are read again at SIGHUP.
+        tls_certificates: Vec<String> = "", Kind::List { item: "FILE", least: 0 };
+        /// Files of the certificates' private keys, PEM and not encrypted, in the same order.
+        tls_keys: Vec<String> = "", Kind::List { item: "FILE", least: 0 };
+        /// The least version of TLS that a client may have. The most is 1.3.
+        tls_version_min: TlsVersion = "1.2", Kind::Choice(&["1.2", "1.3"]);
+        /// Whether clients are asked for certificates: none; optional, and one that is shown must be sound; or required.
+        /// A client with one may log in by it (SASL EXTERNAL).
+        tls_client_certificates: ClientCertificates = "none", Kind::Choice(&["none", "optional", "required"]);
+        /// A file of the certificates that vouch for those of clients, PEM.
+        tls_client_ca: Option<String> = "", Kind::Text;
+        /// What of a client's certificate is the name of its user, as in RabbitMQ's ssl_cert_login_from: the subject as
+        /// text (CN=orders,O=Example), its common name, or an alternative name.
+        tls_login_from: LoginFrom = "distinguished_name",
+            Kind::Choice(&["distinguished_name", "common_name", "subject_alternative_name"]);
+        /// Which alternative names count: of hosts, mail, URIs or IP addresses.
+        tls_login_san_type: SanType = "dns", Kind::Choice(&["dns", "email", "uri", "ip"]);
+        /// Which of the alternative names of that type it is, counted from 0.
+        tls_login_san_index: u8 = "0", Kind::number(0, 255);
     }
     "Threads" {
         /// Threads, each with its own connections and queues. 0: one less than there
@@ -127,6 +150,10 @@ settings! {
         queue_memory_share: u8 = "50%", Kind::Percent;
     }
     "Definitions" {
+        /// A definitions file to begin with, as RabbitMQ and harrier definitions export write it (JSON): users, virtual
+        /// hosts, permissions, exchanges, queues, bindings. Beside it counts what the configuration file has; the
+        /// default user is there only if the definitions have no users.
+        definitions: Option<String> = "", Kind::Text;
         /// Virtual hosts.
         vhosts_max: u32 = "4096", Kind::number(1, 1_000_000);
         /// Users.
@@ -190,6 +217,50 @@ pub enum LogFormat {
     Text,
     /// A line of JSON.
     Json,
+}
+
+/// The least version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+}
+
+/// Whether clients are asked for certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not.
+    None,
+    /// They are, and may have none.
+    Optional,
+    /// They are, and must have one.
+    Required,
+}
+
+/// What of a client's certificate is the name of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginFrom {
+    /// The subject as text.
+    DistinguishedName,
+    /// The subject's common name.
+    CommonName,
+    /// An alternative name.
+    AlternativeName,
+}
+
+/// Which alternative names count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SanType {
+    /// Of hosts.
+    Dns,
+    /// Of mail.
+    Email,
+    /// URIs.
+    Uri,
+    /// IP addresses.
+    Ip,
 }
 
 impl BrokerConfig {
@@ -311,5 +382,42 @@ impl Field for LogLevel {
 impl Field for LogFormat {
     fn from_value(value: Option<&Value>) -> Self {
         if text(value) == "json" { LogFormat::Json } else { LogFormat::Text }
+    }
+}
+
+impl Field for TlsVersion {
+    fn from_value(value: Option<&Value>) -> Self {
+        if text(value) == "1.3" { TlsVersion::V13 } else { TlsVersion::V12 }
+    }
+}
+
+impl Field for ClientCertificates {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "required" => ClientCertificates::Required,
+            "optional" => ClientCertificates::Optional,
+            _ => ClientCertificates::None,
+        }
+    }
+}
+
+impl Field for LoginFrom {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "common_name" => LoginFrom::CommonName,
+            "subject_alternative_name" => LoginFrom::AlternativeName,
+            _ => LoginFrom::DistinguishedName,
+        }
+    }
+}
+
+impl Field for SanType {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "email" => SanType::Email,
+            "uri" => SanType::Uri,
+            "ip" => SanType::Ip,
+            _ => SanType::Dns,
+        }
     }
 }

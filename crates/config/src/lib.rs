@@ -22,8 +22,10 @@ mod print;
 mod setting;
 mod size;
 
-pub use accounts::{Permission, User, Vhost};
-pub use broker::{BrokerConfig, LogFormat, LogLevel, MemoryLimit, SETTINGS};
+pub use accounts::{Password, Permission, User, Vhost};
+pub use broker::{
+    BrokerConfig, ClientCertificates, LogFormat, LogLevel, LoginFrom, MemoryLimit, SETTINGS, SanType, TlsVersion,
+};
 pub use load::{DEFAULT_FILE, Request};
 pub use machine::Machine;
 pub use origin::{ConfigError, Fault, Origin};

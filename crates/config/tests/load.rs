@@ -1,6 +1,6 @@
 //! The promises of the configuration, as tables: what sets what, what overrides what, what is refused and where.
 
-use config::{BrokerConfig, ConfigError, Request, SETTINGS};
+use config::{BrokerConfig, ConfigError, Password, Request, SETTINGS};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -63,7 +63,8 @@ fn nothing_configured_is_the_default() {
     assert_eq!(config.message_bytes_max, 134217728);
     assert_eq!(config.tcp_congestion, None);
     assert_eq!(config.vhosts[0].name, "/");
-    assert_eq!((&*config.users[0].name, &*config.users[0].password), ("guest", "guest"));
+    assert_eq!(&*config.users[0].name, "guest");
+    assert!(config.users[0].password == Password::Plain("guest".into()));
     assert_eq!((&*config.permissions[0].user, &*config.permissions[0].configure), ("guest", ".*"));
     assert_eq!(config.loopback_users, ["guest"]);
     assert!(config.file.is_none() && config.warnings.is_empty());
@@ -75,6 +76,12 @@ fn every_setting_is_set_by_every_source() {
         let (text, toml) = match setting.name {
             "listen" => ("[::1]:1", "[\"[::1]:1\"]"),
             "loopback_users" => ("me", "[\"me\"]"),
+            "tls_certificates" | "tls_keys" => ("a.pem", "[\"a.pem\"]"),
+            "tls_client_ca" | "definitions" => ("a.pem", "\"a.pem\""),
+            "tls_version_min" => ("1.3", "\"1.3\""),
+            "tls_client_certificates" => ("required", "\"required\""),
+            "tls_login_from" => ("common_name", "\"common_name\""),
+            "tls_login_san_type" => ("email", "\"email\""),
             "log_level" => ("trace", "\"trace\""),
             "log_format" => ("json", "\"json\""),
             "tcp_congestion" => ("bbr", "\"bbr\""),
@@ -219,6 +226,10 @@ fn what_a_file_refuses() {
         ("[[vhost]]\nname = \"a\"\n[[vhost]]\nname = \"a\"", "FILE:3: vhost.name: there are two virtual hosts 'a'"),
         ("[[user]]\nname = \"a\"", "FILE:1: user.password: it is missing"),
         (
+            "[[user]]\nname = \"a\"\npassword = \"\"\npassword_hash = \"\"",
+            "FILE:3: user.password: a user has a password or a password_hash",
+        ),
+        (
             "[[user]]\nname = \"a\"\npassword = \"\"\ntags = [1]",
             "FILE:4: user.tags: a list of strings is needed, each a name of at most 255 bytes",
         ),
@@ -249,14 +260,18 @@ fn what_a_file_refuses() {
 #[test]
 fn a_file_of_accounts() {
     let text = "[[vhost]]\nname = \"a\"\n[[vhost]]\nname = \"b\"\n[[user]]\nname = \"u\"\npassword = \"p\\\"\\\\\"\n\
-                tags = [\"administrator\"]\n[[user]]\nname = \"v\"\npassword = \"secret\"\n[[permission]]\nuser = \"u\"\n\
+                tags = [\"administrator\"]\n[[user]]\nname = \"v\"\npassword_hash = \"secret\"\n[[permission]]\nuser = \"u\"\n\
                 vhost = \"b\"\nconfigure = \"^x\"\nwrite = \"\"\nread = \".*\"\n";
     let config = load_file("accounts", text.as_bytes()).expect("sound");
     assert_eq!(config.vhosts.iter().map(|vhost| &*vhost.name).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(config.users[0].password, "p\"\\");
+    assert!(config.users[0].password == Password::Plain("p\"\\".into()));
     assert_eq!(config.users[0].tags, ["administrator"]);
     assert_eq!((&*config.permissions[0].configure, &*config.permissions[0].write), ("^x", ""));
-    assert_eq!(config.warnings, ["user 'v' has no permission on any virtual host"]);
+    let (plain, unused) = (&*config.warnings[0], &*config.warnings[1]);
+    assert!(
+        plain.ends_with(":5: the password of user 'u' can be read there; harrier hash-password makes a password_hash")
+    );
+    assert_eq!((unused, config.warnings.len()), ("user 'v' has no permission on any virtual host", 2));
     assert!(!format!("{config:?}").contains("secret"), "a password is not shown");
     // Vhosts alone: the default user has them all.
     let config = load_file("vhosts", b"[[vhost]]\nname = \"a\"\n[[vhost]]\nname = \"b\"\n").expect("sound");
@@ -316,7 +331,7 @@ fn the_example_of_the_reference_page_is_sound() {
     let page = config::reference();
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let config = load_file("example", example.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((config.shards, config.permissions.len(), config.warnings.len()), (4, 1, 0));
+    assert_eq!((config.shards, config.permissions.len(), config.warnings.len()), (4, 1, 1));
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! Never:  serves a client itself.
 
 use crate::options::options;
-use crate::process::{Endings, raise_open_files, seed};
-use crate::{USAGE_STATUS, greeting, log, print};
+use crate::process::{Signals, raise_open_files, seed};
+use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
 use shard::{Server, StartError};
 use std::ffi::OsString;
@@ -69,6 +69,12 @@ fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    if let Some(path) = &config.definitions {
+        crate::definitions::read(path)
+            .iter()
+            .flat_map(|file| &file.warnings)
+            .for_each(|odd| tracing::warn!("{path}: {odd}"));
+    }
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
     // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
@@ -78,9 +84,13 @@ fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
     }
     let (shards, memory_limit_bytes) = (options.shards, options.memory_bytes_max);
     // From here on a signal is no sudden end, but heard once the broker runs.
-    let endings = Endings::catch()?;
+    let signals = Signals::catch()?;
+    let tls = options.tls.clone();
+    if let Some(tls) = &tls {
+        tls::warn_of(&tls.certificates());
+    }
     let server = Server::start(options)?;
-    endings.watch(server.stopper())?;
+    signals.watch(server.stopper(), move || tls.iter().for_each(tls::reload))?;
     tracing::info!(
         version = greeting::VERSION,
         addresses = server.addresses().join(" "),

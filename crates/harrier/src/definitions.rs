@@ -1,4 +1,4 @@
-//! Virtual hosts, users and permissions of the configuration as definitions.
+//! What a broker begins with: virtual hosts, users and permissions of the configuration, and its definitions file.
 //!
 //! Enters: a configuration.  Leaves: definitions that every catalog will take, or which one it refuses.
 //! Owns:   their order.
@@ -6,26 +6,68 @@
 
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission};
 use config::{BrokerConfig, ConfigError, Fault, Origin};
+use definitions::File;
 
-/// The definitions to begin with.
+/// What a broker begins with.
+pub struct Beginning {
+    /// The definitions, in their order.
+    pub definitions: Vec<Definition>,
+    /// A catalog that has taken them.
+    pub catalog: Catalog,
+    /// The definitions file, if there is one.
+    pub file: Option<File>,
+}
+
+/// Reads a definitions file.
+///
+/// # Errors
+/// What is wrong with it, a line each.
+pub fn read(path: &str) -> Result<File, String> {
+    let named = |why: String| format!("{path}: {why}");
+    let text = std::fs::read(path).map_err(|error| named(format!("cannot be read: {error}")))?;
+    let told = |faults: Vec<definitions::Fault>| {
+        faults.iter().map(|fault| named(fault.to_string())).collect::<Vec<_>>().join("\n")
+    };
+    definitions::read(&text).map_err(told)
+}
+
+/// What a broker of so many shards begins with.
 ///
 /// # Errors
 /// What a catalog of these limits refuses, with its place in the file.
-pub fn definitions(config: &BrokerConfig, limits: &Limits) -> Result<Vec<Definition>, ConfigError> {
-    let vhosts = config.vhosts.iter().map(|vhost| {
+pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<Beginning, ConfigError> {
+    let file = config.definitions.as_deref().map(read).transpose().map_err(|why| config.fault("definitions", why))?;
+    let has_users = file.as_ref().is_some_and(File::has_users);
+    let has_vhosts = file.as_ref().is_some_and(File::has_vhosts);
+    // What only stands in for something makes way for it.
+    let is_wanted = |origin: &Origin, replaced: bool| *origin != Origin::Default || !replaced;
+    let vhosts = config.vhosts.iter().filter(|vhost| is_wanted(&vhost.origin, has_vhosts)).map(|vhost| {
         let definition = Definition::CreateVhost { name: name(&vhost.name) };
         (definition, "vhost", &vhost.origin)
     });
-    let users = config.users.iter().map(|user| {
+    let mut passwords = Vec::new();
+    let users: Vec<_> = config.users.iter().filter(|user| is_wanted(&user.origin, has_users)).collect();
+    for user in &users {
+        passwords.push(match &user.password {
+            config::Password::Plain(secret) => Password::plain(secret),
+            config::Password::Hash(hash) => Password::hashed(hash).map_err(|why| Fault {
+                origin: user.origin.clone(),
+                key: "user.password_hash".to_owned(),
+                why,
+            })?,
+        });
+    }
+    let users = users.into_iter().zip(passwords).map(|(user, password)| {
         let definition = Definition::PutUser {
             name: name(&user.name),
-            password: Password::plain(&user.password),
+            password,
             tags: user.tags.iter().map(|tag| name(tag)).collect(),
             loopback_only: config.loopback_users.contains(&user.name),
         };
         (definition, "user", &user.origin)
     });
-    let permissions = config.permissions.iter().map(|written| {
+    let is_default = |written: &&config::Permission| is_wanted(&written.origin, has_users || has_vhosts);
+    let permissions = config.permissions.iter().filter(is_default).map(|written| {
         let permission = Permission {
             configure: written.configure.clone(),
             write: written.write.clone(),
@@ -43,7 +85,14 @@ pub fn definitions(config: &BrokerConfig, limits: &Limits) -> Result<Vec<Definit
         Ok(_executed) => Ok(definition),
         Err(refusal) => Err(Fault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
     });
-    Ok(tried.collect::<Result<Vec<_>, Fault>>()?)
+    let mut definitions = tried.collect::<Result<Vec<_>, Fault>>()?;
+    if let Some(file) = &file {
+        let loopback_only = |user: &str| config.loopback_users.iter().any(|name| name == user);
+        let path = config.definitions.as_deref().unwrap_or_default();
+        let loaded = file.load(&mut trial, shards, loopback_only);
+        definitions.extend(loaded.map_err(|fault| config.fault("definitions", format!("{path}: {fault}")))?);
+    }
+    Ok(Beginning { definitions, catalog: trial, file })
 }
 
 /// The configuration has checked its names.

@@ -10,8 +10,10 @@ use wire::{Table, Value};
 /// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// SASL mechanisms in the order of preference. `EXTERNAL` needs a certificate, and so TLS.
+/// SASL mechanisms in the order of preference.
 const MECHANISMS: &str = "PLAIN AMQPLAIN";
+/// The same for clients that have shown a certificate.
+const MECHANISMS_EXTERNAL: &str = "PLAIN AMQPLAIN EXTERNAL";
 
 /// Extensions that clients look for (RabbitMQ extension, by RabbitMQ's names).
 const CAPABILITIES: [&str; 9] = [
@@ -28,6 +30,15 @@ const CAPABILITIES: [&str; 9] = [
 
 /// The greeting.
 pub fn greeting() -> Greeting {
+    offering(MECHANISMS)
+}
+
+/// The greeting for clients that have shown a certificate.
+pub fn greeting_external() -> Greeting {
+    offering(MECHANISMS_EXTERNAL)
+}
+
+fn offering(mechanisms: &str) -> Greeting {
     let capabilities = table(CAPABILITIES.map(|name| (name, Value::Bool(true))));
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let text = |text: &str| Value::LongStr(text.as_bytes().into());
@@ -39,7 +50,7 @@ pub fn greeting() -> Greeting {
         ("product", text("Harrier")),
         ("version", text(VERSION)),
     ]);
-    Greeting::new(&properties, MECHANISMS)
+    Greeting::new(&properties, mechanisms)
 }
 
 fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {

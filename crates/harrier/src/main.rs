@@ -7,10 +7,13 @@
 
 mod broker;
 mod definitions;
+mod files;
 mod greeting;
+mod hash_password;
 mod log;
 mod options;
 mod process;
+mod tls;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -26,6 +29,9 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
 
   broker      run a broker
   bench       measure a broker
+  definitions check or write a file of definitions
+  hash-password
+              read a password from standard input, print its hash for the configuration
   help        print this and end
   version     print the version and end
 
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
             Some(words) => bench::main(&words),
             None => usage_error("bench takes words of UTF-8 only"),
         },
+        Some("definitions") => files::main(rest),
+        Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),
         _ => usage_error(&format!("unknown command '{}'\n{USAGE}", command.to_string_lossy())),

@@ -4,7 +4,7 @@
 //! Owns:   which setting becomes which option; units.
 //! Never:  has a value of its own, but for what only a process can know.
 
-use crate::definitions::definitions;
+use crate::definitions::beginning;
 use crate::greeting::greeting;
 use catalog::Limits;
 use config::{BrokerConfig, ConfigError, Machine};
@@ -21,10 +21,14 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
     let catalog = limits(config, hash_seed);
+    let shards = config.shard_count(machine);
+    let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     Ok(ServerOptions {
-        listen: config.listen.iter().map(address).collect::<Result<_, _>>()?,
+        tls: crate::tls::server(config, &listen)?,
+        external: crate::tls::external(config),
+        listen,
         listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
-        shards: config.shard_count(machine),
+        shards,
         session: SessionLimits {
             channel_max: config.channel_max,
             frame_bytes_max: config.frame_bytes_max,
@@ -33,7 +37,7 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
             ..SessionLimits::default()
         },
         greeting: greeting(),
-        definitions: definitions(config, &catalog)?,
+        definitions: beginning(config, &catalog, shards)?.definitions,
         catalog,
         output_bytes_max: config.session_output_bytes_max as usize,
         memory_bytes_max,
@@ -56,7 +60,8 @@ fn socket(config: &BrokerConfig) -> SocketOptions {
     }
 }
 
-fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
+/// What the definitions may grow to.
+pub fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
     Limits {
         vhosts_max: config.vhosts_max as usize,
         exchanges_max: config.exchanges_max as usize,

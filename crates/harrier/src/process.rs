@@ -1,14 +1,13 @@
 //! The process: its open files, its random seed, its signals.
 //!
-//! Enters: what the system grants.  Leaves: a raised limit, a seed, a broker told to stop.
+//! Enters: what the system grants.  Leaves: a raised limit, a seed, a broker told to stop or to read its files again.
 //! Owns:   the thread that waits for signals.
 //! Never:  handles a signal in the handler itself.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use shard::Stopper;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 
 /// The status of a process that a second signal ended.
@@ -41,26 +40,45 @@ pub fn seed() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// The signals that end a broker, caught from now on.
-pub struct Endings(Signals);
+/// Random bytes for a password's hash.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn salt() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    assert_eq!(filled, bytes.len());
+    Ok(bytes)
+}
 
-impl Endings {
-    /// Catches SIGTERM and SIGINT.
+/// The signals that a broker hears, caught from now on.
+pub struct Signals(signal_hook::iterator::Signals);
+
+impl Signals {
+    /// Catches SIGTERM, SIGINT and SIGHUP.
     ///
     /// # Errors
     /// The system refuses a handler.
     pub fn catch() -> io::Result<Self> {
-        Signals::new([SIGINT, SIGTERM]).map(Endings)
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map(Signals)
     }
 
-    /// Starts the thread that stops the broker at the first signal, and ends the process at the second.
+    /// Starts the thread that stops the broker at the first signal, and ends the process at the second. At SIGHUP it
+    /// calls `reload`, until the broker is to stop.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn watch(mut self, stopper: Stopper) -> io::Result<()> {
+    pub fn watch(mut self, stopper: Stopper, mut reload: impl FnMut() + Send + 'static) -> io::Result<()> {
         let watch = move || {
             let mut stopping = false;
             for signal in self.0.forever() {
+                if signal == SIGHUP {
+                    if !stopping {
+                        tracing::info!("SIGHUP: files are read again");
+                        reload();
+                    }
+                    continue;
+                }
                 let signal = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
                 if stopping {
                     tracing::warn!(signal, "ending at once");

@@ -1,5 +1,14 @@
 //! The program from outside: its commands, its statuses, its errors, its start and its end.
 
+#[path = "../../link/tests/certificates/mod.rs"]
+mod certificates;
+#[path = "program/definitions.rs"]
+mod definitions;
+#[path = "program/passwords.rs"]
+mod passwords;
+#[path = "program/tls.rs"]
+mod tls;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -57,6 +66,14 @@ struct Broker {
 
 impl Broker {
     fn start(words: &[&str]) -> Self {
+        let mut broker = Broker::start_until(words, "harrier broker is ready");
+        let addresses = field(&broker.ready, "addresses");
+        broker.address = addresses.split(' ').next().unwrap_or_default().to_owned();
+        broker
+    }
+
+    /// One whose log has reached a line.
+    fn start_until(words: &[&str], part: &str) -> Self {
         let mut child = harrier()
             .args(["broker", "--log-format", "json"])
             .args(words)
@@ -68,9 +85,7 @@ impl Broker {
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let mut broker = Broker { child, lines, address: String::new(), ready: String::new() };
-        broker.ready = broker.await_line("harrier broker is ready");
-        let addresses = field(&broker.ready, "addresses");
-        broker.address = addresses.split(' ').next().unwrap_or_default().to_owned();
+        broker.ready = broker.await_line(part);
         broker
     }
 

@@ -1,6 +1,6 @@
 //! Addresses: where a broker listens and where a client dials.
 //!
-//! Enters: text of an operator.  Leaves: a TCP host and port, or the path of a Unix socket.
+//! Enters: text of an operator.  Leaves: a TCP host and port, with or without TLS, or the path of a Unix socket.
 //! Owns:   the forms an address may take.
 //! Never:  looks a name up.
 
@@ -9,11 +9,21 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// The port of AMQP over TLS, where none is written.
+const TLS_PORT: u16 = 5671;
+
 /// An address of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// `127.0.0.1:5672`, `[::1]:5672`, `broker.example:5672`, each also behind `tcp://`.
     Tcp {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port; 0 lets the system choose one to listen on.
+        port: u16,
+    },
+    /// `tls://broker.example:5671`, also `amqps://`; the port may be left out.
+    Tls {
         /// A name or an address, without brackets.
         host: String,
         /// The port; 0 lets the system choose one to listen on.
@@ -53,7 +63,16 @@ impl FromStr for Address {
             }
             return Ok(Address::Unix(path.into()));
         }
-        let rest = text.strip_prefix("tcp://").unwrap_or(text);
+        let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("amqps://"));
+        let rest = secret.unwrap_or_else(|| text.strip_prefix("tcp://").unwrap_or(text));
+        let with_port;
+        let has_port = rest.rsplit_once(':').is_some_and(|(host, _)| !rest.starts_with('[') || host.ends_with(']'));
+        let rest = if secret.is_some() && !has_port {
+            with_port = format!("{rest}:{TLS_PORT}");
+            &*with_port
+        } else {
+            rest
+        };
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(|| fault("the bracket is not closed"))?;
@@ -72,7 +91,8 @@ impl FromStr for Address {
             return Err(fault("a host name has neither spaces nor slashes"));
         }
         let port = port.parse().map_err(|_| fault("a port is a number from 0 to 65535"))?;
-        Ok(Address::Tcp { host: host.to_owned(), port })
+        let host = host.to_owned();
+        Ok(if secret.is_some() { Address::Tls { host, port } } else { Address::Tcp { host, port } })
     }
 }
 
@@ -81,6 +101,8 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Tls { host, port } if host.contains(':') => write!(f, "tls://[{host}]:{port}"),
+            Address::Tls { host, port } => write!(f, "tls://{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -96,6 +118,13 @@ mod tests {
             ("127.0.0.1:5672", "127.0.0.1:5672"),
             ("tcp://localhost:0", "localhost:0"),
             ("[::1]:5672", "[::1]:5672"),
+            ("tls://broker:1", "tls://broker:1"),
+            ("amqps://broker", "tls://broker:5671"),
+            ("tls://0.0.0.0", "tls://0.0.0.0:5671"),
+            ("tls://[::1]", "tls://[::1]:5671"),
+            ("amqps://[::1]:7", "tls://[::1]:7"),
+            ("tls://", "! the host is missing"),
+            ("tls://a b", "! a host name has neither spaces nor slashes"),
             ("unix:/run/h.sock", "unix:/run/h.sock"),
             ("unix:///run/h.sock", "unix:/run/h.sock"),
             ("/run/h.sock", "unix:/run/h.sock"),

@@ -5,7 +5,7 @@
 //! Never:  retries an address: when to try again is for the caller to know.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
-use crate::{Address, DialOptions, Link, Peer};
+use crate::{Address, DialOptions, Link, Peer, TlsClient};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -14,23 +14,15 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Connects; blocks for as long as the options allow for each address of the name.
+/// Connects; blocks for as long as the options allow for each address of the name. An address with TLS is dialled with
+/// what the system trusts and without a certificate of its own.
 pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link>> {
     match address {
-        Address::Tcp { host, port } => {
-            let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-            for resolved in (host.as_str(), *port).to_socket_addrs()? {
-                match TcpStream::connect_timeout(&resolved, options.timeout) {
-                    Ok(stream) => {
-                        set_tcp(&stream, &options.socket)?;
-                        let peer = Peer::tcp(resolved, stream.local_addr()?);
-                        return Ok(Box::new(SocketLink::new(stream, peer)?));
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
+        Address::Tls { .. } => {
+            let tls = TlsClient::new(None, None, None);
+            dial_tls(address, options, &tls.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?)
         }
+        Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Unix(path) => {
             let flags = SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -50,4 +42,26 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             Ok(Box::new(SocketLink::new(UnixStream::from(socket), Peer::unix(path))?))
         }
     }
+}
+
+/// Connects, with TLS where the address has it; the handshake may take as long as connecting.
+pub fn dial_tls(address: &Address, options: &DialOptions, tls: &TlsClient) -> io::Result<Box<dyn Link>> {
+    let Address::Tls { host, port } = address else { return dial(address, options) };
+    let socket = connect(host, *port, options)?;
+    Ok(Box::new(tls.secure(socket, host, options.timeout)?))
+}
+
+fn connect(host: &str, port: u16, options: &DialOptions) -> io::Result<SocketLink<TcpStream>> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for resolved in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&resolved, options.timeout) {
+            Ok(stream) => {
+                set_tcp(&stream, &options.socket)?;
+                let peer = Peer::tcp(resolved, stream.local_addr()?);
+                return SocketLink::new(stream, peer);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

@@ -1,6 +1,6 @@
 //! The world's faults on a link.
 //!
-//! Enters: an error of the operating system.  Leaves: what it means for the link.
+//! Enters: an error of the operating system, or of TLS.  Leaves: what it means for the link.
 //! Owns:   the sorting of error numbers into "retry", "this direction ended" and "the link is lost".
 //! Never:  blames the peer's protocol; that is a refusal of the rooms above.
 
@@ -14,12 +14,14 @@ pub enum LinkError {
     Closed,
     /// The connection broke: reset, timed out, unreachable, or an error that no retry can cure.
     Lost(io::Error),
+    /// The ends do not agree on TLS: no handshake, a certificate that is not trusted, bytes that were changed.
+    Tls(Box<str>),
 }
 
 impl LinkError {
     /// Whether the connection broke, rather than being ended by one of its ends.
     pub fn is_lost(&self) -> bool {
-        matches!(self, LinkError::Lost(_))
+        !matches!(self, LinkError::Closed)
     }
 }
 
@@ -28,6 +30,7 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::Closed => f.write_str("the link is closed"),
             LinkError::Lost(error) => write!(f, "the link is lost: {error}"),
+            LinkError::Tls(why) => write!(f, "TLS: {why}"),
         }
     }
 }
@@ -35,7 +38,7 @@ impl fmt::Display for LinkError {
 impl std::error::Error for LinkError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            LinkError::Closed => None,
+            LinkError::Closed | LinkError::Tls(_) => None,
             LinkError::Lost(error) => Some(error),
         }
     }
@@ -46,6 +49,7 @@ impl From<LinkError> for io::Error {
         match error {
             LinkError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "the link is closed"),
             LinkError::Lost(error) => error,
+            LinkError::Tls(_) => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
         }
     }
 }

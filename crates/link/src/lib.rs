@@ -4,7 +4,7 @@
 //! Owns:   the socket (or what stands for one), and whether each direction is still open.
 //! Never:  knows what the bytes mean, blocks (but in [`wait`](Link::wait) and [`dial`]), starts a thread.
 //!
-//! [`Link`] is what the reactor sees; TCP and Unix sockets implement it here ([`Listener`], [`dial`]), [`sim`] does
+//! [`Link`] is what the reactor sees; TCP, TLS over it and Unix sockets implement it here ([`Listener`], [`dial`]), [`sim`] does
 //! it in memory with faults from a seed, and [`contract`] holds the tests that each of them passes.
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,17 @@ mod options;
 mod peer;
 pub mod sim;
 mod socket;
+mod tls;
 mod unix_path;
 
 pub use address::{Address, AddressError};
-pub use dial::dial;
+pub use dial::{dial, dial_tls};
 pub use error::LinkError;
 pub use link::{Abort, Link, Received, Sent, Shape, Wait};
 pub use listener::Listener;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::Peer;
+pub use tls::{
+    Certificate, CertificateFiles, ClientCertificates, Identity, SanType, TlsClient, TlsError, TlsServer,
+    TlsServerOptions, TlsVersion,
+};

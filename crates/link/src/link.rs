@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use slab::Gather;
 
+use crate::tls::Certificate;
 use crate::{LinkError, Peer};
 
 /// One end of an ordered, reliable byte stream.
@@ -28,14 +29,15 @@ pub trait Link: Send {
     /// the peer closed (`mio::event::Event::is_read_closed`) goes on until it is told [`Received::Closed`].
     ///
     /// # Errors
-    /// [`LinkError::Lost`] once, when the connection broke; from then on [`Received::Closed`].
+    /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection broke; from then on [`Received::Closed`].
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
 
-    /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed.
+    /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed. What is
+    /// left stays in front for the next call: parts of it may be under way already.
     ///
     /// # Errors
-    /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] if the connection
-    /// broke. Either way every later `send` fails as well (never [`Sent::Blocked`]), and the bytes left in `from`
+    /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] or [`LinkError::Tls`] if the
+    /// connection broke. Either way every later `send` fails as well (never [`Sent::Blocked`]), and the bytes left in `from`
     /// will not arrive. After `Closed` there may still be bytes to receive.
     fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError>;
 
@@ -47,6 +49,17 @@ pub trait Link: Send {
     /// Orderly end of the sending direction: what was sent before still arrives, then the peer reads the end of the
     /// stream. Receiving goes on. Call it when the last `send` said [`Sent::Drained`]; later `send`s fail.
     fn close_sending(&mut self);
+
+    /// Whether the link has bytes of its own to send, such as a handshake's: then `send` is called at the next edge
+    /// that says that it takes more, even with nothing to send.
+    fn owes_bytes(&self) -> bool {
+        false
+    }
+
+    /// The certificate by which the peer has proved who it is, if it has.
+    fn certificate(&self) -> Option<&Certificate> {
+        None
+    }
 
     /// What suits this link.
     fn shape(&self) -> Shape;
@@ -164,6 +177,6 @@ pub struct Shape {
     pub gather_parts_max: usize,
     /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
     pub copy_below_bytes: usize,
-    /// The kind of link: `tcp`, `unix`, `sim`.
+    /// The kind of link: `tcp`, `tls`, `unix`, `sim`.
     pub name: &'static str,
 }

@@ -6,7 +6,7 @@
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
 use crate::unix_path::{self, UnixPath};
-use crate::{Address, Link, ListenOptions, Peer};
+use crate::{Address, Link, ListenOptions, Peer, TlsServer};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -17,6 +17,7 @@ use std::os::unix::net::UnixListener;
 
 enum Kind {
     Tcp(TcpListener),
+    Tls(TcpListener, TlsServer),
     Unix(UnixListener, UnixPath),
 }
 
@@ -30,19 +31,12 @@ impl Listener {
     /// Listens on an address. The file of a Unix socket that nobody listens on any more is replaced; one that is in use is an error.
     pub fn bind(address: &Address, options: &ListenOptions) -> io::Result<Listener> {
         match address {
+            Address::Tls { .. } => Err(io::Error::new(ErrorKind::InvalidInput, "TLS needs a certificate")),
             Address::Tcp { host, port } => {
-                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-                for resolved in (host.as_str(), *port).to_socket_addrs()? {
-                    match bind_tcp(resolved, options) {
-                        Ok(listener) => {
-                            let local = listener.local_addr()?;
-                            let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-                            return Ok(Listener { kind: Kind::Tcp(listener), address });
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
+                let listener = bind_name(host, *port, options)?;
+                let local = listener.local_addr()?;
+                let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
+                Ok(Listener { kind: Kind::Tcp(listener), address })
             }
             Address::Unix(path) => {
                 let socket = unix_path::socket()?;
@@ -52,6 +46,15 @@ impl Listener {
                 Ok(Listener { kind: Kind::Unix(UnixListener::from(socket), place), address: address.clone() })
             }
         }
+    }
+
+    /// Listens on an address, with TLS where the address has it.
+    pub fn bind_tls(address: &Address, options: &ListenOptions, tls: &TlsServer) -> io::Result<Listener> {
+        let Address::Tls { host, port } = address else { return Listener::bind(address, options) };
+        let listener = bind_name(host, *port, options)?;
+        let local = listener.local_addr()?;
+        let address = Address::Tls { host: local.ip().to_string(), port: local.port() };
+        Ok(Listener { kind: Kind::Tls(listener, tls.clone()), address })
     }
 
     /// Where it listens; a port that was left to the system is known here.
@@ -66,6 +69,10 @@ impl Listener {
                 Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
                     let link = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
                     Ok(Box::new(link) as Box<dyn Link>)
+                }),
+                Kind::Tls(listener, tls) => listener.accept().and_then(|(stream, peer)| {
+                    let socket = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
+                    Ok(Box::new(tls.secure(socket)?) as Box<dyn Link>)
                 }),
                 Kind::Unix(listener, place) => listener.accept().and_then(|(stream, _)| {
                     let link = SocketLink::new(stream, Peer::unix(place.path()))?;
@@ -87,11 +94,22 @@ impl Listener {
     /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let descriptor = match &self.kind {
-            Kind::Tcp(listener) => listener.as_raw_fd(),
+            Kind::Tcp(listener) | Kind::Tls(listener, _) => listener.as_raw_fd(),
             Kind::Unix(listener, _) => listener.as_raw_fd(),
         };
         registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)
     }
+}
+
+fn bind_name(host: &str, port: u16, options: &ListenOptions) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for resolved in (host, port).to_socket_addrs()? {
+        match bind_tcp(resolved, options) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn bind_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {

@@ -73,6 +73,30 @@ impl<S: Stream> SocketLink<S> {
         Ok(SocketLink { stream: Some(stream), peer, receiving_ended: false, sending_ended: false, lost: None })
     }
 
+    /// Sends from the front of some bytes. `None`: the socket takes nothing now.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<Option<usize>, LinkError> {
+        self.write_parts(&[IoSlice::new(bytes)])
+    }
+
+    fn write_parts(&mut self, parts: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.sending_ended) else { return Err(LinkError::Closed) };
+        loop {
+            return match stream.write(parts) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    self.sending_ended = true;
+                    Err(LinkError::Closed)
+                }
+                Err(error) => {
+                    self.end();
+                    Err(LinkError::Lost(error))
+                }
+            };
+        }
+    }
+
     fn end(&mut self) {
         self.receiving_ended = true;
         self.sending_ended = true;
@@ -113,22 +137,15 @@ impl<S: Stream> Link for SocketLink<S> {
     }
 
     fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
-        let Some(stream) = self.stream.as_ref().filter(|_| !self.sending_ended) else { return Err(LinkError::Closed) };
+        if self.sending_ended {
+            return Err(LinkError::Closed);
+        }
         while !from.is_empty() {
             let mut parts = [IoSlice::new(&[]); GATHER_PARTS_MAX];
             let count = from.io_slices(&mut parts);
-            match stream.write(&parts[..count]) {
-                Ok(bytes) => from.consume(bytes),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Sent::Blocked),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                    self.sending_ended = true;
-                    return Err(LinkError::Closed);
-                }
-                Err(error) => {
-                    self.end();
-                    return Err(LinkError::Lost(error));
-                }
+            match self.write_parts(&parts[..count])? {
+                Some(bytes) => from.consume(bytes),
+                None => return Ok(Sent::Blocked),
             }
         }
         Ok(Sent::Drained)

@@ -127,6 +127,12 @@ impl Inbound {
         Self::new(Role::Server(greeting), limits, Phase::Header, FRAME_BYTES_MIN)
     }
 
+    /// Greets with other words, before the client's protocol header has come: what is offered may depend on the link.
+    pub fn greet_with(&mut self, greeting: Arc<Greeting>) {
+        assert!(matches!(self.role, Role::Server(_)), "a client greets nobody");
+        self.role = Role::Server(greeting);
+    }
+
     /// The client's end. The owner sends the protocol header: [`Outbound::protocol_header`].
     pub fn client(limits: &SessionLimits) -> Self {
         Self::new(Role::Client, limits, Phase::Starting, CLIENT_GREETING_BYTES_MAX)

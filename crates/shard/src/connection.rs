@@ -55,6 +55,8 @@ pub struct Connection {
     pub unparsed: bool,
     /// Tells the users of the slot apart.
     pub serial: u32,
+    /// Its password is being checked, elsewhere.
+    pub proving: bool,
     /// How far it has come.
     pub phase: Phase,
     /// What follows the last byte.

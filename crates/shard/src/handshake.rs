@@ -5,14 +5,26 @@
 //! Never:  knows how a password is kept.
 
 use crate::connection::Phase;
+use crate::proofs::Claim;
 use crate::shard::Shard;
-use broker::Slot;
-use catalog::SessionId;
-use session::Capabilities;
+use broker::{Effects, Slot};
+use catalog::{LoginRefused, SessionId, UserId};
+use link::Identity;
 use session::sasl::{self, Credentials};
+use session::{Capabilities, Greeting};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::ShortStr;
 use wire::method::connection;
+
+/// How clients log in by their certificates.
+#[derive(Clone)]
+pub struct External {
+    /// The greeting of connections that show one: it offers EXTERNAL.
+    pub greeting: Arc<Greeting>,
+    /// What of a certificate is the name of a user.
+    pub identity: Identity,
+}
 
 /// A login as the client sent it.
 pub(crate) struct Login {
@@ -33,11 +45,75 @@ impl Shard {
         };
         let outcome = match credentials {
             Credentials::Password { user, password } => {
-                let outcome = self.broker.catalog().authenticate(user, password, loopback);
-                outcome.map_err(|refused| refused.to_string())
+                let (user, kept) = self.broker.catalog().claim(user);
+                let serial = connection.serial;
+                let (mechanism, offered) = (login.mechanism.clone(), password.to_vec());
+                return self.prove(Claim { slot, serial, user, mechanism, kept, offered }, now);
             }
-            Credentials::External { .. } => Err("EXTERNAL needs a certificate, and this listener has none".to_owned()),
+            // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
+            Credentials::External { .. } => match (connection.link.certificate(), &self.external) {
+                (Some(certificate), Some(external)) => match certificate.identity(external.identity) {
+                    Some(name) => {
+                        let outcome = self.broker.catalog().authenticate_external(name.as_bytes(), loopback);
+                        outcome.map_err(|refused| format!("user '{name}' of the certificate: {refused}"))
+                    }
+                    None => Err(format!("the certificate has no name to log in by ({:?})", external.identity)),
+                },
+                _ => Err("EXTERNAL needs a certificate, and the client has shown none".to_owned()),
+            },
         };
+        self.end_login(slot, mechanism, outcome, now);
+    }
+
+    /// Has a password checked: at once if that is quick, elsewhere if it is not.
+    fn prove(&mut self, claim: Claim, now: Instant) {
+        if !claim.kept.is_slow() {
+            let sound = claim.kept.is(&claim.offered);
+            return self.proved(&claim, sound, now);
+        }
+        if self.proofs.is_proven(&claim, || self.desk.chance()) {
+            return self.proved(&claim, true, now);
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize) {
+            connection.proving = true;
+        }
+        if let Some((claim, sound)) = self.proofs.ask(claim) {
+            self.proved(&claim, sound, now);
+        }
+    }
+
+    /// Takes in what was checked elsewhere, and hands on what is still to be.
+    pub(crate) fn take_proofs(&mut self, now: Instant) {
+        while let Some((claim, sound)) = self.proofs.next() {
+            self.proved(&claim, sound, now);
+            // It may have said more meanwhile.
+            if let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize)
+                && connection.serial == claim.serial
+            {
+                connection.unparsed = true;
+                self.enqueue(claim.slot);
+            }
+        }
+    }
+
+    fn proved(&mut self, claim: &Claim, sound: bool, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize) else { return };
+        if connection.serial != claim.serial || connection.phase != Phase::Greeting {
+            return;
+        }
+        connection.proving = false;
+        let loopback = connection.link.peer().is_loopback;
+        let admitted = if sound {
+            self.broker.catalog().admit(claim.user, loopback)
+        } else {
+            Err(LoginRefused::InvalidCredentials)
+        };
+        let mechanism = ShortStr::new(&claim.mechanism).unwrap_or(ShortStr::EMPTY);
+        self.end_login(claim.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
+    }
+
+    fn end_login(&mut self, slot: Slot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         match outcome {
             Ok(user) => {
                 connection.phase = Phase::LoggedIn { user };

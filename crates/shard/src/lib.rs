@@ -12,6 +12,7 @@ mod handshake;
 mod household;
 pub mod limits;
 mod mail;
+mod proofs;
 mod reactor;
 mod serve;
 mod server;
@@ -20,7 +21,9 @@ mod spin;
 mod timers;
 
 pub use desk::Desk;
+pub use handshake::External;
 pub use household::Household;
 pub use mail::{Bell, Doorbell, Mail};
+pub use proofs::Prover;
 pub use server::{Server, ServerOptions, StartError, Stopper};
 pub use shard::{Shard, ShardOptions, Work};

@@ -18,6 +18,12 @@ pub const MAIL_BATCHES_PER_TICK: usize = 16;
 pub const MAIL_WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How long a closed connection's peer has to take the farewell.
 pub const FAREWELL: Duration = Duration::from_secs(5);
+/// Threads that check slow passwords: two, so that one slow client's is not everybody's, and no more of the machine is taken.
+pub const PROVERS: usize = 2;
+/// Slow passwords that one shard has under way; the rest wait at the shard, each connection with one at most.
+pub const PROOFS_UNDER_WAY_MAX: usize = 4;
+/// Passwords that were found to be right and are remembered by a shard, 32 bytes each. When there are more, all are forgotten.
+pub const PROVEN_MAX: usize = 4096;
 /// How long a publisher that outruns its consumers gives them, at most.
 pub const PACE: Duration = Duration::from_millis(1);
 /// What the process has of its own, beside what is added up: code, definitions, connections, what allocators keep (at rest 5 MiB were

@@ -9,8 +9,9 @@ use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
 use broker::{BodyRef, Flow, Publish, Slot};
 use catalog::Refusal;
-use link::Received;
+use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
@@ -95,7 +96,11 @@ impl Shard {
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
     pub(crate) fn may_serve(&self, slot: Slot) -> bool {
-        self.broker.may_read(slot) && !self.desk.is_full(slot)
+        self.broker.may_read(slot) && !self.desk.is_full(slot) && !self.is_proving(slot)
+    }
+
+    fn is_proving(&self, slot: Slot) -> bool {
+        matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.proving)
     }
 
     /// One read. `None` if the connection is over.
@@ -113,6 +118,12 @@ impl Shard {
                 // After the peer's end a drained link must be read on, until it says that it is closed.
                 connection.readable = !drained || connection.peer_closed;
                 connection.received_at = now;
+                if connection.phase == Phase::Greeting
+                    && let Some(external) = &self.external
+                    && connection.link.certificate().is_some()
+                {
+                    connection.inbound.greet_with(Arc::clone(&external.greeting));
+                }
                 Some(bytes)
             }
             Ok(Received::Idle) => {
@@ -125,7 +136,11 @@ impl Shard {
                 None
             }
             Err(error) => {
-                tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost");
+                let peer = &*connection.link.peer().address;
+                match error {
+                    LinkError::Tls(_) => tracing::info!(shard = self.options.shard.0, slot, peer, %error, "refused"),
+                    _ => tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost"),
+                }
                 self.remove(slot);
                 None
             }
@@ -166,7 +181,13 @@ impl Shard {
                     stopped = true;
                     break;
                 }
-                other => self.act(slot, other, now),
+                other => {
+                    self.act(slot, other, now);
+                    if self.is_proving(slot) {
+                        stopped = true;
+                        break;
+                    }
+                }
             }
         }
         if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {

@@ -5,15 +5,17 @@
 //! Never:  handles a message.
 
 use crate::desk::Desk;
+use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
+use crate::proofs::Prover;
 use crate::reactor::{BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, ShardId};
-use link::{Address, ListenOptions, Listener};
+use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
 use session::{Greeting, SessionLimits};
@@ -29,6 +31,10 @@ pub struct ServerOptions {
     pub listen: Vec<Address>,
     /// How it listens.
     pub listen_options: ListenOptions,
+    /// The certificates of addresses with TLS.
+    pub tls: Option<TlsServer>,
+    /// How clients log in by certificates, if they may.
+    pub external: Option<External>,
     /// Threads.
     pub shards: u16,
     /// What a connection may use.
@@ -147,7 +153,10 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let mut listeners = Vec::new();
         for address in &options.listen {
-            let listener = Listener::bind(address, &options.listen_options);
+            let listener = match &options.tls {
+                Some(tls) => Listener::bind_tls(address, &options.listen_options, tls),
+                None => Listener::bind(address, &options.listen_options),
+            };
             listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
         }
         let addresses = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
@@ -160,6 +169,7 @@ impl Server {
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let prover = Prover::new();
         let mut threads = Vec::new();
         let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
         for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
@@ -187,14 +197,19 @@ impl Server {
             let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
+            let (external, prover) = (options.external.clone(), Arc::clone(&prover));
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
                 let _watch = watch;
                 // Message memory belongs to the thread that it serves.
                 let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
-                let shard =
-                    Shard::new(shard_options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
+                let broker = Broker::new(broker_options, catalog);
+                let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
+                shard.prove_with(prover, Arc::clone(&bell));
+                if let Some(external) = external {
+                    shard.accept_certificates(external);
+                }
                 Reactor { shard, id, poll, front, incoming, bell, household, spin: Spin::new(spin), drain_timeout }
                     .run()
             })?;

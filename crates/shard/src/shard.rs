@@ -8,16 +8,20 @@
 
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
+use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::{
     FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES,
 };
+use crate::mail::Doorbell;
+use crate::proofs::{Proofs, Prover};
 use crate::timers::Timers;
 use broker::{Broker, Effects, Slot};
 use catalog::ShardId;
 use link::{Abort, Link};
 use session::heartbeat::Due;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
+use slab::Gather;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +56,8 @@ pub enum Work {
 /// One shard.
 pub struct Shard {
     pub(crate) options: ShardOptions,
+    pub(crate) external: Option<External>,
+    pub(crate) proofs: Proofs,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
     free: Vec<Slot>,
     serial: u32,
@@ -78,6 +84,8 @@ impl Shard {
         let scratch_bytes = SCRATCH_BYTES.max(2 * options.session.frame_bytes_max as usize);
         Shard {
             options,
+            external: None,
+            proofs: Proofs::new(),
             connections: Vec::new(),
             free: Vec::new(),
             serial: 0,
@@ -95,6 +103,16 @@ impl Shard {
             paced: VecDeque::new(),
             draining: false,
         }
+    }
+
+    /// Clients that show a certificate may log in by it (SASL EXTERNAL).
+    pub fn accept_certificates(&mut self, external: External) {
+        self.external = Some(external);
+    }
+
+    /// Passwords that take long to check are checked there; without it, here.
+    pub fn prove_with(&mut self, prover: Arc<Prover>, bell: Arc<Doorbell>) {
+        self.proofs.set_prover(prover, bell);
     }
 
     /// The slot that the next connection will get: its token at the poll.
@@ -116,6 +134,7 @@ impl Shard {
             kept: Vec::new(),
             unparsed: false,
             serial: self.serial,
+            proving: false,
             phase: Phase::Greeting,
             farewell: Farewell::None,
             deadline: now + self.options.login_timeout,
@@ -148,6 +167,10 @@ impl Shard {
     /// Readiness edges of a link.
     pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        // What the link has to say by itself comes first; an error shows at the next read or write.
+        if writable && connection.link.owes_bytes() {
+            let _told_later = connection.link.send(&mut Gather::new());
+        }
         if readable || closed {
             connection.readable = true;
             connection.peer_closed |= closed;
@@ -165,6 +188,9 @@ impl Shard {
     pub fn tick(&mut self, now: Instant) -> Work {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         self.take_mail(now);
+        if self.proofs.are_awaited() {
+            self.take_proofs(now);
+        }
         self.unpace(now);
         self.serve_ready(now);
         self.broker.fire(&mut self.desk);

@@ -11,7 +11,7 @@ use crate::features::Features;
 use crate::letter::{Answer, Asker, Letter};
 use crate::peer::{Awaiting, Then};
 use crate::queue::Queue;
-use catalog::{Definition, Executed, Outcome, Refusal, ShardId};
+use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId};
 use std::sync::Arc;
 
 impl Broker {
@@ -123,8 +123,22 @@ impl Broker {
         }
         if let Outcome::Queue { id, home, created: true } = executed.outcome
             && self.is_home(home)
-            && let Some(definition) = self.catalog.queue_definition(id)
         {
+            self.make_queue(id);
+        }
+    }
+
+    /// The queues that were defined before this shard began.
+    pub(super) fn make_queues(&mut self) {
+        let here: Vec<_> =
+            self.catalog.queues().filter(|(_, queue)| self.is_home(queue.home)).map(|(id, _)| id).collect();
+        for id in here {
+            self.make_queue(id);
+        }
+    }
+
+    fn make_queue(&mut self, id: QueueId) {
+        if let Some(definition) = self.catalog.queue_definition(id) {
             let mut queue =
                 Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
             queue.features = Features::of(definition, self.now_us);

@@ -154,7 +154,7 @@ impl Broker {
     /// A broker core with these definitions, which must be the same on every shard.
     pub fn new(options: BrokerOptions, catalog: Catalog) -> Self {
         let shards = options.shards as usize;
-        Broker {
+        let mut broker = Broker {
             options,
             catalog,
             tables: Tables::default(),
@@ -182,7 +182,9 @@ impl Broker {
             dead: VecDeque::new(),
             properties: Vec::new(),
             last_death: LastDeath::default(),
-        }
+        };
+        broker.make_queues();
+        broker
     }
 
     /// The definitions.

@@ -156,6 +156,10 @@ impl Broker {
             Some(id) => id,
             None => self.exchange_for_publish(slot, exchange)?,
         };
+        if self.catalog.restricts_topics() {
+            let (user, ..) = self.whose(slot)?;
+            self.catalog.check_topic(user, exchange_id, Operation::Write, routing_key)?;
+        }
         let route = self.catalog.route(exchange_id, routing_key, properties);
         let Some(channel) = self.tables.channels.get_mut(key) else {
             return Ok(route);

@@ -7,15 +7,29 @@
 use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE, DEAD_LETTER_EXCHANGE},
-    ids::{UserId, VhostId},
+    exchange::ExchangeKind,
+    ids::{ExchangeId, UserId, VhostId},
+    password::Password,
     permission::{Operation, Resource},
     user::LoginRefused,
 };
 
 impl Catalog {
-    /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`.
+    /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
+    /// as long as a password's proof does; who cannot wait for a slow one asks for the `claim`.
     pub fn authenticate(&self, user: &[u8], password: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
-        self.users.authenticate(user, password, from_loopback)
+        let (user, kept) = self.claim(user);
+        if kept.is(password) { self.admit(user, from_loopback) } else { Err(LoginRefused::InvalidCredentials) }
+    }
+
+    /// Who has a name, and the password that must be proved. For a name that nobody has it is a password all the same.
+    pub fn claim(&self, user: &[u8]) -> (Option<UserId>, Password) {
+        self.users.claim(user)
+    }
+
+    /// Whether a user who has proved itself may come in.
+    pub fn admit(&self, user: Option<UserId>, from_loopback: bool) -> Result<UserId, LoginRefused> {
+        self.users.admit(user, from_loopback)
     }
 
     /// The user whom a verified certificate names (`EXTERNAL`).
@@ -76,18 +90,20 @@ impl Catalog {
                 self.check_exchange_deletable(*vhost, name)?;
                 self.check(user, *vhost, Configure, Exchange, name.as_bytes())
             }
-            Definition::BindExchange { vhost, source, destination, .. }
-            | Definition::UnbindExchange { vhost, source, destination, .. } => {
+            Definition::BindExchange { vhost, source, destination, routing_key, .. }
+            | Definition::UnbindExchange { vhost, source, destination, routing_key, .. } => {
                 self.check(user, *vhost, Write, Exchange, destination.as_bytes())?;
                 not_default(destination)?;
                 not_default(source)?;
-                self.check(user, *vhost, Read, Exchange, source.as_bytes())
+                self.check(user, *vhost, Read, Exchange, source.as_bytes())?;
+                self.check_binding_topic(user, *vhost, source, routing_key)
             }
-            Definition::BindQueue { vhost, exchange, queue, .. }
-            | Definition::UnbindQueue { vhost, exchange, queue, .. } => {
+            Definition::BindQueue { vhost, exchange, queue, routing_key, .. }
+            | Definition::UnbindQueue { vhost, exchange, queue, routing_key, .. } => {
                 self.check(user, *vhost, Write, Queue, queue.as_bytes())?;
                 not_default(exchange)?;
-                self.check(user, *vhost, Read, Exchange, exchange.as_bytes())
+                self.check(user, *vhost, Read, Exchange, exchange.as_bytes())?;
+                self.check_binding_topic(user, *vhost, exchange, routing_key)
             }
             Definition::DeclareQueue { vhost, name, server_named, arguments, .. } => {
                 if name.starts_with("amq.") && !server_named {
@@ -112,8 +128,48 @@ impl Catalog {
             | Definition::PutUser { .. }
             | Definition::DeleteUser { .. }
             | Definition::SetPermission { .. }
+            | Definition::SetTopicPermission { .. }
+            | Definition::ClearTopicPermission { .. }
             | Definition::ClearPermission { .. } => Ok(()),
         }
+    }
+
+    fn check_binding_topic(&self, user: UserId, vhost: VhostId, exchange: &Name, key: &[u8]) -> Result<(), Refusal> {
+        match self.exchange(vhost, exchange.as_bytes()) {
+            Some(id) if self.topics_restricted => self.check_topic(user, id, Operation::Read, key),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the topics of any user have ever been restricted: if not, `check_topic` need not be asked.
+    #[inline]
+    pub fn restricts_topics(&self) -> bool {
+        self.topics_restricted
+    }
+
+    /// Whether a user may publish to an exchange, or bind to it, with this routing key (403 if not). Only those of topic
+    /// exchanges count, as in RabbitMQ.
+    pub fn check_topic(
+        &self,
+        user: UserId,
+        exchange: ExchangeId,
+        operation: Operation,
+        routing_key: &[u8],
+    ) -> Result<(), Refusal> {
+        let Some(definition) = self.exchange_info(exchange) else { return Ok(()) };
+        if definition.kind != ExchangeKind::Topic {
+            return Ok(());
+        }
+        let restricted = self.users.get(user).and_then(|user| user.on_topics(definition.vhost, &definition.name));
+        if restricted.is_none_or(|topics| topics.permits(operation, routing_key)) {
+            return Ok(());
+        }
+        let what = What { kind: Kind::Exchange, name: &definition.name, vhost: self.vhost_name(definition.vhost) };
+        let key = String::from_utf8_lossy(routing_key);
+        Err(Refusal::detail(
+            ReplyCode::AccessRefused,
+            format_args!("access to topic '{key}' in {what} refused for user '{}'", self.user_name(user)),
+        ))
     }
 
     /// Refuses the predeclared exchanges and all that could be among them (403).

@@ -6,9 +6,10 @@
 
 use super::*;
 use crate::{
-    limits::PASSWORD_BYTES_MAX,
-    permission::Compiled,
-    user::{Password, Permission, User},
+    limits::{PASSWORD_BYTES_MAX, TOPIC_PERMISSIONS_MAX},
+    password::Password,
+    permission::{Compiled, CompiledTopic},
+    user::{Permission, TopicPermission, User},
 };
 
 impl Catalog {
@@ -25,6 +26,7 @@ impl Catalog {
         if matches!(password, Password::Plain(secret) if secret.len() > PASSWORD_BYTES_MAX) {
             return Err(Refusal::precondition(format_args!("password over {PASSWORD_BYTES_MAX} bytes")));
         }
+        self.users.note(password);
         if let Some(id) = self.users.find(name)
             && let Some(user) = self.users.get_mut(id)
         {
@@ -43,6 +45,7 @@ impl Catalog {
             loopback_only,
             password: password.clone(),
             permissions: Vec::new(),
+            topics: Vec::new(),
         };
         Ok(Executed::new(Outcome::User { id: self.users.insert(user) }, true))
     }
@@ -72,6 +75,48 @@ impl Catalog {
             None => found.permissions.push((vhost_id, compiled)),
         }
         Ok(Executed::new(Outcome::Permitted, true))
+    }
+
+    pub(super) fn set_topic_permission(
+        &mut self,
+        user: &Name,
+        vhost: &Name,
+        exchange: &Name,
+        permission: &TopicPermission,
+    ) -> Result<Executed, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+        let compiled = CompiledTopic::new(permission, user, vhost)?;
+        let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
+        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        self.topics_restricted = true;
+        let is_full = found.topics.len() >= TOPIC_PERMISSIONS_MAX;
+        match found.topics.iter_mut().find(|(on, name, _)| *on == vhost_id && name == exchange) {
+            Some((.., current)) if current.written == *permission => {
+                return Ok(Executed::new(Outcome::Permitted, false));
+            }
+            Some((.., current)) => *current = compiled,
+            None if is_full => {
+                return Err(Refusal::precondition(format_args!(
+                    "user '{user}' has {TOPIC_PERMISSIONS_MAX} topic permissions, which are the most"
+                )));
+            }
+            None => found.topics.push((vhost_id, exchange.clone(), compiled)),
+        }
+        Ok(Executed::new(Outcome::Permitted, true))
+    }
+
+    pub(super) fn clear_topic_permission(
+        &mut self,
+        user: &Name,
+        vhost: &Name,
+        exchange: &Name,
+    ) -> Result<Executed, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+        let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
+        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let before = found.topics.len();
+        found.topics.retain(|(on, name, _)| *on != vhost_id || name != exchange);
+        Ok(Executed::new(Outcome::Permitted, found.topics.len() != before))
     }
 
     pub(super) fn clear_permission(&mut self, user: &Name, vhost: &Name) -> Result<Executed, Refusal> {

@@ -50,7 +50,7 @@ pub fn read(link: &mut dyn Link, room: usize) -> Read {
         }
         Ok(Received::Idle) => Read::Bytes(Vec::new()),
         Ok(Received::Closed) => Read::Over { lost: false },
-        Err(LinkError::Lost(_)) => Read::Over { lost: true },
+        Err(LinkError::Lost(_) | LinkError::Tls(_)) => Read::Over { lost: true },
         Err(LinkError::Closed) => panic!("`receive` answers Closed in words, not as an error"),
     }
 }

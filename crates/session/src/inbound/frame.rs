@@ -73,7 +73,8 @@ impl Inbound {
             return Ok(Step::Taken);
         }
         out.protocol_header(pool);
-        let text = format!("client did not start with the protocol header of AMQP 0-9-1: {}", snippet(first));
+        let tls = if first.starts_with(&[22, 3]) { " (this is TLS, on a port without it)" } else { "" };
+        let text = format!("client did not start with the protocol header of AMQP 0-9-1: {}{tls}", snippet(first));
         Err(Fault::link(ReplyCode::NotImplemented, &text))
     }
 

@@ -1,0 +1,375 @@
+//! The file: its sections and their entries, each checked for itself.
+//!
+//! Enters: JSON.  Leaves: typed entries with their places; every fault at once, and what is odd but no fault.
+//! Owns:   which keys there are and what they hold.
+//! Never:  compares entries with each other: the catalog does, when it takes them in.
+
+use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
+use crate::{Fault, Json};
+use catalog::{ExchangeKind, Kind, Name, Password, Permission, TopicPermission};
+use wire::{Table, Value};
+
+/// An entry and where it stands.
+pub(crate) struct At<T> {
+    pub path: String,
+    pub entry: T,
+}
+
+pub(crate) struct User {
+    pub name: Name,
+    pub password: Password,
+    pub tags: Vec<Name>,
+}
+
+pub(crate) struct Exchange {
+    pub vhost: Name,
+    pub name: Name,
+    pub kind: ExchangeKind,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub arguments: Table,
+}
+
+pub(crate) struct Queue {
+    pub vhost: Name,
+    pub name: Name,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub arguments: Table,
+}
+
+pub(crate) struct Binding {
+    pub vhost: Name,
+    pub source: Name,
+    pub destination: Name,
+    pub to_queue: bool,
+    pub routing_key: Box<[u8]>,
+    pub arguments: Table,
+}
+
+/// A definitions file, sound entry by entry.
+#[derive(Default)]
+pub struct File {
+    pub(crate) vhosts: Vec<At<Name>>,
+    pub(crate) users: Vec<At<User>>,
+    pub(crate) permissions: Vec<At<(Name, Name, Permission)>>,
+    pub(crate) topic_permissions: Vec<At<(Name, Name, Name, TopicPermission)>>,
+    pub(crate) exchanges: Vec<At<Exchange>>,
+    pub(crate) queues: Vec<At<Queue>>,
+    pub(crate) bindings: Vec<At<Binding>>,
+    /// Sections that mean nothing to this broker yet, as they are written: `policies`, `parameters`, `global_parameters`.
+    pub kept: Vec<(String, Vec<Json>)>,
+    /// What is odd but no fault, in sentences.
+    pub warnings: Vec<String>,
+}
+
+impl File {
+    /// Whether it has users of its own.
+    pub fn has_users(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// Whether it has virtual hosts of its own.
+    pub fn has_vhosts(&self) -> bool {
+        !self.vhosts.is_empty()
+    }
+
+    /// How many entries each section has, the empty ones left out.
+    pub fn counts(&self) -> Vec<(&str, usize)> {
+        let mut counts = vec![
+            ("vhosts", self.vhosts.len()),
+            ("users", self.users.len()),
+            ("permissions", self.permissions.len()),
+            ("topic_permissions", self.topic_permissions.len()),
+            ("exchanges", self.exchanges.len()),
+            ("queues", self.queues.len()),
+            ("bindings", self.bindings.len()),
+        ];
+        counts.extend(self.kept.iter().map(|(name, entries)| (&**name, entries.len())));
+        counts.retain(|(_, count)| *count > 0);
+        counts
+    }
+}
+
+/// Checks a file.
+///
+/// # Errors
+/// Its faults, the first hundred.
+pub fn read(text: &[u8]) -> Result<File, Vec<Fault>> {
+    let whole = |why: String| vec![Fault { path: String::new(), why }];
+    if text.len() > FILE_BYTES_MAX {
+        return Err(whole(format!("a definitions file has {FILE_BYTES_MAX} bytes at most")));
+    }
+    let json: Json = serde_json::from_slice(text).map_err(|error| whole(format!("this is no JSON: {error}")))?;
+    let Json::Object(sections) = json else { return Err(whole(format!("an object is needed, not {}", json.kind()))) };
+    let mut file = File::default();
+    let mut faults = Vec::new();
+    for (name, value) in sections {
+        file.take_section(&name, value, &mut faults);
+    }
+    faults.truncate(FAULTS_MAX);
+    if faults.is_empty() { Ok(file) } else { Err(faults) }
+}
+
+/// Sections about the file and its origin.
+const ABOUT: [&str; 7] = [
+    "rabbit_version",
+    "rabbitmq_version",
+    "product_name",
+    "product_version",
+    "rabbitmq_definition_format",
+    "original_cluster_name",
+    "explanation",
+];
+
+impl File {
+    fn take_section(&mut self, name: &str, value: Json, faults: &mut Vec<Fault>) {
+        if ABOUT.contains(&name) {
+            return;
+        }
+        let items = match value {
+            Json::List(items) => items,
+            other => {
+                let why = format!("a list is needed, not {}", other.kind());
+                return faults.push(Fault { path: format!(".{name}"), why });
+            }
+        };
+        if ["policies", "parameters", "global_parameters"].contains(&name) {
+            if !items.is_empty() {
+                let count = items.len();
+                self.warnings.push(format!(".{name}: {count} kept, but without effect in this broker"));
+                self.kept.push((name.to_owned(), items));
+            }
+            return;
+        }
+        for (at, item) in items.iter().enumerate() {
+            let path = format!(".{name}[{at}]");
+            let Json::Object(fields) = item else {
+                faults.push(Fault { path, why: format!("an object is needed, not {}", item.kind()) });
+                continue;
+            };
+            let entry = Entry { path: &path, fields };
+            let known = entry.take(self, name);
+            match known {
+                Ok(known) => {
+                    for (key, _) in fields.iter().filter(|(key, _)| !known.contains(&&**key)) {
+                        self.warnings.push(format!("{path}.{key}: unknown here, and ignored"));
+                    }
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+}
+
+struct Entry<'a> {
+    path: &'a str,
+    fields: &'a [(String, Json)],
+}
+
+impl Entry<'_> {
+    /// Takes the entry into its section. Answers the keys that are known there.
+    fn take(&self, file: &mut File, section: &str) -> Result<&'static [&'static str], Fault> {
+        let path = self.path.to_owned();
+        Ok(match section {
+            "vhosts" => {
+                file.vhosts.push(At { path, entry: self.name(Kind::Vhost, "name")? });
+                self.warn_of(file, "limits");
+                &["name", "limits", "metadata", "description", "tags", "tracing", "default_queue_type"]
+            }
+            "users" => {
+                let entry =
+                    User { name: self.name(Kind::User, "name")?, password: self.password()?, tags: self.tags()? };
+                file.users.push(At { path, entry });
+                self.warn_of(file, "limits");
+                &["name", "password_hash", "hashing_algorithm", "tags", "limits"]
+            }
+            "permissions" => {
+                let [configure, write, read] = [self.text("configure")?, self.text("write")?, self.text("read")?];
+                let permission = Permission { configure, write, read };
+                let entry = (self.name(Kind::User, "user")?, self.name(Kind::Vhost, "vhost")?, permission);
+                file.permissions.push(At { path, entry });
+                &["user", "vhost", "configure", "write", "read"]
+            }
+            "topic_permissions" => {
+                let permission = TopicPermission { write: self.text("write")?, read: self.text("read")? };
+                let (user, vhost) = (self.name(Kind::User, "user")?, self.name(Kind::Vhost, "vhost")?);
+                let entry = (user, vhost, self.name(Kind::Exchange, "exchange")?, permission);
+                file.topic_permissions.push(At { path, entry });
+                &["user", "vhost", "exchange", "write", "read"]
+            }
+            "exchanges" => {
+                let kind = self.text("type")?;
+                let entry = Exchange {
+                    vhost: self.name(Kind::Vhost, "vhost")?,
+                    name: self.name(Kind::Exchange, "name")?,
+                    kind: ExchangeKind::parse(kind.as_bytes()).map_err(|refusal| self.fault("type", refusal.text))?,
+                    durable: self.flag("durable", true)?,
+                    auto_delete: self.flag("auto_delete", false)?,
+                    internal: self.flag("internal", false)?,
+                    arguments: self.arguments()?,
+                };
+                file.exchanges.push(At { path, entry });
+                &["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"]
+            }
+            "queues" => {
+                if let Some(kind) = self.optional_text("type")?.filter(|kind| kind != "classic") {
+                    return Err(self.fault("type", format!("queues are classic here, not {kind}")));
+                }
+                let entry = Queue {
+                    vhost: self.name(Kind::Vhost, "vhost")?,
+                    name: self.name(Kind::Queue, "name")?,
+                    durable: self.flag("durable", true)?,
+                    auto_delete: self.flag("auto_delete", false)?,
+                    arguments: self.arguments()?,
+                };
+                file.queues.push(At { path, entry });
+                &["vhost", "name", "type", "durable", "auto_delete", "arguments"]
+            }
+            "bindings" => {
+                let to_queue = match &*self.text("destination_type")? {
+                    "queue" => true,
+                    "exchange" => false,
+                    other => {
+                        let why = format!("a destination is a queue or an exchange, not '{other}'");
+                        return Err(self.fault("destination_type", why));
+                    }
+                };
+                let routing_key = self.text("routing_key")?;
+                if routing_key.len() > catalog::limits::NAME_BYTES_MAX {
+                    return Err(self.fault("routing_key", "it has more than 255 bytes"));
+                }
+                let entry = Binding {
+                    vhost: self.name(Kind::Vhost, "vhost")?,
+                    source: self.name(Kind::Exchange, "source")?,
+                    destination: self.name(if to_queue { Kind::Queue } else { Kind::Exchange }, "destination")?,
+                    to_queue,
+                    routing_key: routing_key.into_bytes().into(),
+                    arguments: self.arguments()?,
+                };
+                file.bindings.push(At { path, entry });
+                &["vhost", "source", "destination", "destination_type", "routing_key", "arguments", "properties_key"]
+            }
+            other => return Err(Fault { path: format!(".{other}"), why: "there is no such section".to_owned() }),
+        })
+    }
+
+    fn fault(&self, key: &str, why: impl Into<String>) -> Fault {
+        Fault { path: format!("{}.{key}", self.path), why: why.into() }
+    }
+
+    fn get(&self, key: &str) -> Option<&Json> {
+        self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    fn optional_text(&self, key: &str) -> Result<Option<String>, Fault> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Json::Text(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(self.fault(key, format!("a string is needed, not {}", other.kind()))),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<String, Fault> {
+        self.optional_text(key)?.ok_or_else(|| self.fault(key, "it is missing"))
+    }
+
+    fn name(&self, kind: Kind, key: &str) -> Result<Name, Fault> {
+        Name::new(kind, self.text(key)?.as_bytes()).map_err(|refusal| self.fault(key, refusal.text))
+    }
+
+    fn flag(&self, key: &str, default: bool) -> Result<bool, Fault> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(Json::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(self.fault(key, format!("a boolean is needed, not {}", other.kind()))),
+        }
+    }
+
+    fn password(&self) -> Result<Password, Fault> {
+        let hash = self.optional_text("password_hash")?.unwrap_or_default();
+        let algorithm = self.optional_text("hashing_algorithm")?;
+        match algorithm.as_deref() {
+            _ if hash.is_empty() => Ok(Password::Never),
+            Some("rabbit_password_hashing_sha256" | "argon2") => {
+                Password::hashed(&hash).map_err(|why| self.fault("password_hash", why))
+            }
+            None if hash.starts_with('$') => Password::hashed(&hash).map_err(|why| self.fault("password_hash", why)),
+            Some(other) => {
+                let why = format!("'{other}' is not known here: rabbit_password_hashing_sha256 and argon2 are");
+                Err(self.fault("hashing_algorithm", why))
+            }
+            None => Err(self.fault("hashing_algorithm", "it is missing")),
+        }
+    }
+
+    /// A list of texts, or, as older versions wrote them, one text with commas.
+    fn tags(&self) -> Result<Vec<Name>, Fault> {
+        let wrong = || self.fault("tags", "a list of strings, or a string with commas, is needed");
+        let texts: Vec<String> = match self.get("tags") {
+            None => vec![],
+            Some(Json::Text(text)) => text.split(',').map(|tag| tag.trim().to_owned()).collect(),
+            Some(Json::List(items)) => {
+                let text = |item: &Json| if let Json::Text(text) = item { Some(text.clone()) } else { None };
+                items.iter().map(text).collect::<Option<_>>().ok_or_else(wrong)?
+            }
+            Some(_) => return Err(wrong()),
+        };
+        let tags = texts.iter().filter(|tag| !tag.is_empty());
+        tags.map(|tag| Name::new(Kind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text)))
+            .collect()
+    }
+
+    fn arguments(&self) -> Result<Table, Fault> {
+        match self.get("arguments") {
+            None => Ok(Table::new()),
+            Some(Json::Object(fields)) => {
+                table(fields).map_err(|(path, why)| self.fault(&format!("arguments{path}"), why))
+            }
+            // An Erlang empty table is an empty list in some exports.
+            Some(Json::List(items)) if items.is_empty() => Ok(Table::new()),
+            Some(other) => Err(self.fault("arguments", format!("an object is needed, not {}", other.kind()))),
+        }
+    }
+
+    fn warn_of(&self, file: &mut File, key: &str) {
+        let has = match self.get(key) {
+            Some(Json::List(items)) => !items.is_empty(),
+            Some(Json::Object(fields)) => !fields.is_empty(),
+            _ => false,
+        };
+        if has {
+            file.warnings.push(format!("{}.{key}: without effect in this broker", self.path));
+        }
+    }
+}
+
+/// Arguments, typed as RabbitMQ types those of a file.
+fn table(fields: &[(String, Json)]) -> Result<Table, (String, String)> {
+    let mut table = Table::new();
+    for (key, value) in fields {
+        let path = format!(".{key}");
+        let value = argument(value).map_err(|(below, why)| (format!("{path}{below}"), why))?;
+        table = table.with(key, value).map_err(|_| (path, "a key has 255 bytes at most".to_owned()))?;
+    }
+    Ok(table)
+}
+
+fn argument(value: &Json) -> Result<Value, (String, String)> {
+    Ok(match value {
+        Json::Null => Value::Void,
+        Json::Bool(flag) => Value::Bool(*flag),
+        Json::Int(number) => Value::I64(*number),
+        Json::Float(number) => Value::F64(*number),
+        Json::Text(text) => Value::LongStr(text.as_bytes().into()),
+        Json::Object(fields) => Value::Table(table(fields)?),
+        Json::List(items) => {
+            let mut values = Vec::new();
+            for (at, item) in items.iter().enumerate() {
+                values.push(argument(item).map_err(|(below, why)| (format!("[{at}]{below}"), why))?);
+            }
+            Value::List(values.into_iter().collect())
+        }
+    })
+}

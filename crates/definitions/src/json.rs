@@ -1,0 +1,131 @@
+//! JSON as it is written: keys keep their order, and one given twice is an error.
+//!
+//! Enters: text.  Leaves: values, and text again.
+//! Owns:   nothing.
+//! Never:  makes a number other than it was written; nests deeper than `serde_json` allows (128).
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`
+    Null,
+    /// `true`, `false`
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Another number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// `[…]`
+    List(Vec<Json>),
+    /// `{…}`
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// A string.
+    pub fn text(text: &str) -> Self {
+        Json::Text(text.to_owned())
+    }
+
+    /// What it is, with its article.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "a boolean",
+            Json::Int(_) => "a whole number",
+            Json::Float(_) => "a number with a fraction",
+            Json::Text(_) => "a string",
+            Json::List(_) => "a list",
+            Json::Object(_) => "an object",
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Json;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Int(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
+        i64::try_from(value).map(Json::Int).map_err(|_| E::custom(format!("the number {value} is too large")))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(Json::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::text(value))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+        let mut entries: Vec<(String, Json)> = Vec::new();
+        while let Some((key, value)) = from.next_entry::<String, Json>()? {
+            if entries.iter().any(|(known, _)| *known == key) {
+                return Err(A::Error::custom(format!("the key \"{key}\" is there twice")));
+            }
+            entries.push((key, value));
+        }
+        Ok(Json::Object(entries))
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Null => to.serialize_unit(),
+            Json::Bool(value) => to.serialize_bool(*value),
+            Json::Int(value) => to.serialize_i64(*value),
+            Json::Float(value) => to.serialize_f64(*value),
+            Json::Text(value) => to.serialize_str(value),
+            Json::List(items) => to.collect_seq(items),
+            Json::Object(entries) => {
+                let mut map = to.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! RabbitMQ's definitions files: what is defined, as JSON.
+//!
+//! Enters: a file that RabbitMQ or Harrier has exported; a catalog.  Leaves: definitions for a catalog; such a file.
+//! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
+//! Never:  reads or writes a file itself; drops anything in silence.
+//!
+//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write`] writes what a catalog holds.
+#![forbid(unsafe_code)]
+
+mod file;
+mod json;
+pub mod limits;
+mod load;
+mod write;
+
+pub use file::{File, read};
+pub use json::Json;
+pub use write::write;
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The place: `.users[0].name`; empty for the file as a whole.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &*self.path {
+            "" => to.write_str(&self.why),
+            path => write!(to, "{path}: {}", self.why),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

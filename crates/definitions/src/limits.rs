@@ -1,0 +1,11 @@
+//! Limits of definitions files.
+//!
+//! Enters: nothing.  Leaves: constants.
+//! Owns:   what is read at most.
+//! Never:  a limit without a unit in its name.
+
+/// Bytes of a file: a million queues with bindings have about a half of it.
+pub const FILE_BYTES_MAX: usize = 512 << 20;
+
+/// Faults that are told at once; there may be one for each of many queues.
+pub const FAULTS_MAX: usize = 100;

@@ -1,0 +1,114 @@
+//! A file taken in by a catalog.
+//!
+//! Enters: a checked file, a catalog.  Leaves: the definitions that brought the catalog there, or the first it refused.
+//! Owns:   their order, and which shard each queue lives on.
+//! Never:  takes in half of an entry.
+
+use crate::file::{At, Binding, Exchange, File, Queue, User};
+use crate::{Fault, Json};
+use catalog::{Catalog, Definition, Name, Refusal, ShardId, VhostId};
+
+/// Takes definitions in, and keeps them.
+struct Taking<'a> {
+    catalog: &'a mut Catalog,
+    taken: Vec<Definition>,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, path: &str, definition: Definition) -> Result<(), Fault> {
+        match self.catalog.execute(&definition) {
+            Ok(_executed) => {
+                self.taken.push(definition);
+                Ok(())
+            }
+            Err(Refusal { text, .. }) => Err(Fault { path: path.to_owned(), why: text }),
+        }
+    }
+
+    fn vhost(&self, path: &str, name: &Name) -> Result<VhostId, Fault> {
+        let missing = || Fault { path: format!("{path}.vhost"), why: format!("there is no virtual host '{name}'") };
+        self.catalog.vhost_by_name(name).ok_or_else(missing)
+    }
+}
+
+impl File {
+    /// Has a catalog take everything in, in the order in which one thing needs another. Queues are spread over `shards`;
+    /// `loopback_only` says which users may come from this machine only. Answers what was taken, for other replicas.
+    ///
+    /// # Errors
+    /// What the catalog refuses, with its place. The catalog is of no use then.
+    pub fn load(
+        &self,
+        catalog: &mut Catalog,
+        shards: u16,
+        loopback_only: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Definition>, Fault> {
+        let mut to = Taking { catalog, taken: Vec::new() };
+        for At { path, entry: name } in &self.vhosts {
+            to.take(path, Definition::CreateVhost { name: name.clone() })?;
+        }
+        for At { path, entry: User { name, password, tags } } in &self.users {
+            let (name, password, tags) = (name.clone(), password.clone(), tags.clone());
+            let loopback_only = loopback_only(&name);
+            to.take(path, Definition::PutUser { name, password, tags, loopback_only })?;
+        }
+        for At { path, entry: (user, vhost, permission) } in &self.permissions {
+            let (user, vhost, permission) = (user.clone(), vhost.clone(), permission.clone());
+            to.take(path, Definition::SetPermission { user, vhost, permission })?;
+        }
+        for At { path, entry: (user, vhost, exchange, permission) } in &self.topic_permissions {
+            let (user, vhost, exchange) = (user.clone(), vhost.clone(), exchange.clone());
+            to.take(path, Definition::SetTopicPermission { user, vhost, exchange, permission: permission.clone() })?;
+        }
+        for At { path, entry } in &self.exchanges {
+            let Exchange { name, kind, durable, auto_delete, internal, arguments, .. } = entry;
+            let (vhost, name, arguments) = (to.vhost(path, &entry.vhost)?, name.clone(), arguments.clone());
+            let (kind, durable, auto_delete, internal) = (*kind, *durable, *auto_delete, *internal);
+            let definition =
+                Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+            to.take(path, definition)?;
+        }
+        for (number, At { path, entry }) in self.queues.iter().enumerate() {
+            let Queue { name, durable, auto_delete, arguments, .. } = entry;
+            let (vhost, name, arguments) = (to.vhost(path, &entry.vhost)?, name.clone(), arguments.clone());
+            // A name that a broker once drew is written as any other.
+            let (server_named, durable, auto_delete) = (name.starts_with("amq."), *durable, *auto_delete);
+            let home = ShardId((number % usize::from(shards.max(1))) as u16);
+            let exclusive = None;
+            let definition = Definition::DeclareQueue {
+                vhost,
+                name,
+                server_named,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+                home,
+            };
+            to.take(path, definition)?;
+        }
+        for At { path, entry } in &self.bindings {
+            let Binding { source, destination, to_queue, routing_key, arguments, .. } = entry;
+            // Bindings of the default exchange come with the queues.
+            if source.is_empty() {
+                continue;
+            }
+            let (vhost, source, destination) = (to.vhost(path, &entry.vhost)?, source.clone(), destination.clone());
+            let (routing_key, arguments) = (routing_key.clone(), arguments.clone());
+            let definition = if *to_queue {
+                let (exchange, queue) = (source, destination);
+                Definition::BindQueue { vhost, exchange, queue, routing_key, arguments, session: None }
+            } else {
+                Definition::BindExchange { vhost, source, destination, routing_key, arguments }
+            };
+            to.take(path, definition)?;
+        }
+        Ok(to.taken)
+    }
+
+    /// The entries of a section that is kept as it is written.
+    pub fn kept(&self, section: &str) -> Vec<Json> {
+        let found = self.kept.iter().find(|(name, _)| name == section);
+        found.map(|(_, entries)| entries.clone()).unwrap_or_default()
+    }
+}

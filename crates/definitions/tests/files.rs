@@ -1,0 +1,114 @@
+//! Files of definitions: RabbitMQ's own, what is wrong with others, and that what is written is read.
+
+use catalog::{Catalog, Limits, LoginRefused, Operation};
+use definitions::{read, write};
+
+const RABBITMQ: &[u8] = include_bytes!("data/rabbitmq-3.10.8.json");
+
+fn load(text: &[u8]) -> Result<(Catalog, Vec<String>), String> {
+    let file = read(text).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let mut catalog = Catalog::new(Limits::default());
+    file.load(&mut catalog, 2, |user| user == "guest").map_err(|fault| fault.to_string())?;
+    Ok((catalog, file.warnings))
+}
+
+#[test]
+fn what_rabbitmq_exports_is_taken_in() {
+    let (catalog, warnings) = load(RABBITMQ).expect("RabbitMQ's own");
+    assert_eq!(
+        warnings,
+        [
+            ".parameters: 1 kept, but without effect in this broker",
+            ".policies: 1 kept, but without effect in this broker",
+            ".vhosts[0].limits: without effect in this broker"
+        ]
+    );
+    let orders = catalog.authenticate(b"orders", b"s3cret", false).expect("RabbitMQ's hash of this password");
+    assert_eq!(catalog.authenticate(b"orders", b"secret", false), Err(LoginRefused::InvalidCredentials));
+    assert_eq!(catalog.authenticate(b"guest", b"guest", false), Err(LoginRefused::OnlyFromLoopback));
+    catalog.open_vhost(orders, b"shop").expect("permitted");
+    let root = catalog.open_vhost(orders, b"/").expect("permitted");
+    let queue = catalog.queue(root, b"orders.q").expect("there");
+    assert_eq!(catalog.bindings_to(queue).count(), 2);
+    let topics = catalog.exchange(root, b"amq.topic").expect("predeclared");
+    assert!(catalog.check_topic(orders, topics, Operation::Write, b"a.x").is_ok());
+    assert!(catalog.check_topic(orders, topics, Operation::Write, b"b.x").is_err());
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (catalog, _) = load(RABBITMQ).expect("RabbitMQ's own");
+    let file = read(RABBITMQ).expect("sound");
+    let text = write(&catalog, Some(&file), "0", || [1, 2, 3, 4]);
+    let (again, warnings) = load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(warnings.len(), 2, "policies and parameters are kept: {warnings:?}");
+    let same = write(&again, read(text.as_bytes()).ok().as_ref(), "0", || [1, 2, 3, 4]);
+    // The newest binding of an exchange stands first, so that reading turns them round.
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(|line| line.trim_end_matches(',').to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&same), sorted(&text));
+    assert!(!text.contains("s3cret"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let user = |more: &str| format!("{{\"users\": [{{\"name\": \"a\"{more}}}]}}");
+    let vhost = "\"vhosts\": [{\"name\": \"/\"}]";
+    let queue = |more: &str| format!("{{{vhost}, \"queues\": [{{\"vhost\": \"/\", \"name\": \"q\"{more}}}]}}");
+    let cases = [
+        ("".to_owned(), "this is no JSON: EOF while parsing a value at line 1 column 0"),
+        ("{\n\"users\": [}".to_owned(), "this is no JSON: expected value at line 2 column 11"),
+        ("[]".to_owned(), "an object is needed, not a list"),
+        ("{\"users\": {}}".to_owned(), ".users: a list is needed, not an object"),
+        ("{\"users\": [1]}".to_owned(), ".users[0]: an object is needed, not a whole number"),
+        ("{\"usrs\": [{}]}".to_owned(), ".usrs: there is no such section"),
+        (
+            "{\"users\": [], \"users\": []}".to_owned(),
+            "this is no JSON: the key \"users\" is there twice at line 1 column 26",
+        ),
+        ("{\"users\": [{}]}".to_owned(), ".users[0].name: it is missing"),
+        (user(", \"name\": \"b\""), "this is no JSON: the key \"name\" is there twice at line 1 column 37"),
+        (user(", \"password_hash\": 1"), ".users[0].password_hash: a string is needed, not a whole number"),
+        (user(", \"password_hash\": \"AAAA\""), ".users[0].hashing_algorithm: it is missing"),
+        (
+            user(", \"password_hash\": \"AAAA\", \"hashing_algorithm\": \"rabbit_password_hashing_md5\""),
+            ".users[0].hashing_algorithm: 'rabbit_password_hashing_md5' is not known here: \
+             rabbit_password_hashing_sha256 and argon2 are",
+        ),
+        (user(", \"tags\": [1]"), ".users[0].tags: a list of strings, or a string with commas, is needed"),
+        (queue(", \"durable\": \"yes\""), ".queues[0].durable: a boolean is needed, not a string"),
+        (queue(", \"type\": \"quorum\""), ".queues[0].type: queues are classic here, not quorum"),
+        (
+            queue(", \"arguments\": {\"x-max-length\": \"many\"}"),
+            ".queues[0]: PRECONDITION_FAILED - invalid arg 'x-max-length' for queue 'q' in vhost '/': \
+             \"expected integer, got longstr\"",
+        ),
+        (
+            "{\"queues\": [{\"vhost\": \"/\", \"name\": \"q\"}]}".to_owned(),
+            ".queues[0].vhost: there is no virtual host '/'",
+        ),
+        (
+            format!(
+                "{{{vhost}, \"permissions\": [{{\"user\": \"a\", \"vhost\": \"/\", \"configure\": \"\", \"write\": \"\", \"read\": \"\"}}]}}"
+            ),
+            ".permissions[0]: NOT_FOUND - no user 'a'",
+        ),
+        (
+            format!(
+                "{{{vhost}, \"bindings\": [{{\"vhost\": \"/\", \"source\": \"x\", \"destination\": \"q\", \"destination_type\": \"stream\", \"routing_key\": \"\"}}]}}"
+            ),
+            ".bindings[0].destination_type: a destination is a queue or an exchange, not 'stream'",
+        ),
+    ];
+    for (text, expect) in cases {
+        assert_eq!(load(text.as_bytes()).map(drop).expect_err(expect), expect, "{text}");
+    }
+    // All faults at once, and what is unknown is told but no fault.
+    let two = load(b"{\"users\": [{}, {\"name\": 1}]}").map(drop).expect_err("two");
+    assert_eq!(two, ".users[0].name: it is missing\n.users[1].name: a string is needed, not a whole number");
+    let (_, warnings) = load(b"{\"vhosts\": [{\"name\": \"/\", \"colour\": 1}]}").expect("sound");
+    assert_eq!(warnings, [".vhosts[0].colour: unknown here, and ignored"]);
+}

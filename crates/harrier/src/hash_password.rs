@@ -1,0 +1,58 @@
+//! `harrier hash-password`: what the configuration keeps instead of a password.
+//!
+//! Enters: a password on standard input.  Leaves: its hash on standard output.
+//! Owns:   the salt.
+//! Never:  takes a password from the command line, where others could read it.
+
+use crate::process::salt;
+use crate::{print, usage_error};
+use catalog::Password;
+use catalog::limits::PASSWORD_BYTES_MAX;
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: harrier hash-password [--sha256]
+
+Reads one line from standard input, the password, and prints its hash: Argon2, for password_hash of the
+configuration. With --sha256 it is the hash that RabbitMQ keeps, which is cheaper to guess.
+";
+
+/// Runs the command with the words behind `hash-password`.
+pub fn main(words: &[OsString]) -> ExitCode {
+    let sha256 = match words.iter().map(|word| word.to_str()).collect::<Vec<_>>()[..] {
+        [] => false,
+        [Some("--sha256")] => true,
+        [Some("--help" | "-h")] => return print(USAGE),
+        _ => return usage_error("hash-password takes no words but --sha256; the password is read from standard input"),
+    };
+    match hash(sha256) {
+        Ok(hash) => print(&format!("{hash}\n")),
+        Err(why) => {
+            eprintln!("harrier hash-password: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn hash(sha256: bool) -> Result<String, String> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("The password will be seen as you type it. End it with Enter:");
+    }
+    let mut line = Vec::new();
+    let read = stdin.lock().take(PASSWORD_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line);
+    read.map_err(|error| format!("cannot read: {error}"))?;
+    let secret = line.strip_suffix(b"\n").unwrap_or(&line);
+    match secret.len() {
+        0 => return Err("there is no password on standard input".to_owned()),
+        1..=PASSWORD_BYTES_MAX => {}
+        _ => return Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
+    }
+    let salt = salt().map_err(|error| format!("there is no random salt: {error}"))?;
+    let password = match sha256 {
+        true => Password::sha256(secret, [salt[0], salt[1], salt[2], salt[3]]),
+        false => Password::argon2(secret, &salt),
+    };
+    Ok(password.written().unwrap_or_default())
+}

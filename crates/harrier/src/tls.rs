@@ -1,0 +1,145 @@
+//! TLS of the configuration: certificates read, looked at, and read again.
+//!
+//! Enters: a configuration, the time.  Leaves: the broker's side of TLS, how clients log in by certificates, warnings.
+//! Owns:   which setting is at fault when a file is, and when a certificate is worth a warning.
+//! Never:  keeps a broker from starting for a certificate that has expired.
+
+use crate::greeting::greeting_external;
+use config::{BrokerConfig, ConfigError};
+use link::{Address, Certificate, CertificateFiles, ClientCertificates, Identity, SanType};
+use link::{TlsError, TlsServer, TlsServerOptions, TlsVersion};
+use shard::External;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long before its end a certificate is warned of.
+const WARNED_BEFORE_S: i64 = 14 * 24 * 3600;
+
+/// The broker's side of TLS, if any address has it.
+///
+/// # Errors
+/// A file that cannot be used; settings that do not go together.
+pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsServer>, ConfigError> {
+    let wanted = listen.iter().any(|address| matches!(address, Address::Tls { .. }));
+    let (certificates, keys) = (&config.tls_certificates, &config.tls_keys);
+    if certificates.len() != keys.len() {
+        let why = format!("there are {} certificates and {} keys", certificates.len(), keys.len());
+        return Err(config.fault(if keys.is_empty() { "tls_certificates" } else { "tls_keys" }, why));
+    }
+    if wanted && certificates.is_empty() {
+        return Err(config.fault("listen", "an address with TLS needs tls_certificates and tls_keys"));
+    }
+    let client_certificates = match config.tls_client_certificates {
+        config::ClientCertificates::None => ClientCertificates::None,
+        config::ClientCertificates::Optional => ClientCertificates::Optional,
+        config::ClientCertificates::Required => ClientCertificates::Required,
+    };
+    if client_certificates != ClientCertificates::None && config.tls_client_ca.is_none() {
+        let why = "it needs tls_client_ca: who vouches for the certificates of clients";
+        return Err(config.fault("tls_client_certificates", why));
+    }
+    if !wanted {
+        return Ok(None);
+    }
+    let files = certificates.iter().zip(keys);
+    let options = TlsServerOptions {
+        certificates: files
+            .map(|(certificate, key)| CertificateFiles { certificate: certificate.into(), key: key.into() })
+            .collect(),
+        client_certificates,
+        client_ca: config.tls_client_ca.as_ref().map(PathBuf::from),
+        version_min: match config.tls_version_min {
+            config::TlsVersion::V12 => TlsVersion::V12,
+            config::TlsVersion::V13 => TlsVersion::V13,
+        },
+    };
+    let server = TlsServer::new(options);
+    server.map(Some).map_err(|error| config.fault(setting_of(config, &error), error.to_string()))
+}
+
+/// The setting that named a file.
+fn setting_of(config: &BrokerConfig, error: &TlsError) -> &'static str {
+    let named = |files: &[String]| files.iter().any(|file| error.file.as_deref() == Some(file.as_ref()));
+    if named(&config.tls_keys) {
+        "tls_keys"
+    } else if named(config.tls_client_ca.as_slice()) {
+        "tls_client_ca"
+    } else {
+        "tls_certificates"
+    }
+}
+
+/// How clients log in by certificates, if they are asked for any.
+pub fn external(config: &BrokerConfig) -> Option<External> {
+    let kind = match config.tls_login_san_type {
+        config::SanType::Dns => SanType::Dns,
+        config::SanType::Email => SanType::Email,
+        config::SanType::Uri => SanType::Uri,
+        config::SanType::Ip => SanType::Ip,
+    };
+    let identity = match config.tls_login_from {
+        config::LoginFrom::DistinguishedName => Identity::DistinguishedName,
+        config::LoginFrom::CommonName => Identity::CommonName,
+        config::LoginFrom::AlternativeName => {
+            Identity::AlternativeName { kind, index: config.tls_login_san_index.into() }
+        }
+    };
+    let asked = config.tls_client_certificates != config::ClientCertificates::None;
+    asked.then(|| External { greeting: Arc::new(greeting_external()), identity })
+}
+
+/// Reads the files again, for connections that come from now on, and logs what came of it.
+pub fn reload(server: &TlsServer) {
+    match server.reload() {
+        Ok(()) => {
+            let certificates = server.certificates();
+            tracing::info!(certificates = certificates.len(), "certificates were read again");
+            warn_of(&certificates);
+        }
+        Err(error) => tracing::error!(%error, "certificates were not read again, and stay what they were"),
+    }
+}
+
+/// Logs which certificates do not hold, or not for long.
+#[expect(clippy::disallowed_methods, reason = "whether a certificate holds is a question of today's date")]
+pub fn warn_of(certificates: &[Certificate]) {
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
+    let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    for certificate in certificates {
+        if let Some(what) = certificate.validity_s().and_then(|validity_s| oddity(validity_s, now_s)) {
+            let subject = certificate.distinguished_name();
+            tracing::warn!(subject, "a certificate {what}; clients will not trust it");
+        }
+    }
+}
+
+fn oddity((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
+    match now_s {
+        _ if now_s > ends_s => Some(format!("has expired {} days ago", (now_s - ends_s) / 86_400)),
+        _ if now_s < begins_s => Some(format!("does not hold before {} days are over", (begins_s - now_s) / 86_400)),
+        _ if now_s + WARNED_BEFORE_S > ends_s => {
+            Some(format!("expires in {} days, and then", (ends_s - now_s) / 86_400))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::oddity;
+
+    #[test]
+    fn certificates_are_warned_of_in_time() {
+        const DAY: i64 = 86_400;
+        let cases = [
+            (0, 100, 50, None),
+            (0, 100, 90, Some("expires in 10 days, and then")),
+            (0, 100, 103, Some("has expired 3 days ago")),
+            (10, 100, 3, Some("does not hold before 7 days are over")),
+        ];
+        for (begins, ends, now, expect) in cases {
+            assert_eq!(oddity((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A certificate: whom it names, and when it holds.
+//!
+//! Enters: a certificate as it travels (DER).  Leaves: names and dates.
+//! Owns:   the bytes.
+//! Never:  vouches for what it says: whoever hands one out has verified it, or says that nobody has.
+
+use super::der::{Der, OBJECT, OCTETS, SEQUENCE, seconds};
+use super::name;
+
+/// A certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate {
+    der: Box<[u8]>,
+}
+
+/// What of a client's certificate is the name of a user (RabbitMQ's `ssl_cert_login_from`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The whole subject: `CN=orders,O=Example`.
+    DistinguishedName,
+    /// The common name of the subject; several are joined by commas.
+    CommonName,
+    /// One of the alternative names.
+    AlternativeName {
+        /// Of these,
+        kind: SanType,
+        /// the one at this place, from 0.
+        index: usize,
+    },
+}
+
+/// A kind of alternative names (RFC 5280 §4.2.1.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SanType {
+    /// A host name.
+    Dns,
+    /// An address of mail.
+    Email,
+    /// A URI.
+    Uri,
+    /// An IP address.
+    Ip,
+}
+
+/// The parts that matter here.
+struct Parts<'a> {
+    not_before: (u8, &'a [u8]),
+    not_after: (u8, &'a [u8]),
+    subject: Der<'a>,
+    alternatives: Der<'a>,
+}
+
+impl Certificate {
+    /// From its DER.
+    pub fn new(der: impl Into<Box<[u8]>>) -> Self {
+        Certificate { der: der.into() }
+    }
+
+    fn parts(&self) -> Option<Parts<'_>> {
+        const VERSION: u8 = 0xa0;
+        const EXTENSIONS: u8 = 0xa3;
+        const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+        let mut signed = Der(&self.der).expect(SEQUENCE)?.expect(SEQUENCE)?;
+        if signed.0.first() == Some(&VERSION) {
+            signed.next()?;
+        }
+        let (_serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
+        let mut validity = signed.expect(SEQUENCE)?;
+        let mut parts = Parts {
+            not_before: validity.next()?,
+            not_after: validity.next()?,
+            subject: signed.expect(SEQUENCE)?,
+            alternatives: Der(&[]),
+        };
+        let extensions =
+            signed.all().find(|(tag, _)| *tag == EXTENSIONS).and_then(|(_, body)| Der(body).expect(SEQUENCE));
+        for (_, extension) in extensions.iter().flat_map(|extensions| extensions.all()) {
+            let mut extension = Der(extension);
+            if extension.expect(OBJECT)?.0 == SUBJECT_ALTERNATIVE_NAME {
+                let (_, value) = extension.all().find(|(tag, _)| *tag == OCTETS)?;
+                parts.alternatives = Der(value).expect(SEQUENCE)?;
+            }
+        }
+        Some(parts)
+    }
+
+    /// The name of the user it stands for.
+    pub fn identity(&self, from: Identity) -> Option<String> {
+        let name = match from {
+            Identity::DistinguishedName => self.distinguished_name()?,
+            Identity::CommonName => self.common_names()?.join(","),
+            Identity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
+        };
+        Some(name).filter(|name| !name.is_empty())
+    }
+
+    /// The subject's name.
+    pub fn distinguished_name(&self) -> Option<String> {
+        Some(name::written(&name::parts(self.parts()?.subject)?))
+    }
+
+    fn common_names(&self) -> Option<Vec<String>> {
+        let attributes = name::parts(self.parts()?.subject)?.into_iter().flatten();
+        Some(attributes.filter(|(kind, _)| kind == name::COMMON_NAME).map(|(_, value)| value).collect())
+    }
+
+    /// The alternative names of a kind, in their order.
+    pub fn alternative_names(&self, kind: SanType) -> Vec<String> {
+        let wanted = match kind {
+            SanType::Email => 0x81,
+            SanType::Dns => 0x82,
+            SanType::Uri => 0x86,
+            SanType::Ip => 0x87,
+        };
+        let written = |(tag, bytes): (u8, &[u8])| match kind {
+            _ if tag != wanted => None,
+            SanType::Ip => match *bytes {
+                [a, b, c, d] => Some(std::net::Ipv4Addr::new(a, b, c, d).to_string()),
+                _ => <[u8; 16]>::try_from(bytes).ok().map(|bytes| std::net::Ipv6Addr::from(bytes).to_string()),
+            },
+            _ => bytes.is_ascii().then(|| String::from_utf8_lossy(bytes).into_owned()),
+        };
+        self.parts().map_or(vec![], |parts| parts.alternatives.all().filter_map(written).collect())
+    }
+
+    /// The first and the last second since 1970 at which it holds.
+    pub fn validity_s(&self) -> Option<(i64, i64)> {
+        let Parts { not_before, not_after, .. } = self.parts()?;
+        Some((seconds(not_before.0, not_before.1)?, seconds(not_after.0, not_after.1)?))
+    }
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "Certificate({})", self.distinguished_name().unwrap_or_default())
+    }
+}

@@ -1,0 +1,86 @@
+//! A client's side of TLS: whom it trusts, as whom it comes.
+//!
+//! Enters: files, the name of a host.  Leaves: an engine for each connection.
+//! Owns:   the certificates it trusts, and its own if it has one.
+//! Never:  goes on with a server that it cannot verify.
+
+use super::engine::Engine;
+use super::files::{CertificateFiles, TlsError, certified, roots};
+use super::link::TlsLink;
+use super::{VERSIONS, provider};
+use crate::socket::SocketLink;
+use rustls::ClientConfig;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use std::io;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where systems keep the certificates that they trust.
+const SYSTEM_CA_FILES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// A client's side. Copies are the same one.
+#[derive(Clone)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    server_name: Option<String>,
+}
+
+impl TlsClient {
+    /// One that trusts what the certificates in `ca` vouch for (without it: what the system trusts), shows `certificate`
+    /// when it is asked, and wants the server to be `server_name` (without it: the host it dials).
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn new(
+        ca: Option<&Path>,
+        certificate: Option<&CertificateFiles>,
+        server_name: Option<&str>,
+    ) -> Result<Self, TlsError> {
+        let provider = provider();
+        let system = || SYSTEM_CA_FILES.map(Path::new).into_iter().find(|path| path.exists());
+        let path =
+            ca.or_else(system).ok_or_else(|| TlsError::other("no file of trusted certificates is given or found"))?;
+        let roots = Arc::new(roots(path)?);
+        let verifier: Arc<dyn ServerCertVerifier> =
+            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                .build()
+                .map_err(|error| TlsError::new(path, error.to_string()))?;
+        let own = certificate.map(|files| certified(files, &provider)).transpose()?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(VERSIONS)
+            .map_err(|error| TlsError::other(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match own {
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = Resumption::disabled();
+        Ok(TlsClient { config: Arc::new(config), server_name: server_name.map(str::to_owned) })
+    }
+
+    /// TLS over a socket just connected; the handshake is over when this returns, or `timeout` has passed.
+    pub(crate) fn secure(&self, socket: SocketLink<TcpStream>, host: &str, timeout: Duration) -> io::Result<TlsLink> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let name = self.server_name.as_deref().unwrap_or(host);
+        let server = ServerName::try_from(name.to_owned());
+        let server = server.map_err(|_| invalid(format!("'{name}' is no name that a certificate could have")))?;
+        let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), server);
+        let connection = connection.map_err(|error| invalid(error.to_string()))?;
+        let mut link = TlsLink::new(socket, Engine::Client(Box::new(connection)));
+        link.shake_hands(timeout)?;
+        Ok(link)
+    }
+}
+
+impl std::fmt::Debug for TlsClient {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "TlsClient({:?})", self.server_name)
+    }
+}

@@ -1,0 +1,540 @@
+//! A link over TLS over TCP.
+//!
+//! Enters: a connected socket and its TLS engine.  Leaves: a `Link`.
+//! Owns:   what is received and not decrypted, decrypted and not taken, encrypted and not sent: each bounded in `limits`.
+//! Never:  holds more of what it is given to send than the socket takes: bytes leave the gather once they are sent.
+//!
+//! The socket is read into one buffer a thread and decrypted there; of each connection only the rest is kept, which is
+//! less than a record most of the time, and nothing while it is idle.
+
+use super::certificate::Certificate;
+use super::engine::{Engine, Outgoing, Say, Step};
+use crate::limits::{
+    TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES, TLS_RECORD_PLAIN_BYTES,
+    TLS_SEND_BYTES,
+};
+use crate::socket::SocketLink;
+use crate::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use mio::{Registry, Token};
+use slab::Gather;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Buffers that all TLS links of a thread share; nothing stays in them between two calls.
+struct Bench {
+    received: Vec<u8>,
+    /// Small parts of a gather, joined to a record.
+    joined: Vec<u8>,
+    out: Outgoing,
+}
+
+thread_local! {
+    static BENCH: RefCell<Bench> = const {
+        RefCell::new(Bench { received: Vec::new(), joined: Vec::new(), out: Outgoing::new() })
+    };
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The ends agree on keys.
+    Shaking,
+    /// Bytes flow.
+    Open,
+    /// It broke, or was aborted.
+    Over,
+}
+
+pub(crate) struct TlsLink {
+    socket: SocketLink<TcpStream>,
+    engine: Engine,
+    phase: Phase,
+    /// Received and not decrypted: mostly a record that is not whole yet.
+    sealed: Vec<u8>,
+    /// Decrypted and not taken.
+    plain: Vec<u8>,
+    /// How much of `plain` is taken.
+    taken: usize,
+    /// Encrypted and not sent.
+    pending: Vec<u8>,
+    /// How much of `pending` is sent.
+    sent: usize,
+    /// How many bytes at the front of the sender's gather `pending` carries.
+    owed: usize,
+    /// The peer has ended its sending direction.
+    receiving_ended: bool,
+    /// This end has ended its sending direction: nothing but `pending` goes out.
+    sending_ended: bool,
+    /// The socket's sending direction is to be ended once `pending` is sent.
+    shut_when_sent: bool,
+    /// It broke, and its owner does not know yet.
+    failure: Option<LinkError>,
+    certificate: Option<Certificate>,
+}
+
+/// Where received bytes go: the owner's two buffers, and what is kept when they are full.
+struct Target<'a> {
+    direct: &'a mut [u8],
+    scratch: &'a mut [u8],
+    filled: usize,
+}
+
+impl Target<'_> {
+    fn room(&self) -> usize {
+        self.direct.len() + self.scratch.len() - self.filled
+    }
+
+    /// Takes what there is room for, and answers how much.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let first = bytes.len().min(self.direct.len().saturating_sub(self.filled));
+        if first > 0 {
+            self.direct[self.filled..self.filled + first].copy_from_slice(&bytes[..first]);
+            self.filled += first;
+        }
+        let rest = &bytes[first..];
+        let second = rest.len().min(self.room());
+        if second > 0 {
+            let at = self.filled - self.direct.len();
+            self.scratch[at..at + second].copy_from_slice(&rest[..second]);
+            self.filled += second;
+        }
+        first + second
+    }
+}
+
+impl TlsLink {
+    pub(super) fn new(socket: SocketLink<TcpStream>, engine: Engine) -> Self {
+        TlsLink {
+            socket,
+            engine,
+            phase: Phase::Shaking,
+            sealed: Vec::new(),
+            plain: Vec::new(),
+            taken: 0,
+            pending: Vec::new(),
+            sent: 0,
+            owed: 0,
+            receiving_ended: false,
+            sending_ended: false,
+            shut_when_sent: false,
+            failure: None,
+            certificate: None,
+        }
+    }
+
+    /// Agrees on keys, for as long as `timeout` says; blocks.
+    pub fn shake_hands(&mut self, timeout: Duration) -> io::Result<()> {
+        let until = now() + timeout;
+        BENCH.with_borrow_mut(|bench| {
+            self.digest(&mut [], &mut Target { direct: &mut [], scratch: &mut [], filled: 0 }, bench)
+        })?;
+        while self.phase == Phase::Shaking {
+            let left = until.saturating_duration_since(now());
+            if left.is_zero() {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the TLS handshake took too long"));
+            }
+            self.socket.wait(Wait::Readable, Some(left))?;
+            self.fetch(&mut Target { direct: &mut [], scratch: &mut [], filled: 0 })?;
+            if self.receiving_ended && self.phase == Phase::Shaking {
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the TLS handshake"));
+            }
+        }
+        self.failure.take().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    fn has_plain(&self) -> bool {
+        self.taken < self.plain.len()
+    }
+
+    /// Hands out what was decrypted before.
+    fn hand_out(&mut self, target: &mut Target<'_>) {
+        self.taken += target.put(&self.plain[self.taken..]);
+        if !self.has_plain() {
+            self.plain = Vec::new();
+            self.taken = 0;
+        }
+    }
+
+    /// One read of the socket, decrypted. Answers whether the socket has no more now.
+    fn fetch(&mut self, target: &mut Target<'_>) -> Result<bool, LinkError> {
+        BENCH.with_borrow_mut(|bench| {
+            let mut buffer = std::mem::take(&mut bench.received);
+            if buffer.is_empty() {
+                buffer = vec![0; TLS_RECEIVE_BYTES];
+            }
+            let outcome = self.fetch_into(&mut buffer, target, bench);
+            bench.received = buffer;
+            outcome
+        })
+    }
+
+    fn fetch_into(&mut self, buffer: &mut [u8], target: &mut Target<'_>, bench: &mut Bench) -> Result<bool, LinkError> {
+        let have = self.sealed.len();
+        buffer[..have].copy_from_slice(&self.sealed);
+        self.sealed = Vec::new();
+        // No more than there is room for, so that little is left over; a record whole in any case.
+        let records = target.room() / TLS_RECORD_PLAIN_BYTES + 1;
+        let wanted = (target.room() + records * TLS_RECORD_EXTRA_BYTES).max(TLS_RECORD_BYTES_MAX);
+        let wanted = wanted.saturating_sub(have).max(TLS_RECORD_BYTES_MAX).min(buffer.len() - have);
+        let (bytes, drained, ended) = match self.socket.receive(&mut [], &mut buffer[have..have + wanted]) {
+            Ok(Received::Bytes { bytes, drained }) => (bytes, drained, false),
+            Ok(Received::Idle) => (0, true, false),
+            Ok(Received::Closed) if self.phase == Phase::Shaking => {
+                return Err(self.broke(LinkError::Tls("the peer ended the handshake".into())));
+            }
+            Ok(Received::Closed) => (0, true, true),
+            Err(error) => return Err(self.broke(error)),
+        };
+        let end = have + bytes;
+        let (used, stopped) = self.digest(&mut buffer[..end], target, bench)?;
+        let left = &buffer[used..end];
+        let most = if self.phase == Phase::Shaking { TLS_HANDSHAKE_BYTES_MAX } else { buffer.len() - 1 };
+        if left.len() > most {
+            return Err(self.broke(LinkError::Tls("more bytes than a handshake has".into())));
+        }
+        // What comes through TLS says itself where it ends (AMQP has a close of its own), so an end without TLS's word
+        // for it is an end like that of any other link.
+        self.receiving_ended |= ended && !stopped;
+        if !self.receiving_ended {
+            self.sealed = left.to_vec();
+        }
+        Ok(drained && !stopped)
+    }
+
+    /// Decrypts records while there is room for what they hold. Answers how many of the received bytes are used up, and
+    /// whether it stopped for want of room.
+    fn digest(
+        &mut self,
+        received: &mut [u8],
+        target: &mut Target<'_>,
+        bench: &mut Bench,
+    ) -> Result<(usize, bool), LinkError> {
+        let (mut used, mut stopped) = (0, false);
+        bench.out.clear();
+        let roomless = target.room() == 0;
+        let broke = loop {
+            // Who has no room from the start wants one record kept, to know that there is something.
+            if self.has_plain() || (target.room() == 0 && !roomless) {
+                stopped = true;
+                break None;
+            }
+            let plain = &mut self.plain;
+            let step = self.engine.step(&mut received[used..], Say::Nothing, &mut bench.out, &mut |bytes| {
+                let taken = target.put(bytes);
+                plain.extend_from_slice(&bytes[taken..]);
+            });
+            used += step.used;
+            match step.outcome {
+                Ok(Step::Again) => {}
+                Ok(Step::Rest) => break None,
+                Ok(Step::Ended) => {
+                    self.receiving_ended = true;
+                    break None;
+                }
+                Err(error) => break Some(error),
+            }
+        };
+        if let Some(error) = broke {
+            let why = self.reason(&error, received);
+            return Err(self.refuse(why, &mut received[used..], &mut bench.out));
+        }
+        if self.phase == Phase::Shaking && !self.engine.state().is_handshaking() {
+            self.phase = Phase::Open;
+            let leaf = self.engine.state().peer_certificates().and_then(<[_]>::first);
+            self.certificate = leaf.map(|leaf| Certificate::new(leaf.to_vec()));
+        }
+        if !bench.out.bytes().is_empty() {
+            self.queue(&bench.out);
+            match self.push() {
+                // A peer that takes nothing more may still have said something.
+                Ok(_) | Err(LinkError::Closed) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((used, stopped))
+    }
+
+    fn reason(&self, error: &rustls::Error, received: &[u8]) -> String {
+        let is_tls = matches!(received, [20..=24, 3, ..] | []);
+        match error {
+            rustls::Error::InvalidMessage(_) if self.phase == Phase::Shaking && !is_tls => {
+                let first = &received[..received.len().min(8)];
+                format!("the peer does not speak TLS: it began with \"{}\"", first.escape_ascii())
+            }
+            error => error.to_string(),
+        }
+    }
+
+    /// The peer did what TLS does not allow: it is told, as far as the socket takes it, and the link is over.
+    fn refuse(&mut self, why: String, received: &mut [u8], out: &mut Outgoing) -> LinkError {
+        // The alert that says why waits in the engine.
+        let mut used = 0;
+        while self.engine.state().wants_write() {
+            let step = self.engine.step(&mut received[used..], Say::Nothing, out, &mut |_| ());
+            used += step.used;
+        }
+        self.queue(out);
+        let told = self.push();
+        self.socket.close_sending();
+        self.broke(told.err().unwrap_or_else(|| LinkError::Tls(why.into())))
+    }
+
+    fn broke(&mut self, error: LinkError) -> LinkError {
+        self.phase = Phase::Over;
+        self.receiving_ended = true;
+        self.sending_ended = true;
+        self.forget();
+        error
+    }
+
+    fn forget(&mut self) {
+        (self.sealed, self.plain, self.pending) = (Vec::new(), Vec::new(), Vec::new());
+        (self.taken, self.sent, self.owed) = (0, 0, 0);
+    }
+
+    /// Puts encrypted bytes behind what waits.
+    fn queue(&mut self, out: &Outgoing) {
+        self.pending.extend_from_slice(out.bytes());
+    }
+
+    /// Sends what waits. Answers whether all of it went.
+    fn push(&mut self) -> Result<bool, LinkError> {
+        while self.sent < self.pending.len() {
+            match self.socket.write(&self.pending[self.sent..]) {
+                Ok(Some(bytes)) => self.sent += bytes,
+                Ok(None) => return Ok(false),
+                Err(error) => return Err(self.cannot_send(error)),
+            }
+        }
+        self.pending = Vec::new();
+        self.sent = 0;
+        if std::mem::take(&mut self.shut_when_sent) {
+            self.socket.close_sending();
+        }
+        Ok(true)
+    }
+
+    /// The socket takes nothing more; what was received may still be read.
+    fn cannot_send(&mut self, error: LinkError) -> LinkError {
+        self.sending_ended = true;
+        (self.pending, self.sent, self.owed) = (Vec::new(), 0, 0);
+        if error.is_lost() { self.broke(error) } else { error }
+    }
+
+    /// Encrypts from the front of a gather what one call to the system shall move. Answers how many bytes that is.
+    fn seal(&mut self, from: &Gather, bench: &mut Bench) -> Result<usize, LinkError> {
+        let Bench { joined, out, .. } = bench;
+        out.clear();
+        joined.clear();
+        let mut bytes = 0;
+        for mut part in from.parts() {
+            while !part.is_empty() && bytes < TLS_SEND_BYTES {
+                // Large parts go in as they are, small ones are joined: each record has its price.
+                if joined.is_empty() && part.len() >= TLS_RECORD_PLAIN_BYTES {
+                    let whole = part.len().min(TLS_SEND_BYTES - bytes);
+                    let whole = (whole - whole % TLS_RECORD_PLAIN_BYTES).max(TLS_RECORD_PLAIN_BYTES);
+                    self.say(Say::Plain(&part[..whole]), out)?;
+                    part = &part[whole..];
+                    bytes += whole;
+                    continue;
+                }
+                if part.len() >= TLS_RECORD_PLAIN_BYTES {
+                    self.say(Say::Plain(joined), out)?;
+                    joined.clear();
+                    continue;
+                }
+                let some = part.len().min(TLS_RECORD_PLAIN_BYTES - joined.len());
+                joined.extend_from_slice(&part[..some]);
+                part = &part[some..];
+                bytes += some;
+                if joined.len() == TLS_RECORD_PLAIN_BYTES {
+                    self.say(Say::Plain(joined), out)?;
+                    joined.clear();
+                }
+            }
+            if bytes >= TLS_SEND_BYTES {
+                break;
+            }
+        }
+        if !joined.is_empty() {
+            self.say(Say::Plain(joined), out)?;
+        }
+        Ok(bytes)
+    }
+
+    fn say(&mut self, say: Say<'_>, out: &mut Outgoing) -> Result<(), LinkError> {
+        loop {
+            let plain = &mut self.plain;
+            // The engine counts on seeing what was not used up again, with every step.
+            let step = self.engine.step(&mut self.sealed, say, out, &mut |bytes| plain.extend_from_slice(bytes));
+            self.sealed.drain(..step.used);
+            match step.outcome {
+                Ok(_) if step.said => return Ok(()),
+                Ok(Step::Again) => {}
+                Ok(Step::Ended) => self.receiving_ended = true,
+                Ok(Step::Rest) => return Err(LinkError::Closed),
+                Err(error) => return Err(self.broke(LinkError::Tls(error.to_string().into()))),
+            }
+        }
+    }
+
+    fn send_sealed(&mut self, from: &mut Gather, bench: &mut Bench) -> Result<bool, LinkError> {
+        let bytes = self.seal(from, bench)?;
+        let out = bench.out.bytes();
+        let mut sent = 0;
+        while sent < out.len() {
+            match self.socket.write(&out[sent..]) {
+                Ok(Some(bytes)) => sent += bytes,
+                Ok(None) => {
+                    self.pending.extend_from_slice(&out[sent..]);
+                    self.owed = bytes;
+                    return Ok(false);
+                }
+                Err(error) => return Err(self.cannot_send(error)),
+            }
+        }
+        from.consume(bytes);
+        Ok(true)
+    }
+}
+
+impl Link for TlsLink {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+        let mut target = Target { direct, scratch, filled: 0 };
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if self.has_plain() && target.room() > 0 {
+            self.hand_out(&mut target);
+            return Ok(Received::Bytes { bytes: target.filled, drained: false });
+        }
+        if self.receiving_ended {
+            return Ok(Received::Closed);
+        }
+        if target.room() == 0 {
+            return Ok(Received::Bytes { bytes: 0, drained: false });
+        }
+        loop {
+            let drained = self.fetch(&mut target)?;
+            match target.filled {
+                0 if self.receiving_ended => return Ok(Received::Closed),
+                0 if drained => return Ok(Received::Idle),
+                0 => {}
+                bytes => {
+                    let drained = drained && target.room() > 0 && !self.receiving_ended && !self.has_plain();
+                    return Ok(Received::Bytes { bytes, drained });
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+        if self.sending_ended {
+            // An orderly end of this direction may still have bytes of its own to send.
+            if self.phase == Phase::Open && from.is_empty() && self.push()? {
+                return Ok(Sent::Drained);
+            }
+            return Err(LinkError::Closed);
+        }
+        loop {
+            if !self.push()? || (self.phase == Phase::Shaking && !from.is_empty()) {
+                return Ok(if from.is_empty() { Sent::Drained } else { Sent::Blocked });
+            }
+            let owed = self.owed.min(from.bytes());
+            from.consume(owed);
+            self.owed -= owed;
+            if from.is_empty() {
+                return Ok(Sent::Drained);
+            }
+            if !BENCH.with_borrow_mut(|bench| self.send_sealed(from, bench))? {
+                return Ok(Sent::Blocked);
+            }
+        }
+    }
+
+    fn abort(&mut self, why: Abort) {
+        self.socket.abort(why);
+        self.phase = Phase::Over;
+        self.receiving_ended = true;
+        self.sending_ended = true;
+        self.failure = None;
+        self.forget();
+    }
+
+    fn close_sending(&mut self) {
+        if std::mem::replace(&mut self.sending_ended, true) {
+            return;
+        }
+        let said = BENCH.with_borrow_mut(|bench| {
+            bench.out.clear();
+            if self.phase == Phase::Open {
+                self.say(Say::End, &mut bench.out)?;
+                self.queue(&bench.out);
+            }
+            self.shut_when_sent = true;
+            self.push()
+        });
+        if let Err(error) = said {
+            self.failure = error.is_lost().then_some(error);
+        }
+    }
+
+    fn owes_bytes(&self) -> bool {
+        // What is owed to a gather goes out with it.
+        !self.pending.is_empty() && self.owed == 0
+    }
+
+    fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { name: "tls", ..self.socket.shape() }
+    }
+
+    fn peer(&self) -> &Peer {
+        self.socket.peer()
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.socket.register(registry, token)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.socket.deregister(registry)
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+        let until = timeout.map(|timeout| now() + timeout);
+        loop {
+            let readable = self.has_plain() || self.receiving_ended || self.failure.is_some();
+            if (what.wants_readable() && readable) || (what.wants_writable() && self.sending_ended) {
+                return Ok(true);
+            }
+            let left = until.map(|until| until.saturating_duration_since(now()));
+            let waited = if self.pending.is_empty() { what } else { Wait::Either };
+            if !self.socket.wait(waited, left)? {
+                return Ok(false);
+            }
+            if what == Wait::Writable {
+                return self.socket.wait(what, left);
+            }
+            // Not every byte of the socket is one for its owner: it is looked at first.
+            let nowhere = &mut Target { direct: &mut [], scratch: &mut [], filled: 0 };
+            if let Err(error) = self.push().and_then(|_| self.fetch(nowhere)) {
+                self.failure = Some(error);
+            }
+            if what == Wait::Either && self.socket.wait(Wait::Writable, Some(Duration::ZERO))? {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Now.
+#[expect(clippy::disallowed_methods, reason = "who waits for bytes that may hold none must know for how long")]
+fn now() -> Instant {
+    Instant::now()
+}

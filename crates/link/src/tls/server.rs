@@ -1,0 +1,197 @@
+//! The broker's side of TLS: its certificates, and what it asks of clients.
+//!
+//! Enters: files; the name of a host that a client wants.  Leaves: an engine for each connection.
+//! Owns:   the certificates in use. They can be read anew; connections that are open keep what they began with.
+//! Never:  answers with another version than 1.2 or 1.3.
+
+use super::certificate::{Certificate, SanType};
+use super::engine::Engine;
+use super::files::{CertificateFiles, TlsError, certified, roots};
+use super::link::TlsLink;
+use super::{VERSIONS, provider};
+use crate::socket::SocketLink;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use std::io;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They are asked; one that is shown must be sound.
+    Optional,
+    /// Without a sound one there is no connection.
+    Required,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    #[default]
+    V12,
+    /// 1.3
+    V13,
+}
+
+/// What the broker's side needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsServerOptions {
+    /// Certificates: a client gets the first one that has the name it asks for, else the first.
+    pub certificates: Vec<CertificateFiles>,
+    /// Whether clients show certificates,
+    pub client_certificates: ClientCertificates,
+    /// and the certificates that vouch for theirs.
+    pub client_ca: Option<PathBuf>,
+    /// The least version.
+    pub version_min: TlsVersion,
+}
+
+/// The broker's side. Copies are the same one.
+#[derive(Clone)]
+pub struct TlsServer {
+    options: Arc<TlsServerOptions>,
+    current: Arc<RwLock<Current>>,
+}
+
+/// What connections begin with, and the certificates in it.
+#[derive(Clone)]
+struct Current {
+    config: Arc<ServerConfig>,
+    certificates: Vec<Certificate>,
+}
+
+impl TlsServer {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn new(options: TlsServerOptions) -> Result<Self, TlsError> {
+        let current = Arc::new(RwLock::new(configure(&options)?));
+        Ok(TlsServer { options: Arc::new(options), current })
+    }
+
+    /// Reads the files again, for connections that come from now on.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why; all stays as it was then.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let fresh = configure(&self.options)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The certificates in use, in the order of the options.
+    pub fn certificates(&self) -> Vec<Certificate> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).certificates.clone()
+    }
+
+    /// TLS over a socket just accepted.
+    pub(crate) fn secure(&self, socket: SocketLink<TcpStream>) -> io::Result<TlsLink> {
+        let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
+        let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
+        Ok(TlsLink::new(socket, Engine::Server(Box::new(connection))))
+    }
+}
+
+impl std::fmt::Debug for TlsServer {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "TlsServer({:?})", self.options)
+    }
+}
+
+fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
+    let provider = provider();
+    let mut choice = Choice(Vec::new());
+    let mut certificates = Vec::new();
+    for files in &options.certificates {
+        let certified = certified(files, &provider)?;
+        let leaf = Certificate::new(certified.cert[0].to_vec());
+        choice.0.push((leaf.alternative_names(SanType::Dns), Arc::new(certified)));
+        certificates.push(leaf);
+    }
+    if choice.0.is_empty() {
+        return Err(TlsError::other("TLS needs a certificate"));
+    }
+    let verifier: Option<Arc<dyn ClientCertVerifier>> = match (options.client_certificates, &options.client_ca) {
+        (ClientCertificates::None, _) => None,
+        (_, None) => {
+            return Err(TlsError::other("without a file of those who vouch for them no client's certificate is sound"));
+        }
+        (how, Some(path)) => {
+            let roots = Arc::new(roots(path)?);
+            let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+            let builder = if how == ClientCertificates::Optional { builder.allow_unauthenticated() } else { builder };
+            Some(builder.build().map_err(|error| TlsError::new(path, error.to_string()))?)
+        }
+    };
+    let versions: &[&SupportedProtocolVersion] = match options.version_min {
+        TlsVersion::V12 => VERSIONS,
+        TlsVersion::V13 => &[&rustls::version::TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
+    let builder = builder.map_err(|error| TlsError::other(error.to_string()))?;
+    let builder = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(choice));
+    config.ignore_client_order = true;
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Current { config: Arc::new(config), certificates })
+}
+
+/// Certificates by the host names in them.
+#[derive(Debug)]
+struct Choice(Vec<(Vec<String>, Arc<CertifiedKey>)>);
+
+impl Choice {
+    fn find(&self, host: Option<&str>) -> Option<&Arc<CertifiedKey>> {
+        let named = host.and_then(|host| self.0.iter().find(|(names, _)| names.iter().any(|name| covers(name, host))));
+        named.or(self.0.first()).map(|(_, certified)| certified)
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.find(hello.server_name()).cloned()
+    }
+}
+
+/// Whether a certificate's name is that of a host; a star stands for its first word (RFC 6125 §6.4.3).
+fn covers(name: &str, host: &str) -> bool {
+    match (name.strip_prefix("*."), host.split_once('.')) {
+        (Some(rest), Some((_, domain))) => rest.eq_ignore_ascii_case(domain),
+        (Some(_), None) => false,
+        (None, _) => name.eq_ignore_ascii_case(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn a_star_stands_for_one_word() {
+        let cases = [
+            ("a.example", "A.EXAMPLE", true),
+            ("*.example", "a.example", true),
+            ("*.example", "a.b.example", false),
+            ("*.example", "example", false),
+            ("a.example", "b.example", false),
+        ];
+        for (name, host, expect) in cases {
+            assert_eq!(covers(name, host), expect, "{name} {host}");
+        }
+    }
+}
