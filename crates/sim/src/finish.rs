@@ -146,7 +146,7 @@ impl Run {
     fn check_deliveries(&self, complain: &mut impl FnMut(String)) {
         let queues = self.world.nodes.iter().flat_map(|node| node.shard.broker().queues());
         for queue in queues.filter(|queue| !queue.ready.is_empty()) {
-            let (mut takers, mut idle) = (0, 0);
+            let mut idle = 0;
             let mut free = None;
             // Of those who are held back the broker does not hear what they have settled.
             for (blocked, channel) in
@@ -160,15 +160,14 @@ impl Run {
                     if self.model.queues[consumer.queue].name != *queue.name || consumer.stage != Stage::Active {
                         continue;
                     }
-                    takers += 1;
                     if channel.flow && room && !blocked {
                         idle += 1;
                         free = Some(&consumer.tag);
                     }
                 }
             }
-            // Of those where one at a time is served it may be any one.
-            if let Some(tag) = free.filter(|_| idle == takers || !queue.is_single_active()) {
+            // Where one at a time is served it may be any one, also one that fell silent and is not missed.
+            if let Some(tag) = free.filter(|_| idle == queue.takers.len() || !queue.is_single_active()) {
                 let (name, messages) = (&queue.name, queue.ready.len());
                 complain(format!("at rest: {name} has {messages} messages, and {tag} is not given one"));
             }
