@@ -256,7 +256,7 @@ impl Run {
             wire.cable.set_pace(link::sim::Side::Right, None);
         }
         // Long enough for a broker to give up a peer that it hears nothing of.
-        let heartbeat_us = u64::from(self.setting.heartbeat_s) * 2_100_000 / u64::from(REST_QUIET_ROUNDS);
+        let heartbeat_us = u64::from(self.setting.heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);
         let mut quiet = 0;
         let mut before = (self.model.now, self.tally.digest);
         for _ in 0..REST_ROUNDS_MAX {
