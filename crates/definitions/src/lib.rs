@@ -4,7 +4,7 @@
 //! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
 //! Never:  reads or writes a file itself; drops anything in silence.
 //!
-//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write`] writes what a catalog holds.
+//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds.
 #![forbid(unsafe_code)]
 
 mod file;
