@@ -115,7 +115,7 @@ def wrong_workload():
     for name, text, said in (
         ("no-toml", "[[[", ".toml:1:"),
         ("unknown-key", "nonsense = 1\n" + good, "nonsense"),
-        ("empty", "", "missing"),
+        ("empty", "", "needs at least one"),
     ):
         path = OUT / f"wrong-workload-{name}.toml"
         path.write_text(text)
