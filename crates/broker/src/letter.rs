@@ -269,6 +269,8 @@ pub struct Batch {
     pub letters: Vec<Letter>,
     bytes: Vec<u8>,
     queues: Vec<QueueId>,
+    /// Something was put in for a letter that is still to be written.
+    unfinished: bool,
 }
 
 impl Batch {
@@ -277,10 +279,10 @@ impl Batch {
         self.letters.is_empty()
     }
 
-    /// Whether it should be handed over now.
+    /// Whether it should be handed over now, and may be: what a letter speaks of lies in the same batch.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS
+        (self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS) && !self.unfinished
     }
 
     /// Bytes of this batch itself.
@@ -295,6 +297,7 @@ impl Batch {
         self.letters.clear();
         self.bytes.clear();
         self.queues.clear();
+        self.unfinished = false;
         self.letters.shrink_to(BATCH_LETTERS * 2);
         self.bytes.shrink_to(BATCH_BYTES * 2);
         self.queues.shrink_to(BATCH_LETTERS * 2);
@@ -304,6 +307,7 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, letter: Letter) {
         self.letters.push(letter);
+        self.unfinished = false;
     }
 
     /// A queue's message is settled: one letter for those that follow one another, so that a million acknowledged at once
@@ -320,7 +324,7 @@ impl Batch {
         }
     }
 
-    /// Copies a small message into the batch; `None` if it should travel as shared memory.
+    /// Copies a small message into the batch for the letter that is written next; `None` if it should travel as shared memory.
     #[inline]
     pub fn pack(&mut self, content: &Content<'_>) -> Option<Parcel> {
         let BodyRef::Small(body) = content.body else {
@@ -329,6 +333,7 @@ impl Batch {
         if body.len() > INLINE_BODY_BYTES_MAX {
             return None;
         }
+        self.unfinished = true;
         let at = self.bytes.len() as u32;
         self.bytes.reserve(content.bytes());
         self.bytes.extend_from_slice(&content.arrived_us.to_le_bytes());
@@ -345,9 +350,10 @@ impl Batch {
         }))
     }
 
-    /// Adds a list of queues; answers its range.
+    /// Adds a list of queues for the letter that is written next; answers its range.
     #[inline]
     pub fn list(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
+        self.unfinished = true;
         let from = self.queues.len() as u32;
         self.queues.extend(queues);
         from..self.queues.len() as u32
@@ -374,7 +380,9 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Letter};
+    use super::{Batch, Letter, Parcel};
+    use crate::limits::BATCH_LETTERS;
+    use crate::message::{BodyRef, Content};
     use crate::ready::Place;
     use catalog::QueueId;
 
@@ -390,5 +398,27 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
+    }
+
+    #[test]
+    fn a_batch_is_not_handed_over_between_a_message_and_its_letter() {
+        let mut batch = Batch::default();
+        let content = Content {
+            exchange: b"",
+            routing_key: b"q",
+            properties: &[0, 0],
+            body: BodyRef::Small(b"x"),
+            arrived_us: 0,
+        };
+        for letters in 1..=BATCH_LETTERS {
+            let Some(parcel @ Parcel::Packed(_)) = batch.pack(&content) else { panic!("a small message is packed") };
+            assert!(!batch.is_full());
+            let queues = batch.list([QueueId { index: 1, serial: 0 }].into_iter());
+            assert!(!batch.is_full());
+            batch.push(Letter::Publish { parcel, queues, confirm: false });
+            assert_eq!(batch.is_full(), letters == BATCH_LETTERS);
+        }
+        assert!(batch.pack(&content).is_some());
+        assert!(!batch.is_full(), "the letter of the last message is still to come");
     }
 }

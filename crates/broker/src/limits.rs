@@ -9,9 +9,9 @@ pub const REMOTE_WINDOW_MESSAGES: u32 = 4_096;
 /// Bytes that a queue on another shard may have sent ahead to one consumer.
 pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
 /// Bytes of small messages that one mail batch carries before it is handed over without waiting for the end of the tick.
-pub const BATCH_BYTES: usize = 32 * 1024;
+pub const BATCH_BYTES: usize = 64 * 1024;
 /// Letters that one mail batch carries before it is handed over.
-pub const BATCH_LETTERS: usize = 256;
+pub const BATCH_LETTERS: usize = 512;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.

@@ -11,7 +11,7 @@ pub const SCRATCH_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
 /// Mail batches under way from one shard to another.
-pub const MAIL_BATCHES: usize = 8;
+pub const MAIL_BATCHES: usize = 16;
 /// Mail batches taken in from one shard before connections have their turn.
 pub const MAIL_BATCHES_PER_TICK: usize = 16;
 /// Bytes of mail that wait for a place in the ring before a shard stops reading its connections.
@@ -43,3 +43,5 @@ pub const HEAP_REST: Duration = Duration::from_millis(500);
 pub const LOOK_UP: Duration = Duration::from_millis(20);
 
 const _: () = assert!(TURN_BYTES >= SCRATCH_BYTES);
+// A ring that is emptied tells its sender so.
+const _: () = assert!(MAIL_BATCHES <= MAIL_BATCHES_PER_TICK && MAIL_BATCHES >= 2);

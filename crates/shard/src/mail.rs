@@ -63,6 +63,36 @@ struct Road {
     waiting: VecDeque<Box<Batch>>,
     waiting_bytes: usize,
     writing: Box<Batch>,
+    /// Batches lie in the ring of which the other shard was not told.
+    unannounced: bool,
+}
+
+impl Road {
+    /// Ends the batch that is being written.
+    #[inline(never)]
+    fn seal(&mut self) {
+        let empty = self.out_empty.pop().unwrap_or_default();
+        let batch = std::mem::replace(&mut self.writing, empty);
+        self.waiting_bytes += batch.room_bytes();
+        self.waiting.push_back(batch);
+    }
+
+    /// Puts into the ring what it has room for.
+    fn hand_over(&mut self) {
+        while let Some(batch) = self.waiting.pop_front() {
+            let bytes = batch.room_bytes();
+            match self.out.push(batch) {
+                Ok(()) => {
+                    self.waiting_bytes -= bytes;
+                    self.unannounced = true;
+                }
+                Err(rtrb::PushError::Full(batch)) => {
+                    self.waiting.push_front(batch);
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// The mail of one shard.
@@ -97,6 +127,7 @@ impl Mail {
                     waiting: VecDeque::new(),
                     waiting_bytes: 0,
                     writing: Box::default(),
+                    unannounced: false,
                 })
             });
             Mail { roads: roads.collect() }
@@ -104,39 +135,29 @@ impl Mail {
         roads.collect()
     }
 
-    /// The batch being written for a shard.
+    /// The batch being written for a shard. A full one goes on its way, so that it stays small and the other shard can begin.
     #[inline]
     pub fn batch(&mut self, to: u16) -> &mut Batch {
         match self.roads.get_mut(to as usize) {
-            Some(Some(road)) => &mut road.writing,
+            Some(Some(road)) => {
+                if road.writing.is_full() {
+                    road.seal();
+                    road.hand_over();
+                }
+                &mut road.writing
+            }
             _ => unreachable!("a shard writes to the others, not to itself"),
         }
     }
 
-    /// Sends batches on their way: all of them, or only the full ones.
+    /// Sends batches on their way: all of them, or only the full ones. Wakes whoever sleeps over them.
     pub fn send(&mut self, all: bool) {
         for road in self.roads.iter_mut().flatten() {
             if road.writing.is_full() || (all && !road.writing.is_empty()) {
-                let empty = road.out_empty.pop().unwrap_or_default();
-                let batch = std::mem::replace(&mut road.writing, empty);
-                road.waiting_bytes += batch.room_bytes();
-                road.waiting.push_back(batch);
+                road.seal();
             }
-            let mut sent = false;
-            while let Some(batch) = road.waiting.pop_front() {
-                let bytes = batch.room_bytes();
-                match road.out.push(batch) {
-                    Ok(()) => {
-                        road.waiting_bytes -= bytes;
-                        sent = true;
-                    }
-                    Err(rtrb::PushError::Full(batch)) => {
-                        road.waiting.push_front(batch);
-                        break;
-                    }
-                }
-            }
-            if sent {
+            road.hand_over();
+            if std::mem::take(&mut road.unannounced) {
                 road.bell.call();
             }
         }
@@ -181,5 +202,49 @@ impl Mail {
         if let Some(Some(road)) = self.roads.get(from as usize) {
             road.bell.call();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bell, Doorbell, Mail};
+    use broker::Letter;
+    use broker::limits::BATCH_LETTERS;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    struct Count(Arc<AtomicU32>);
+
+    impl Bell for Count {
+        fn ring(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_long_round_is_many_small_batches_in_order_and_one_wake_up() {
+        let rung = Arc::new(AtomicU32::new(0));
+        let bells: Vec<_> = (0..2).map(|_| Doorbell::new(Box::new(Count(Arc::clone(&rung))))).collect();
+        let mut mail = Mail::connect(&bells);
+        let mut receiver = mail.pop().expect("two were connected");
+        let mut sender = mail.pop().expect("two were connected");
+        bells[1].will_sleep();
+        let letters = 3 * BATCH_LETTERS as u32 + 1;
+        for publishes in 0..letters {
+            sender.batch(1).push(Letter::Accepted { publishes });
+        }
+        assert!(receiver.has_arrived(), "the full ones are on their way");
+        assert_eq!(rung.load(Ordering::Relaxed), 0);
+        sender.send(true);
+        assert_eq!(rung.load(Ordering::Relaxed), 1);
+        let mut expected = 0;
+        while let Some(batch) = receiver.next(0) {
+            assert!(batch.letters.len() <= BATCH_LETTERS);
+            for letter in &batch.letters {
+                assert!(matches!(letter, Letter::Accepted { publishes } if *publishes == expected), "{letter:?}");
+                expected += 1;
+            }
+        }
+        assert_eq!(expected, letters);
     }
 }

@@ -64,7 +64,7 @@ impl Shard {
                 if !connection.readable && !connection.peer_closed {
                     break;
                 }
-                if turn_bytes >= TURN_BYTES {
+                if turn_bytes >= TURN_BYTES || self.desk.mail.is_congested() {
                     self.enqueue(slot);
                     break;
                 }

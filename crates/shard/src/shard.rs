@@ -11,7 +11,8 @@ use crate::desk::Desk;
 use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::{
-    FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE, SCRATCH_BYTES,
+    FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE,
+    SCRATCH_BYTES,
 };
 use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
@@ -212,6 +213,10 @@ impl Shard {
                     }
                     break;
                 };
+                if taken == MAIL_BATCHES / 2 {
+                    // So early that both sides work at the same time.
+                    self.desk.mail.tell_room(from);
+                }
                 self.broker.receive(ShardId(from), &mut batch, &mut self.desk);
                 self.desk.mail.give_back(from, batch);
                 self.broker.end_of_batch(&mut self.desk);
