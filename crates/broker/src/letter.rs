@@ -5,7 +5,7 @@
 //! Never:  blocks, allocates for a small message once a batch has been used.
 
 use crate::consumer::ConsumerKey;
-use crate::limits::{BATCH_BYTES, BATCH_LETTERS, INLINE_BODY_BYTES_MAX};
+use crate::limits::{BATCH_BYTES, BATCH_LETTERS, INLINE_BODY_BYTES_MAX, RUN_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
 use crate::ready::Place;
 use catalog::{Definition, Outcome, QueueId, Refusal, SessionId};
@@ -102,7 +102,7 @@ pub enum Answer {
     Later,
 }
 
-/// A small message's place in a batch's bytes.
+/// A small message's place in a batch's bytes. What follows it there may be the bodies of more messages with the same head.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
     at: u32,
@@ -150,10 +150,12 @@ pub enum Letter {
         /// The outcome.
         result: Result<Outcome, Refusal>,
     },
-    /// A message for queues that live there.
+    /// A message for queues that live there, or several that follow one another and differ in their bodies alone.
     Publish {
-        /// The message.
+        /// The message, or the first of them.
         parcel: Parcel,
+        /// How many; more than one only if they are packed.
+        messages: u32,
         /// The queues, as a range of the batch's list.
         queues: Range<u32>,
         /// The sender waits for [`Letter::Accepted`].
@@ -166,7 +168,7 @@ pub enum Letter {
     },
     /// The next of the publishes that asked for it is not: a queue had no room.
     Declined,
-    /// A message for a consumer there.
+    /// A message for a consumer there, or several that follow one another in the queue and differ in their bodies alone.
     Deliver {
         /// The consumer.
         consumer: ConsumerKey,
@@ -178,8 +180,10 @@ pub enum Letter {
         redelivered: bool,
         /// It must be acknowledged.
         owed: bool,
-        /// The message.
+        /// The message, or the first of them.
         parcel: Parcel,
+        /// How many; more than one only if they are packed.
+        messages: u32,
     },
     /// To a queue: the consumer may be sent more.
     Credit {
@@ -269,8 +273,6 @@ pub struct Batch {
     pub letters: Vec<Letter>,
     bytes: Vec<u8>,
     queues: Vec<QueueId>,
-    /// Something was put in for a letter that is still to be written.
-    unfinished: bool,
 }
 
 impl Batch {
@@ -279,10 +281,10 @@ impl Batch {
         self.letters.is_empty()
     }
 
-    /// Whether it should be handed over now, and may be: what a letter speaks of lies in the same batch.
+    /// Whether it should be handed over now.
     #[inline]
     pub fn is_full(&self) -> bool {
-        (self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS) && !self.unfinished
+        self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS
     }
 
     /// Bytes of this batch itself.
@@ -297,7 +299,6 @@ impl Batch {
         self.letters.clear();
         self.bytes.clear();
         self.queues.clear();
-        self.unfinished = false;
         self.letters.shrink_to(BATCH_LETTERS * 2);
         self.bytes.shrink_to(BATCH_BYTES * 2);
         self.queues.shrink_to(BATCH_LETTERS * 2);
@@ -307,7 +308,6 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, letter: Letter) {
         self.letters.push(letter);
-        self.unfinished = false;
     }
 
     /// A queue's message is settled: one letter for those that follow one another, so that a million acknowledged at once
@@ -324,16 +324,70 @@ impl Batch {
         }
     }
 
-    /// Copies a small message into the batch for the letter that is written next; `None` if it should travel as shared memory.
+    /// Adds a small message for queues there; answers false if it should travel as shared memory. If it differs from the one
+    /// before in its body alone, it becomes part of that letter, and what it costs on its way is little more than its body.
     #[inline]
-    pub fn pack(&mut self, content: &Content<'_>) -> Option<Parcel> {
-        let BodyRef::Small(body) = content.body else {
-            return None;
-        };
-        if body.len() > INLINE_BODY_BYTES_MAX {
-            return None;
+    pub fn push_publish(
+        &mut self,
+        content: &Content<'_>,
+        queues: impl Iterator<Item = QueueId> + Clone,
+        confirm: bool,
+    ) -> bool {
+        let Some(body) = small(content) else { return false };
+        if let Some(Letter::Publish { parcel: Parcel::Packed(packed), messages, queues: range, confirm: before }) =
+            self.letters.last_mut()
+            && *before == confirm
+            && *messages < RUN_MESSAGES_MAX
+            && packed.has_head_of(content, body, &self.bytes)
+            && self.queues[range.start as usize..range.end as usize].iter().copied().eq(queues.clone())
+        {
+            self.bytes.extend_from_slice(body);
+            *messages += 1;
+            return true;
         }
-        self.unfinished = true;
+        let parcel = Parcel::Packed(self.pack(content, body));
+        let queues = self.list(queues);
+        self.push(Letter::Publish { parcel, messages: 1, queues, confirm });
+        true
+    }
+
+    /// Adds a message for a consumer there, as [`Batch::push_publish`] does.
+    #[inline]
+    pub fn push_deliver(
+        &mut self,
+        content: &Content<'_>,
+        to: (ConsumerKey, QueueId, Place),
+        redelivered: bool,
+        owed: bool,
+    ) -> bool {
+        let Some(body) = small(content) else { return false };
+        let (consumer, queue, place) = to;
+        if let Some(Letter::Deliver {
+            consumer: last_consumer,
+            queue: last_queue,
+            place: first,
+            redelivered: last_redelivered,
+            owed: last_owed,
+            parcel: Parcel::Packed(packed),
+            messages,
+        }) = self.letters.last_mut()
+            && (*last_consumer, *last_queue) == (consumer, queue)
+            && (*last_redelivered, *last_owed) == (redelivered, owed)
+            && first.0 + u64::from(*messages) == place.0
+            && *messages < RUN_MESSAGES_MAX
+            && packed.has_head_of(content, body, &self.bytes)
+        {
+            self.bytes.extend_from_slice(body);
+            *messages += 1;
+            return true;
+        }
+        let parcel = Parcel::Packed(self.pack(content, body));
+        self.push(Letter::Deliver { consumer, queue, place, redelivered, owed, parcel, messages: 1 });
+        true
+    }
+
+    #[inline]
+    fn pack(&mut self, content: &Content<'_>, body: &[u8]) -> Packed {
         let at = self.bytes.len() as u32;
         self.bytes.reserve(content.bytes());
         self.bytes.extend_from_slice(&content.arrived_us.to_le_bytes());
@@ -341,19 +395,18 @@ impl Batch {
         self.bytes.extend_from_slice(content.routing_key);
         self.bytes.extend_from_slice(content.properties);
         self.bytes.extend_from_slice(body);
-        Some(Parcel::Packed(Packed {
+        Packed {
             at,
             properties_bytes: content.properties.len() as u32,
             body_bytes: body.len() as u32,
             exchange_bytes: content.exchange.len() as u8,
             routing_key_bytes: content.routing_key.len() as u8,
-        }))
+        }
     }
 
     /// Adds a list of queues for the letter that is written next; answers its range.
     #[inline]
     pub fn list(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
-        self.unfinished = true;
         let from = self.queues.len() as u32;
         self.queues.extend(queues);
         from..self.queues.len() as u32
@@ -365,23 +418,58 @@ impl Batch {
         &self.queues[range.start as usize..range.end as usize]
     }
 
-    /// A packed message's parts.
+    /// The parts of so many packed messages with one head.
     #[inline]
-    pub fn unpack(&self, packed: &Packed) -> Content<'_> {
+    pub fn unpack(&self, packed: &Packed, messages: u32) -> impl Iterator<Item = Content<'_>> {
+        let Packed { properties_bytes, body_bytes, exchange_bytes, routing_key_bytes, .. } = *packed;
         let (arrived_us, rest) = self.bytes[packed.at as usize..].split_at(size_of::<u64>());
         let arrived_us = arrived_us.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let (exchange, rest) = rest.split_at(packed.exchange_bytes as usize);
-        let (routing_key, rest) = rest.split_at(packed.routing_key_bytes as usize);
-        let (properties, rest) = rest.split_at(packed.properties_bytes as usize);
-        let body = BodyRef::Small(&rest[..packed.body_bytes as usize]);
-        Content { exchange, routing_key, properties, body, arrived_us }
+        let (exchange, rest) = rest.split_at(exchange_bytes as usize);
+        let (routing_key, rest) = rest.split_at(routing_key_bytes as usize);
+        let (properties, mut rest) = rest.split_at(properties_bytes as usize);
+        (0..messages).map(move |_| {
+            let (body, behind) = rest.split_at(body_bytes as usize);
+            rest = behind;
+            Content { exchange, routing_key, properties, body: BodyRef::Small(body), arrived_us }
+        })
+    }
+}
+
+impl Packed {
+    /// Whether this message and that one differ in their bodies alone, which have one length.
+    #[inline]
+    fn has_head_of(&self, content: &Content<'_>, body: &[u8], bytes: &[u8]) -> bool {
+        let &Packed { at, properties_bytes, body_bytes, exchange_bytes, routing_key_bytes } = self;
+        if (properties_bytes as usize, body_bytes as usize) != (content.properties.len(), body.len())
+            || (exchange_bytes as usize, routing_key_bytes as usize)
+                != (content.exchange.len(), content.routing_key.len())
+        {
+            return false;
+        }
+        let (arrived_us, rest) = bytes[at as usize..].split_at(size_of::<u64>());
+        let (exchange, rest) = rest.split_at(exchange_bytes as usize);
+        let (routing_key, rest) = rest.split_at(routing_key_bytes as usize);
+        routing_key == content.routing_key
+            && rest[..properties_bytes as usize] == *content.properties
+            && exchange == content.exchange
+            && arrived_us == content.arrived_us.to_le_bytes()
+    }
+}
+
+/// The body of a message that travels as bytes.
+#[inline]
+fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
+    match content.body {
+        BodyRef::Small(body) if body.len() <= INLINE_BODY_BYTES_MAX => Some(body),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Batch, Letter, Parcel};
-    use crate::limits::BATCH_LETTERS;
+    use crate::consumer::ConsumerKey;
+    use crate::limits::INLINE_BODY_BYTES_MAX;
     use crate::message::{BodyRef, Content};
     use crate::ready::Place;
     use catalog::QueueId;
@@ -400,9 +488,61 @@ mod tests {
         assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
     }
 
+    fn parts(content: &Content<'_>, queues: &[QueueId], confirm: bool) -> String {
+        let Content { exchange, routing_key, properties, body: BodyRef::Small(body), arrived_us } = content else {
+            panic!("a small message")
+        };
+        format!("{exchange:?} {routing_key:?} {properties:?} {body:?} {arrived_us} {queues:?} {confirm}")
+    }
+
     #[test]
-    fn a_batch_is_not_handed_over_between_a_message_and_its_letter() {
+    fn small_messages_that_differ_in_their_bodies_alone_are_one_letter() {
+        let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
+        let plain = Content {
+            exchange: b"e",
+            routing_key: b"key",
+            properties: &[0x10, 0, 1],
+            body: BodyRef::Small(b"body"),
+            arrived_us: 7,
+        };
+        let with = |body| Content { body: BodyRef::Small(body), ..plain };
+        let published: &[(Content<'_>, &[QueueId], bool)] = &[
+            (plain, &[a], false),
+            (with(b"BODY"), &[a], false),
+            (with(b"next"), &[a], false),
+            (with(b"next"), &[a], true),
+            (with(b"next"), &[a, b], true),
+            (with(b"long body"), &[a, b], true),
+            (Content { routing_key: b"yek", ..plain }, &[a, b], true),
+            (Content { exchange: b"f", ..plain }, &[a, b], true),
+            (Content { properties: &[0x10, 0, 2], ..plain }, &[a, b], true),
+            (Content { arrived_us: 8, ..plain }, &[a, b], true),
+            (Content { arrived_us: 8, ..plain }, &[a, b], true),
+            (Content { body: BodyRef::Small(b""), ..plain }, &[b], true),
+            (Content { body: BodyRef::Small(b""), ..plain }, &[b], true),
+        ];
         let mut batch = Batch::default();
+        for (content, queues, confirm) in published {
+            assert!(batch.push_publish(content, queues.iter().copied(), *confirm));
+        }
+        assert!(!batch.push_publish(&with(&[0; INLINE_BODY_BYTES_MAX + 1]), [a].into_iter(), true));
+        let mut lengths = Vec::new();
+        let mut back = Vec::new();
+        for letter in &batch.letters {
+            let Letter::Publish { parcel: Parcel::Packed(packed), messages, queues, confirm } = letter else {
+                panic!("{letter:?}")
+            };
+            lengths.push(*messages);
+            back.extend(batch.unpack(packed, *messages).map(|content| parts(&content, batch.queues(queues), *confirm)));
+        }
+        assert_eq!(lengths, [3, 1, 1, 1, 1, 1, 1, 2, 2]);
+        let published = published.iter().map(|(content, queues, confirm)| parts(content, queues, *confirm));
+        assert_eq!(back, published.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn deliveries_are_one_letter_while_their_places_follow_one_another() {
+        let queue = QueueId { index: 1, serial: 0 };
         let content = Content {
             exchange: b"",
             routing_key: b"q",
@@ -410,15 +550,15 @@ mod tests {
             body: BodyRef::Small(b"x"),
             arrived_us: 0,
         };
-        for letters in 1..=BATCH_LETTERS {
-            let Some(parcel @ Parcel::Packed(_)) = batch.pack(&content) else { panic!("a small message is packed") };
-            assert!(!batch.is_full());
-            let queues = batch.list([QueueId { index: 1, serial: 0 }].into_iter());
-            assert!(!batch.is_full());
-            batch.push(Letter::Publish { parcel, queues, confirm: false });
-            assert_eq!(batch.is_full(), letters == BATCH_LETTERS);
+        let consumer = ConsumerKey::default();
+        let mut batch = Batch::default();
+        for (place, redelivered) in [(1, false), (2, false), (4, false), (5, true), (6, true)] {
+            assert!(batch.push_deliver(&content, (consumer, queue, Place(place)), redelivered, true));
         }
-        assert!(batch.pack(&content).is_some());
-        assert!(!batch.is_full(), "the letter of the last message is still to come");
+        let runs = batch.letters.iter().map(|letter| match letter {
+            Letter::Deliver { place, messages, .. } => (place.0, *messages),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(runs.collect::<Vec<_>>(), [(1, 2), (4, 1), (5, 2)]);
     }
 }

@@ -12,6 +12,8 @@ pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
 pub const BATCH_BYTES: usize = 64 * 1024;
 /// Letters that one mail batch carries before it is handed over.
 pub const BATCH_LETTERS: usize = 512;
+/// Small messages with one head that one letter carries.
+pub const RUN_MESSAGES_MAX: u32 = 4_096;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.

@@ -515,28 +515,33 @@ fn hand<E: Effects>(
             };
             let (shard, consumer, owed) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.unsettled += u64::from(owed);
-            let (bytes, parcel) = match source {
-                Source::Passing { content, kept, .. } => (content.bytes(), parcel(content, kept, shard, fx)),
-                Source::Kept(message) => (
-                    message.bytes(),
-                    fx.batch(shard).pack(&message.content()).unwrap_or_else(|| Parcel::Shared(message.clone())),
-                ),
+            let content = match &source {
+                Source::Passing { content, .. } => **content,
+                Source::Kept(message) => message.content(),
             };
             remote.credit_messages -= 1;
-            remote.credit_bytes -= bytes as i64;
-            fx.batch(shard).push(Letter::Deliver { consumer, queue: queue.id, place, redelivered, owed, parcel });
+            remote.credit_bytes -= content.bytes() as i64;
+            if !fx.batch(shard).push_deliver(&content, (consumer, queue.id, place), redelivered, owed) {
+                let parcel = Parcel::Shared(match source {
+                    Source::Passing { content, kept, .. } => {
+                        kept.get_or_insert_with(|| content.keep(fx.pool())).clone()
+                    }
+                    Source::Kept(message) => message,
+                });
+                let queue = queue.id;
+                fx.batch(shard).push(Letter::Deliver {
+                    consumer,
+                    queue,
+                    place,
+                    redelivered,
+                    owed,
+                    parcel,
+                    messages: 1,
+                });
+            }
             owed
         }
     }
-}
-
-/// Packs a message for another shard: small ones travel as bytes, others as shared memory.
-#[inline]
-pub(super) fn parcel<E: Effects>(content: &Content<'_>, kept: &mut Option<Message>, to: ShardId, fx: &mut E) -> Parcel {
-    if let Some(parcel) = fx.batch(to).pack(content) {
-        return parcel;
-    }
-    Parcel::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone())
 }
 
 /// Bytes that a queue's waiting messages hold, with what comes with them.

@@ -11,7 +11,7 @@ use crate::letter::{Answer, Batch, Letter, Parcel};
 use crate::limits::EARLY_LETTERS_MAX;
 use crate::message::{Content, Message};
 use crate::queue::Taker;
-use crate::ready::Taken;
+use crate::ready::{Place, Taken};
 use catalog::{QueueId, ShardId};
 
 impl Broker {
@@ -28,39 +28,51 @@ impl Broker {
 
     fn open_letter<E: Effects>(&mut self, from: ShardId, letter: Letter, batch: &Batch, fx: &mut E) {
         match letter {
-            Letter::Publish { parcel, queues, confirm } => {
+            Letter::Publish { parcel, messages, queues, confirm } => {
                 let queues = batch.queues(&queues);
                 // What comes behind an early publish waits with it, so that nothing overtakes.
                 let early = !self.early.is_empty() || queues.iter().any(|&id| self.is_early(id));
-                if early && self.early.len() < EARLY_LETTERS_MAX {
-                    self.keep_early(from, parcel, queues, confirm, batch, fx);
-                    return;
-                }
-                let taken = match parcel {
-                    Parcel::Packed(packed) => self.take_in(queues, &batch.unpack(&packed), None, fx),
-                    Parcel::Shared(message) => self.take_in(queues, &message.content(), Some(message.clone()), fx),
-                };
-                if confirm {
-                    self.note_taken(from, taken, fx);
-                }
-            }
-            Letter::Deliver { consumer, queue, place, redelivered, owed, parcel } => {
-                if self.tables.consumers.contains_key(consumer) {
-                    match parcel {
-                        Parcel::Packed(packed) => {
-                            self.arrive(consumer, place, redelivered, Goods::Passing(batch.unpack(&packed), None), fx)
+                match parcel {
+                    Parcel::Packed(packed) => {
+                        for content in batch.unpack(&packed, messages) {
+                            if early && self.early.len() < EARLY_LETTERS_MAX {
+                                self.keep_early(from, content.keep(fx.pool()), queues, confirm);
+                                continue;
+                            }
+                            let taken = self.take_in(queues, &content, None, fx);
+                            if confirm {
+                                self.note_taken(from, taken, fx);
+                            }
                         }
-                        Parcel::Shared(message) => self.arrive(consumer, place, redelivered, Goods::Kept(message), fx),
                     }
-                    return;
+                    Parcel::Shared(message) if early && self.early.len() < EARLY_LETTERS_MAX => {
+                        self.keep_early(from, message, queues, confirm);
+                    }
+                    Parcel::Shared(message) => {
+                        let taken = self.take_in(queues, &message.content(), Some(message.clone()), fx);
+                        if confirm {
+                            self.note_taken(from, taken, fx);
+                        }
+                    }
                 }
-                let message = match parcel {
-                    Parcel::Packed(packed) => batch.unpack(&packed).keep(fx.pool()),
-                    Parcel::Shared(message) => message,
-                };
-                // The consumer left while this was on its way.
-                fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
             }
+            Letter::Deliver { consumer, queue, place, redelivered, owed, parcel, messages } => match parcel {
+                Parcel::Packed(packed) => {
+                    for (at, content) in batch.unpack(&packed, messages).enumerate() {
+                        let place = Place(place.0 + at as u64);
+                        if self.tables.consumers.contains_key(consumer) {
+                            self.arrive(consumer, place, redelivered, Goods::Passing(content, None), fx);
+                        } else {
+                            let message = content.keep(fx.pool());
+                            send_back(from, queue, Taken { place, message, redelivered }, owed, fx);
+                        }
+                    }
+                }
+                Parcel::Shared(message) if self.tables.consumers.contains_key(consumer) => {
+                    self.arrive(consumer, place, redelivered, Goods::Kept(message), fx);
+                }
+                Parcel::Shared(message) => send_back(from, queue, Taken { place, message, redelivered }, owed, fx),
+            },
             Letter::Accepted { publishes } => {
                 for _ in 0..publishes {
                     let Some(publication) = self.accepting[from.0 as usize].pop_front() else {
@@ -161,19 +173,7 @@ impl Broker {
     }
 
     #[cold]
-    fn keep_early<E: Effects>(
-        &mut self,
-        from: ShardId,
-        parcel: Parcel,
-        queues: &[QueueId],
-        confirm: bool,
-        batch: &Batch,
-        fx: &mut E,
-    ) {
-        let message = match parcel {
-            Parcel::Packed(packed) => batch.unpack(&packed).keep(fx.pool()),
-            Parcel::Shared(message) => message,
-        };
+    fn keep_early(&mut self, from: ShardId, message: Message, queues: &[QueueId], confirm: bool) {
         self.early.push_back(super::Early { from, message, queues: queues.into(), confirm });
     }
 
@@ -198,4 +198,11 @@ impl Broker {
             }
         }
     }
+}
+
+/// A message came for a consumer that had left while it was on its way: it goes back where it stood.
+#[cold]
+fn send_back<E: Effects>(from: ShardId, queue: QueueId, taken: Taken, owed: bool, fx: &mut E) {
+    let Taken { place, message, redelivered } = taken;
+    fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
 }

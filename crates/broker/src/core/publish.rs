@@ -4,12 +4,12 @@
 //! Owns:   the walk from exchange to queues, and which publishes wait for whom.
 //! Never:  looks into a body.
 
-use super::dispatch::{Offered, memory_of, parcel};
+use super::dispatch::{Offered, memory_of};
 use super::{Broker, Flow, copies, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot, Stored};
-use crate::letter::Letter;
+use crate::letter::{Letter, Parcel};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
 use catalog::{Operation, QueueId, Refusal, Resource, Route, ShardId};
@@ -274,16 +274,19 @@ impl Broker {
     pub(super) fn send_abroad<E: Effects>(
         &mut self,
         shard: ShardId,
-        queues: impl Iterator<Item = QueueId>,
+        queues: impl Iterator<Item = QueueId> + Clone,
         content: &Content<'_>,
         kept: &mut Option<Message>,
         publication: Option<Publication>,
         fx: &mut E,
     ) -> u32 {
-        let parcel = parcel(content, kept, shard, fx);
-        let batch = fx.batch(shard);
-        let queues = batch.list(queues);
-        batch.push(Letter::Publish { parcel, queues, confirm: publication.is_some() });
+        let confirm = publication.is_some();
+        if !fx.batch(shard).push_publish(content, queues.clone(), confirm) {
+            let parcel = Parcel::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone());
+            let batch = fx.batch(shard);
+            let queues = batch.list(queues);
+            batch.push(Letter::Publish { parcel, messages: 1, queues, confirm });
+        }
         let Some(publication) = publication else { return 0 };
         self.accepting[shard.0 as usize].push_back(publication);
         1
