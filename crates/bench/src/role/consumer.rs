@@ -165,12 +165,12 @@ fn collect(
             let (deadline, mut silence) = (Deadline::after(SEGMENT_WAIT), Deadline::after(SILENCE_WAIT));
             while !arrivals.tally.complete() && !deadline.passed() && !silence.passed() {
                 let before = arrivals.tally.received();
-                consumer.take(task, segment, arrivals, Duration::from_secs(1))?;
+                let drained = consumer.take(task, segment, arrivals, Duration::from_secs(1))?;
                 let came = arrivals.tally.received() - before;
                 if came > 0 {
                     silence = Deadline::after(SILENCE_WAIT);
                 }
-                if may_rest(task, segment, arrivals, came) {
+                if drained && may_rest(task, segment, arrivals, came) {
                     pause(REST);
                 }
             }
@@ -185,7 +185,7 @@ fn collect(
     Ok(())
 }
 
-/// Whether a consumer that has just taken `came` messages may let some gather before it looks again: a broker that sends
+/// Whether a consumer that has just taken `came` messages, and with them all there were, may let some gather before it looks again: a broker that sends
 /// little at a time would have it woken for every handful, at a hundred times the cost of taking them, on processors
 /// that the broker may want. Nobody waits for this consumer then: no acknowledgement is due, and the end is not near.
 fn may_rest(task: &ConsumerTask, segment: &Segment, arrivals: &Arrivals, came: u64) -> bool {
