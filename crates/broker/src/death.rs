@@ -55,13 +55,14 @@ impl Reason {
 }
 
 /// A message that its queue gave up.
-pub struct Dead {
+#[derive(Clone, Copy)]
+pub struct Dead<'a> {
     /// The message.
-    pub message: Message,
+    pub message: &'a Message,
     /// Why.
     pub reason: Reason,
     /// Which queue, and where it goes.
-    pub grave: Arc<Grave>,
+    pub grave: &'a Arc<Grave>,
 }
 
 /// The last dead letter: they come in runs that differ in nothing but their bodies, and what was written and looked up for one
@@ -93,7 +94,7 @@ pub struct Trail {
 
 impl LastDeath {
     fn is_like(&self, death: &Death<'_>) -> bool {
-        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, &death.dead.grave))
+        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, death.dead.grave))
             && self.reason == Some(death.dead.reason)
             && self.now_s == death.now_s
             && self.exchange == death.exchange
@@ -102,11 +103,11 @@ impl LastDeath {
     }
 
     fn set(&mut self, death: &Death<'_>) {
-        if self.grave.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, &death.dead.grave)) || self.key != death.key {
+        if self.grave.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, death.dead.grave)) || self.key != death.key {
             self.trail = None;
         }
         self.before = None;
-        self.grave = Some(Arc::clone(&death.dead.grave));
+        self.grave = Some(Arc::clone(death.dead.grave));
         self.reason = Some(death.dead.reason);
         self.now_s = death.now_s;
         self.exchange.clear();
@@ -120,7 +121,7 @@ impl LastDeath {
 
     /// Makes it the death of this message, and answers whether it is the message's first. The letter's properties are
     /// `properties` then. An expiration is gone from them: it would end the letter again.
-    pub fn become_of(&mut self, dead: &Dead, now_s: u64) -> bool {
+    pub fn become_of(&mut self, dead: Dead<'_>, now_s: u64) -> bool {
         let content = dead.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
@@ -161,8 +162,8 @@ impl LastDeath {
     }
 
     /// Where it goes, if that is known.
-    pub fn trail(&mut self, version: u64) -> Option<Arc<Route>> {
-        self.trail.as_ref().filter(|trail| trail.version == version).map(|trail| Arc::clone(&trail.route))
+    pub fn trail(&self, version: u64) -> Option<&Route> {
+        self.trail.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
     }
 
     /// Notes where it goes.
@@ -171,7 +172,7 @@ impl LastDeath {
     }
 }
 
-impl Dead {
+impl Dead<'_> {
     /// Whether a queue would get a message again that went round by itself: no consumer rejected it since it was there.
     /// `letter` is the message as it goes there, if it has died before.
     pub fn is_cycle(&self, letter: Option<RawProperties<'_>>, queue: &str) -> bool {
@@ -203,7 +204,7 @@ fn tells_of(name: &[u8], which: &[u8]) -> bool {
 
 /// One death of a message.
 struct Death<'a> {
-    dead: &'a Dead,
+    dead: Dead<'a>,
     now_s: u64,
     exchange: &'a [u8],
     key: &'a [u8],
@@ -376,15 +377,19 @@ mod tests {
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, arrived_us: 0 };
             let grave =
                 Grave { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
-            let dead = Dead { message: content.keep(&pool), reason, grave: Arc::new(grave) };
-            let first = memory.become_of(&dead, now_s as u64);
-            assert_eq!(memory.become_of(&dead, now_s as u64), first, "it says the same again");
+            let (message, grave) = (content.keep(&pool), Arc::new(grave));
+            let dead = Dead { message: &message, reason, grave: &grave };
+            let first = memory.become_of(dead, now_s as u64);
+            assert_eq!(memory.become_of(dead, now_s as u64), first, "it says the same again");
             bytes = memory.properties().to_vec();
-            last = Some((dead, first));
+            last = Some((message, reason, grave, first));
         }
-        let (dead, first) = last.expect("a death");
+        let (message, reason, grave, first) = last.expect("a death");
         let after = RawProperties::new(&bytes).to_properties().expect("well formed");
-        (after, move |queue: &str| dead.is_cycle((!first).then_some(RawProperties::new(&bytes)), queue))
+        (after, move |queue: &str| {
+            let dead = Dead { message: &message, reason, grave: &grave };
+            dead.is_cycle((!first).then_some(RawProperties::new(&bytes)), queue)
+        })
     }
 
     fn events(properties: &Properties) -> Vec<String> {

@@ -32,8 +32,11 @@ pub const PACE_BYTES: u64 = 4 << 20;
 /// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
 /// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
 pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
-/// Expired messages that a queue gives up before others have their turn.
-pub const EXPIRED_PER_LOOK: usize = 4_096;
+/// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
+/// and leave with the next flush.
+pub const EXPIRED_PER_LOOK: usize = 256;
+/// Dead letters for which the list of them keeps room.
+pub const DEAD_LETTERS_ROOM_KEPT: usize = 1_024;
 /// Properties of dead messages up to this many bytes are compared with those of the one before: of the same bytes follows the same
 /// letter. Longer ones have something of their own in them.
 pub const LIKENESS_BYTES_MAX: usize = 256;

@@ -26,7 +26,8 @@ pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
-use crate::death::{Dead, LastDeath};
+use crate::dead_letters::DeadLetters;
+use crate::death::LastDeath;
 use crate::effects::{Effects, Slot};
 use crate::letter::{Asker, Refused};
 use crate::message::Message;
@@ -147,7 +148,7 @@ pub struct Broker {
     /// When the deliveries that are out are looked at next, with a consumer timeout.
     overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
-    dead: VecDeque<Dead>,
+    dead: DeadLetters,
     /// The last of them that was.
     last_death: Option<Box<LastDeath>>,
 }
@@ -181,7 +182,7 @@ impl Broker {
             now_us: 0,
             timers: Timers::default(),
             overdue_look_us: 0,
-            dead: VecDeque::new(),
+            dead: DeadLetters::default(),
             last_death: None,
         };
         broker.make_queues();

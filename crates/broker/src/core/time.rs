@@ -6,13 +6,13 @@
 
 use super::bury::give_up;
 use super::{Broker, find};
-use crate::death::{Dead, Reason};
+use crate::dead_letters::DeadLetters;
+use crate::death::Reason;
 use crate::effects::Effects;
 use crate::limits::EXPIRED_PER_LOOK;
 use crate::queue::Queue;
 use crate::timers::Timers;
 use catalog::{Definition, QueueId, Refusal};
-use std::collections::VecDeque;
 use wire::ReplyCode;
 
 /// How often the deliveries that are out are looked at within a consumer timeout.
@@ -118,7 +118,7 @@ pub(super) fn drop_expired<E: Effects>(
     now_us: u64,
     looks: &mut usize,
     waiting: &mut usize,
-    dead: &mut VecDeque<Dead>,
+    dead: &mut DeadLetters,
     fx: &mut E,
 ) -> bool {
     while let Some(head) = queue.ready.front()
