@@ -25,6 +25,8 @@ pub struct DeadRun {
 pub struct DeadLetters {
     runs: VecDeque<DeadRun>,
     messages: VecDeque<Message>,
+    /// The last run that was routed: the next is often of the same grave and reason, and counts on its hold of the grave.
+    routed: Option<DeadRun>,
 }
 
 impl DeadLetters {
@@ -34,8 +36,18 @@ impl DeadLetters {
         self.messages.push_back(message);
         match self.runs.back_mut() {
             Some(run) if run.reason == reason && Arc::ptr_eq(&run.grave, grave) => run.messages += 1,
-            _ => self.runs.push_back(DeadRun { grave: Arc::clone(grave), reason, messages: 1 }),
+            _ => {
+                let known = self.routed.take_if(|run| run.reason == reason && Arc::ptr_eq(&run.grave, grave));
+                let grave = known.map_or_else(|| Arc::clone(grave), |run| run.grave);
+                self.runs.push_back(DeadRun { grave, reason, messages: 1 });
+            }
         }
+    }
+
+    /// All messages of a run are routed.
+    #[inline]
+    pub fn done(&mut self, run: DeadRun) {
+        self.routed = Some(run);
     }
 
     /// Takes the first run: its messages are the next that [`next`](Self::next) gives.
@@ -100,6 +112,7 @@ mod tests {
                 })
                 .collect();
             seen.push((run.grave.queue.to_string(), run.reason, bodies));
+            dead.done(run);
         }
         let expect =
             [("a", Expired, vec![0, 1]), ("a", Rejected, vec![2]), ("b", Rejected, vec![3]), ("a", Expired, vec![4])];

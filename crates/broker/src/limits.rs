@@ -35,6 +35,9 @@ pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
 /// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
 /// and leave with the next flush.
 pub const EXPIRED_PER_LOOK: usize = 256;
+/// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `PACE_BYTES` and waits for the
+/// links of its consumers.
+pub const LETTERS_PACE_US: u64 = 1_000;
 /// Dead letters for which the list of them keeps room.
 pub const DEAD_LETTERS_ROOM_KEPT: usize = 1_024;
 /// Properties of dead messages up to this many bytes are compared with those of the one before: of the same bytes follows the same

@@ -102,7 +102,7 @@ impl Broker {
         let mut last = self.last_death.take().unwrap_or_default();
         let now_s = self.options.epoch_unix_s + self.now_us / 1_000_000;
         let version = self.catalog.version();
-        // The publisher at hand, if any, outruns nobody by this.
+        // Only what is published at this moment gives its publisher's pace away; `publish` looks at this.
         let outrun = self.outrun.take();
         for _ in 0..run.messages {
             let Some(message) = self.dead.next() else { break };
@@ -115,7 +115,7 @@ impl Broker {
                 self.deliver_letter(dead, route, &last, first, fx);
             }
         }
-        self.outrun = outrun;
+        self.outrun_by_letters = std::mem::replace(&mut self.outrun, outrun);
         self.last_death = Some(last);
     }
 

@@ -248,6 +248,7 @@ impl Broker {
             }
             let Some(run) = self.dead.next_run() else { return };
             self.bury(&run, fx);
+            self.dead.done(run);
         }
     }
 

@@ -140,6 +140,8 @@ pub struct Broker {
     full: HashSet<QueueId>,
     /// The queue whose consumers the publisher at hand outruns.
     outrun: Option<QueueId>,
+    /// The same of the dead letters routed last.
+    outrun_by_letters: Option<QueueId>,
     memory_alarm: bool,
     questions: u32,
     counters: Counters,
@@ -176,6 +178,7 @@ impl Broker {
             full: HashSet::new(),
             waiting: 0,
             outrun: None,
+            outrun_by_letters: None,
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
