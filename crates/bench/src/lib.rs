@@ -14,6 +14,7 @@ mod closed;
 mod compare;
 mod drain;
 mod failure;
+mod feature;
 mod files;
 mod interrupt;
 pub mod launcher;

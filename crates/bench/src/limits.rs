@@ -75,6 +75,10 @@ pub const ORDER_BYTES_AT_ONCE: usize = 64 << 10;
 pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes handed to the socket at once by the raw publisher, and read at once by the raw consumer and the relay.
 pub const RAW_BUFFER_BYTES: usize = 128 << 10;
+/// Most plain bytes of a TLS record (RFC 8446 §5.1).
+pub const TLS_RECORD_PLAIN_BYTES: usize = 1 << 14;
+/// Most bytes of a TLS record (RFC 8446 §5.2).
+pub const TLS_RECORD_BYTES_MAX: usize = 5 + TLS_RECORD_PLAIN_BYTES + 256;
 /// Bodies of at least this many bytes are published from memory that is not copied again.
 pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
 /// Most ranks of a run under a launcher.
@@ -123,6 +127,7 @@ pub const SWEEP_IDLE_WAIT: Duration = Duration::from_secs(2);
 pub const BEGIN_LEAD: Duration = Duration::from_millis(100);
 
 const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
+const _: () = assert!(RAW_BUFFER_BYTES >= TLS_RECORD_PLAIN_BYTES);
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);
 const _: () = assert!(RENDEZVOUS_BYTES_MAX + 32 < 255);
 const _: () = assert!(CHILD_END_WAIT.as_nanos() * 2 < RANKS_LEAVE_WAIT.as_nanos());

@@ -4,10 +4,15 @@
 //! Owns:   which targets exist when, and the order of the measurements.
 //! Never:  compares figures of different runs of the program.
 
+mod certificate;
+mod features;
 mod goals;
 mod memory;
 mod record;
 mod series;
+mod tls;
+
+pub(crate) use certificate::Certificate;
 
 use std::path::{Path, PathBuf};
 
@@ -30,13 +35,14 @@ const OPTIONS: &[Option_] = &[
     option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "N", "length of each run (default 2)"),
-    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory"),
+    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory,features,tls"),
     option("write", None, "", "write docs/measurements/DATE-perf.md and .json"),
     option("out", None, "FOLDER", "write perf.json and perf.html there"),
     option("help", Some('h'), "", "this text"),
 ];
 
-const PARTS: &[&str] = &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory"];
+const PARTS: &[&str] =
+    &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls"];
 
 /// What the parts of the comparison need.
 struct Perf {
@@ -122,6 +128,8 @@ impl Perf {
             "topic" => self.topic(),
             "pairs" => self.pairs(),
             "shards" => self.shards(),
+            "features" => self.features(),
+            "tls" => self.tls(),
             _ => self.memory(),
         }
     }

@@ -16,6 +16,7 @@ mod orders;
 mod publisher;
 mod raw;
 mod relay;
+pub(crate) mod secured;
 mod sender;
 mod taker;
 pub(crate) mod task;

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use report::document::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::feature::Feature;
 use crate::launcher::Watch;
 use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{Matching, Patterns};
@@ -52,6 +54,9 @@ pub struct Scenario {
     pub checks: bool,
     /// Options of sockets, and how large each queue may be.
     pub tcp: TcpOptions,
+    /// What the queues do beyond queueing.
+    #[serde(default)]
+    pub feature: Feature,
 }
 
 /// Type of the exchange of a workload.
@@ -91,6 +96,7 @@ impl Default for Scenario {
             changes_per_s: 0,
             checks: false,
             tcp: TcpOptions::default(),
+            feature: Feature::None,
         }
     }
 }
@@ -99,6 +105,11 @@ impl Scenario {
     /// Through a topic exchange with `patterns` patterns, and `keys` keys in turn.
     pub fn topic(patterns: usize, keys: usize) -> Self {
         Self { exchange_type: ExchangeType::Topic, patterns, keys, ..Self::default() }
+    }
+
+    /// Through queues with a feature.
+    pub fn with(feature: Feature) -> Self {
+        Self { feature, ..Self::default() }
     }
 
     /// To `consumers` consumers at once.
@@ -281,7 +292,9 @@ impl Running {
             Way::Amqp(url) => running.start_amqp(scenario, url, placement, Ends::Both)?,
             Way::Sink(url) => running.start_amqp(scenario, url, placement, Ends::Publishers)?,
             Way::Source(url) => running.start_amqp(scenario, url, placement, Ends::Consumers)?,
-            Way::Raw(relay) => running.start_raw(scenario, *relay, placement)?,
+            Way::Raw { relay, certificate } => {
+                running.start_raw(scenario, *relay, certificate.as_deref(), placement)?;
+            }
         }
         Ok(running)
     }
@@ -314,6 +327,7 @@ impl Running {
                 reply_key: reply_key.clone(),
                 checks: scenario.checks,
                 queue_bytes: scenario.tcp.queue_bytes,
+                feature: scenario.feature,
                 from_source: ends == Ends::Consumers,
             };
             let publisher = PublisherTask {
@@ -325,6 +339,7 @@ impl Running {
                 consumers: if ends == Ends::Publishers { 0 } else { scenario.consumers },
                 confirm_window: scenario.confirm_window,
                 checks: scenario.checks,
+                priority: scenario.feature.priority(),
             };
             if ends != Ends::Publishers {
                 let processes = scenario.processes.clamp(1, scenario.consumers);
@@ -361,9 +376,20 @@ impl Running {
         Ok(())
     }
 
-    fn start_raw(&mut self, scenario: &Scenario, relay: SocketAddr, placement: &Placement) -> Result<(), String> {
+    fn start_raw(
+        &mut self,
+        scenario: &Scenario,
+        relay: SocketAddr,
+        certificate: Option<&Path>,
+        placement: &Placement,
+    ) -> Result<(), String> {
         // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
-        let task = RawTask { relay, consumers: scenario.consumers, tcp: scenario.tcp.clone() };
+        let task = RawTask {
+            relay,
+            consumers: scenario.consumers,
+            tcp: scenario.tcp.clone(),
+            certificate: certificate.map(Path::to_owned),
+        };
         for _pair in 0..scenario.pairs {
             for _consumer in 0..scenario.consumers {
                 let mut consumer = Role::start("raw-consumer", &task, &placement.consumer)?;

@@ -17,7 +17,7 @@ use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::process::{Process, Role, launched, this_program};
 use crate::role::connect;
-use crate::role::task::{NullTask, RelayTask};
+use crate::role::task::{NullTask, RelayTask, TlsFiles};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
@@ -43,7 +43,12 @@ pub enum Way {
     /// AMQP at this URL.
     Amqp(String),
     /// Raw bytes through the relay at this address.
-    Raw(SocketAddr),
+    Raw {
+        /// Where it listens.
+        relay: SocketAddr,
+        /// Its certificate, if it speaks TLS.
+        certificate: Option<PathBuf>,
+    },
     /// Publishers alone, to a sink at this URL.
     Sink(String),
     /// Consumers alone, from a source at this URL.
@@ -111,6 +116,36 @@ impl Target {
     /// `--listen ADDRESS` is added to it.
     pub fn embedded(command: Option<&str>, extra: &[String], cpus: &Cpus) -> Result<Self, String> {
         let port = free_port()?;
+        let (listen, url) = (format!("127.0.0.1:{port}"), format!("amqp://127.0.0.1:{port}"));
+        Self::started(command, extra, cpus, port, &listen, url)
+    }
+
+    /// The same with TLS, and this certificate, which its clients trust.
+    pub(crate) fn embedded_tls(
+        command: Option<&str>,
+        extra: &[String],
+        cpus: &Cpus,
+        files: &TlsFiles,
+    ) -> Result<Self, String> {
+        let port = free_port()?;
+        let shown = |path: &Path| path.to_string_lossy().into_owned();
+        let mut words = extra.to_vec();
+        words.extend(["--tls-certificates".to_owned(), shown(&files.certificate)]);
+        words.extend(["--tls-keys".to_owned(), shown(&files.key)]);
+        let url = format!("amqps://127.0.0.1:{port}/%2F?cacertfile={}", shown(&files.certificate));
+        let mut target = Self::started(command, &words, cpus, port, &format!("tls://127.0.0.1:{port}"), url)?;
+        "tls".clone_into(&mut target.facts.transport);
+        Ok(target)
+    }
+
+    fn started(
+        command: Option<&str>,
+        extra: &[String],
+        cpus: &Cpus,
+        port: u16,
+        listen: &str,
+        url: String,
+    ) -> Result<Self, String> {
         let words: Vec<String> = match command {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
             // Its log would stand between the rows of the table.
@@ -118,7 +153,7 @@ impl Target {
         };
         let (program, rest) = words.split_first().ok_or("the broker's command is empty")?;
         let mut arguments = rest.to_vec();
-        arguments.extend(["--listen".to_owned(), format!("127.0.0.1:{port}")]);
+        arguments.extend(["--listen".to_owned(), listen.to_owned()]);
         arguments.extend_from_slice(extra);
         let mut command = launched(cpus, program, &arguments)?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -128,7 +163,7 @@ impl Target {
         Ok(Self {
             name: "harrier".to_owned(),
             facts: facts_of(&format!("127.0.0.1:{port}")),
-            way: Way::Amqp(format!("amqp://127.0.0.1:{port}")),
+            way: Way::Amqp(url),
             pid,
             _started: Started::Broker(process),
         })
@@ -137,7 +172,13 @@ impl Target {
     /// The floor: a relay that polls `spin_us` before it sleeps.
     pub fn relay(spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
         let address = stand_in_address()?;
-        Self::relay_to(&RelayTask { address, spin_us, consumers: 1, tcp: TcpOptions::default() }, cpus)
+        Self::relay_to(&RelayTask { address, spin_us, consumers: 1, tcp: TcpOptions::default(), tls: None }, cpus)
+    }
+
+    /// The floor with TLS: it decrypts what comes, and encrypts what goes.
+    pub(crate) fn relay_tls(files: &TlsFiles, cpus: &Cpus) -> Result<Self, String> {
+        let (address, tcp) = (stand_in_address()?, TcpOptions::default());
+        Self::relay_to(&RelayTask { address, spin_us: 0, consumers: 1, tcp, tls: Some(files.clone()) }, cpus)
     }
 
     /// The floor under a fan-out: what a publisher writes goes to each of its consumers.
@@ -148,7 +189,8 @@ impl Target {
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
         let mut facts = stand_in("relay");
         name.clone_into(&mut facts.name);
-        let way = Way::Raw(SocketAddr::new(task.address, port));
+        let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
+        let way = Way::Raw { relay: SocketAddr::new(task.address, port), certificate };
         Ok(Self { name, facts, way, pid: role.pid(), _started: Started::Role(role) })
     }
 

@@ -4,12 +4,17 @@
 //! Owns:   the form of `x-death`, `x-first-death-*` and `x-last-death-*`.
 //! Never:  routes.
 
+use crate::limits::LIKENESS_BYTES_MAX;
 use crate::message::Message;
-use catalog::VhostId;
+use catalog::{Route, VhostId};
 use std::sync::Arc;
-use wire::{List, ShortString, Table, TableRef, Value};
+use wire::{ListRef, RawProperties, TableRef, ValueRef};
 
 const X_DEATH: &str = "x-death";
+const CC: &[u8] = b"CC";
+/// What the names of the headers about the first and the last death begin with.
+const FIRST: &[u8] = b"x-first-death-";
+const LAST: &[u8] = b"x-last-death-";
 
 /// Where a queue's dead letters go.
 #[derive(Debug)]
@@ -50,17 +55,18 @@ impl Reason {
 }
 
 /// A message that its queue gave up.
-pub struct Dead {
+#[derive(Clone, Copy)]
+pub struct Dead<'a> {
     /// The message.
-    pub message: Message,
+    pub message: &'a Message,
     /// Why.
     pub reason: Reason,
     /// Which queue, and where it goes.
-    pub grave: Arc<Grave>,
+    pub grave: &'a Arc<Grave>,
 }
 
-/// The headers of the last first death: dead letters come in runs that differ in nothing here, and thirty small pieces cost
-/// more than one copy (a sixth of a dead letter, measured).
+/// The last dead letter: they come in runs that differ in nothing but their bodies, and what was written and looked up for one
+/// is good for the next.
 #[derive(Default)]
 pub struct LastDeath {
     grave: Option<Arc<Grave>>,
@@ -69,12 +75,26 @@ pub struct LastDeath {
     exchange: Vec<u8>,
     key: Vec<u8>,
     expiration: Option<Vec<u8>>,
+    /// What a first death writes behind the headers there are.
     headers: Vec<u8>,
+    /// The message's properties, as far as they are worth comparing with the next one's, and the letter's.
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
+    /// Where it went.
+    trail: Option<Trail>,
+}
+
+/// Where dead letters of one grave and routing key go, as long as no definition changes.
+pub struct Trail {
+    /// The catalog's version.
+    pub version: u64,
+    /// The queues.
+    pub route: Arc<Route>,
 }
 
 impl LastDeath {
     fn is_like(&self, death: &Death<'_>) -> bool {
-        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, &death.dead.grave))
+        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, death.dead.grave))
             && self.reason == Some(death.dead.reason)
             && self.now_s == death.now_s
             && self.exchange == death.exchange
@@ -83,7 +103,11 @@ impl LastDeath {
     }
 
     fn set(&mut self, death: &Death<'_>) {
-        self.grave = Some(Arc::clone(&death.dead.grave));
+        if self.grave.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, death.dead.grave)) || self.key != death.key {
+            self.trail = None;
+        }
+        self.before = None;
+        self.grave = Some(Arc::clone(death.dead.grave));
         self.reason = Some(death.dead.reason);
         self.now_s = death.now_s;
         self.exchange.clear();
@@ -94,55 +118,93 @@ impl LastDeath {
         self.headers.clear();
         death.first(&mut self.headers);
     }
-}
 
-/// Which queues gave a message up, the last first, and whether because a consumer did not want it. Empty for a first death.
-#[derive(Default)]
-pub struct Deaths(Vec<(Box<[u8]>, bool)>);
-
-impl Deaths {
-    /// Whether a queue gave the message up, and no consumer rejected it since.
-    fn come_round(&self, queue: &str) -> bool {
-        self.0.iter().take_while(|(_, rejected)| !rejected).any(|(name, _)| **name == *queue.as_bytes())
-    }
-}
-
-impl Dead {
-    /// Whether a queue would get a message again that went round by itself: no consumer rejected it since it was there.
-    pub fn is_cycle(&self, deaths: &Deaths, queue: &str) -> bool {
-        self.reason != Reason::Rejected && (*self.grave.queue == *queue || deaths.come_round(queue))
-    }
-
-    /// Appends the dead letter's properties to `out`. An expiration is gone from them: it would end the letter again.
-    pub fn properties(&self, now_s: u64, last: &mut LastDeath, out: &mut Vec<u8>) -> Deaths {
-        let content = self.message.content();
+    /// Makes it the death of this message, and answers whether it is the message's first. The letter's properties are
+    /// `properties` then. An expiration is gone from them: it would end the letter again.
+    pub fn become_of(&mut self, dead: Dead<'_>, now_s: u64) -> bool {
+        let content = dead.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
-        let mut deaths = Deaths::default();
-        properties.rewrite(false, out, |headers, out| {
-            let death = Death { dead: self, now_s, exchange: content.exchange, key: content.routing_key, expiration };
+        let death = Death { dead, now_s, exchange: content.exchange, key: content.routing_key, expiration };
+        if !self.is_like(&death) {
+            self.set(&death);
+        }
+        if self.before.as_deref() == Some(content.properties) {
+            return true;
+        }
+        let mut first = true;
+        let LastDeath { headers: ours, after, .. } = self;
+        after.clear();
+        properties.rewrite(false, after, |headers, out| {
             if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_ours(name.as_bytes()))) {
-                deaths = death.join(headers, out);
+                first = false;
+                death.join(headers, out);
             } else {
-                if !last.is_like(&death) {
-                    last.set(&death);
-                }
                 out.extend_from_slice(headers);
-                out.extend_from_slice(&last.headers);
+                out.extend_from_slice(ours);
             }
         });
-        deaths
+        let worth_it = first && content.properties.len() <= LIKENESS_BYTES_MAX;
+        match (&mut self.before, worth_it) {
+            (Some(before), true) => {
+                before.clear();
+                before.extend_from_slice(content.properties);
+            }
+            (before, true) => *before = Some(content.properties.to_vec()),
+            (before, false) => *before = None,
+        }
+        first
     }
+
+    /// The letter's properties.
+    pub fn properties(&self) -> &[u8] {
+        &self.after
+    }
+
+    /// Where it goes, if that is known.
+    pub fn trail(&self, version: u64) -> Option<&Route> {
+        self.trail.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
+    }
+
+    /// Notes where it goes.
+    pub fn set_trail(&mut self, trail: Option<Trail>) {
+        self.trail = trail;
+    }
+}
+
+impl Dead<'_> {
+    /// Whether a queue would get a message again that went round by itself: no consumer rejected it since it was there.
+    /// `letter` is the message as it goes there, if it has died before.
+    pub fn is_cycle(&self, letter: Option<RawProperties<'_>>, queue: &str) -> bool {
+        if self.reason == Reason::Rejected {
+            return false;
+        }
+        let deaths = letter.and_then(|letter| letter.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
+        let deaths = deaths.iter().filter_map(|event| event.ok()?.as_table());
+        let rejected = |event: &TableRef<'_>| is(*event, "reason", Reason::Rejected.name().as_bytes());
+        *self.grave.queue == *queue
+            || deaths.take_while(|event| !rejected(event)).any(|event| is(event, "queue", queue.as_bytes()))
+    }
+}
+
+/// Whether an entry of a death has this value.
+fn is(event: TableRef<'_>, name: &str, value: &[u8]) -> bool {
+    event.get(name).and_then(ValueRef::as_bytes) == Some(value)
 }
 
 /// Names of headers that a death changes or reads.
 fn is_ours(name: &[u8]) -> bool {
-    name == b"CC" || name.starts_with(b"x-death") || name.starts_with(b"x-first-") || name.starts_with(b"x-last-")
+    name == CC || name == X_DEATH.as_bytes() || tells_of(name, FIRST) || tells_of(name, LAST)
+}
+
+/// Whether a header tells of the first or the last death.
+fn tells_of(name: &[u8], which: &[u8]) -> bool {
+    name.strip_prefix(which).is_some_and(|what| [b"exchange".as_slice(), b"queue", b"reason"].contains(&what))
 }
 
 /// One death of a message.
 struct Death<'a> {
-    dead: &'a Dead,
+    dead: Dead<'a>,
     now_s: u64,
     exchange: &'a [u8],
     key: &'a [u8],
@@ -150,112 +212,133 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
+    fn queue(&self) -> &[u8] {
+        self.dead.grave.queue.as_bytes()
+    }
+
+    fn reason(&self) -> &[u8] {
+        self.dead.reason.name().as_bytes()
+    }
+
     /// The headers of a message that never died before, written as they go out.
     fn first(&self, out: &mut Vec<u8>) {
-        let (queue, reason) = (self.dead.grave.queue.as_bytes(), self.dead.reason.name().as_bytes());
         name(out, X_DEATH);
         out.push(b'A');
+        with_length(out, |out| self.event(None, out));
+        self.firsts(out);
+        self.lasts(out);
+    }
+
+    fn firsts(&self, out: &mut Vec<u8>) {
+        text(out, "x-first-death-exchange", self.exchange);
+        text(out, "x-first-death-queue", self.queue());
+        text(out, "x-first-death-reason", self.reason());
+    }
+
+    fn lasts(&self, out: &mut Vec<u8>) {
+        text(out, "x-last-death-exchange", self.exchange);
+        text(out, "x-last-death-queue", self.queue());
+        text(out, "x-last-death-reason", self.reason());
+    }
+
+    /// This death as the list has it; `copies` are further routing keys that the message had.
+    fn event(&self, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
+        out.push(b'F');
         with_length(out, |out| {
-            out.push(b'F');
+            count(out, 1);
+            text(out, "reason", self.reason());
+            text(out, "queue", self.queue());
+            name(out, "time");
+            out.push(b'T');
+            out.extend_from_slice(&self.now_s.to_be_bytes());
+            text(out, "exchange", self.exchange);
+            name(out, "routing-keys");
+            out.push(b'A');
             with_length(out, |out| {
-                name(out, "count");
-                out.push(b'l');
-                out.extend_from_slice(&1_u64.to_be_bytes());
-                text(out, "reason", reason);
-                text(out, "queue", queue);
-                name(out, "time");
-                out.push(b'T');
-                out.extend_from_slice(&self.now_s.to_be_bytes());
-                text(out, "exchange", self.exchange);
-                name(out, "routing-keys");
-                out.push(b'A');
-                with_length(out, |out| {
-                    out.push(b'S');
-                    with_length(out, |out| out.extend_from_slice(self.key));
-                });
-                if let Some(expiration) = self.expiration {
-                    text(out, "original-expiration", expiration);
+                long(out, self.key);
+                for value in copies.unwrap_or_default().iter() {
+                    if let Ok(ValueRef::LongStr(key)) = value {
+                        long(out, key);
+                    }
                 }
             });
+            if let Some(expiration) = self.expiration {
+                text(out, "original-expiration", expiration);
+            }
         });
-        text(out, "x-first-death-exchange", self.exchange);
-        text(out, "x-first-death-queue", queue);
-        text(out, "x-first-death-reason", reason);
-        text(out, "x-last-death-exchange", self.exchange);
-        text(out, "x-last-death-queue", queue);
-        text(out, "x-last-death-reason", reason);
     }
 
-    /// The headers of a message that has some of these names already.
-    fn join(&self, headers: &[u8], out: &mut Vec<u8>) -> Deaths {
+    /// The headers of a message that has some of these names already: what does not change is copied as it is.
+    fn join(&self, headers: &[u8], out: &mut Vec<u8>) {
+        let headers = TableRef::new(headers);
+        let (known, copies) = (headers.get(X_DEATH), headers.get("CC"));
+        let drops = |header: &[u8]| {
+            header == X_DEATH.as_bytes()
+                || tells_of(header, LAST)
+                || (known.is_none() && tells_of(header, FIRST))
+                || (self.dead.grave.routing_key.is_some() && header == CC)
+        };
         // Properties are validated where they come in.
-        let mut table = TableRef::new(headers).to_table().unwrap_or_default();
-        let mut keys = vec![long(self.key)];
-        if let Some(Value::List(copies)) = table.get("CC") {
-            keys.extend(copies.iter().filter(|key| matches!(key, Value::LongStr(_))).cloned());
+        let mut entries = headers.iter();
+        let mut rest = entries.as_bytes();
+        while let Some(Ok((header, _))) = entries.next() {
+            let (entry, behind) = rest.split_at(rest.len() - entries.as_bytes().len());
+            if !drops(header.as_bytes()) {
+                out.extend_from_slice(entry);
+            }
+            rest = behind;
         }
-        if self.dead.grave.routing_key.is_some() {
-            table.remove("CC");
-        }
-        let (queue, reason) = (self.dead.grave.queue.as_bytes(), self.dead.reason.name().as_bytes());
-        let known = table.remove(X_DEATH);
         if known.is_none() {
-            set(&mut table, "x-first-death-exchange", long(self.exchange));
-            set(&mut table, "x-first-death-queue", long(queue));
-            set(&mut table, "x-first-death-reason", long(reason));
+            self.firsts(out);
         }
-        set(&mut table, "x-last-death-exchange", long(self.exchange));
-        set(&mut table, "x-last-death-queue", long(queue));
-        set(&mut table, "x-last-death-reason", long(reason));
-        let events = match &known {
-            Some(Value::List(events)) => events.iter().filter_map(Value::as_table).cloned().collect(),
-            _ => Vec::new(),
-        };
-        let same = |event: &Table| {
-            let is = |name: &str, value: &[u8]| event.get(name).and_then(Value::as_bytes) == Some(value);
-            is("queue", queue) && is("reason", reason)
-        };
-        let (before, others): (Vec<Table>, Vec<Table>) = events.into_iter().partition(same);
-        let count = |event: &Table| event.get("count").and_then(Value::as_i64).unwrap_or(0);
-        let count = before.iter().map(count).fold(1_i64, i64::saturating_add);
-        // The first time and keys of this queue and reason stay, as in RabbitMQ.
-        let mut event = before.into_iter().next().unwrap_or_else(|| self.event(keys));
-        set(&mut event, "count", Value::I64(count));
-        let events: Vec<Table> = std::iter::once(event).chain(others).collect();
-        let deaths = events.iter().filter_map(|event| {
-            let rejected = event.get("reason").and_then(Value::as_bytes) == Some(Reason::Rejected.name().as_bytes());
-            Some((event.get("queue")?.as_bytes()?.into(), rejected))
-        });
-        let deaths = Deaths(deaths.collect());
-        set(&mut table, X_DEATH, Value::List(events.into_iter().map(Value::Table).collect::<List>()));
-        out.extend_from_slice(&table.to_bytes());
-        deaths
+        self.lasts(out);
+        name(out, X_DEATH);
+        out.push(b'A');
+        let events = known.and_then(ValueRef::as_list).unwrap_or_default();
+        with_length(out, |out| self.join_events(events, copies.and_then(ValueRef::as_list), out));
     }
 
-    fn event(&self, keys: Vec<Value>) -> Table {
-        let mut event = Table::new();
-        set(&mut event, "count", Value::I64(1));
-        set(&mut event, "reason", Value::text(self.dead.reason.name()));
-        set(&mut event, "queue", long(self.dead.grave.queue.as_bytes()));
-        set(&mut event, "time", Value::Timestamp(self.now_s));
-        set(&mut event, "exchange", long(self.exchange));
-        set(&mut event, "routing-keys", Value::List(keys.into_iter().collect::<List>()));
-        if let Some(expiration) = self.expiration {
-            set(&mut event, "original-expiration", long(expiration));
+    /// The list of deaths with this one in front: counted up if there was one of this queue and reason. That one's time and
+    /// keys stay, as in RabbitMQ.
+    fn join_events(&self, events: ListRef<'_>, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
+        let same = |event: TableRef<'_>| is(event, "queue", self.queue()) && is(event, "reason", self.reason());
+        let tables = || events.iter().filter_map(|event| event.ok()?.as_table());
+        let times = |event: TableRef<'_>| event.get("count").and_then(ValueRef::as_i64).unwrap_or(0);
+        match tables().find(|event| same(*event)) {
+            None => self.event(copies, out),
+            Some(event) => {
+                out.push(b'F');
+                with_length(out, |out| {
+                    let known = tables().filter(|event| same(*event)).map(times);
+                    count(out, known.fold(1, i64::saturating_add));
+                    let mut entries = event.iter();
+                    let mut rest = entries.as_bytes();
+                    while let Some(Ok((field, _))) = entries.next() {
+                        let (entry, behind) = rest.split_at(rest.len() - entries.as_bytes().len());
+                        if field.as_bytes() != b"count" {
+                            out.extend_from_slice(entry);
+                        }
+                        rest = behind;
+                    }
+                });
+            }
         }
-        event
+        for event in tables().filter(|event| !same(*event)) {
+            out.push(b'F');
+            with_length(out, |out| out.extend_from_slice(event.as_bytes()));
+        }
     }
 }
 
-fn long(bytes: &[u8]) -> Value {
-    Value::LongStr(bytes.into())
+fn long(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'S');
+    with_length(out, |out| out.extend_from_slice(bytes));
 }
 
-fn set(table: &mut Table, name: &str, value: Value) {
-    // The names are written above, and short.
-    if let Ok(name) = ShortString::try_from(name) {
-        table.set(name, value);
-    }
+fn count(out: &mut Vec<u8>, times: i64) {
+    name(out, "count");
+    out.push(b'l');
+    out.extend_from_slice(&times.to_be_bytes());
 }
 
 fn name(out: &mut Vec<u8>, name: &str) {
@@ -265,8 +348,7 @@ fn name(out: &mut Vec<u8>, name: &str) {
 
 fn text(out: &mut Vec<u8>, field: &str, value: &[u8]) {
     name(out, field);
-    out.push(b'S');
-    with_length(out, |out| out.extend_from_slice(value));
+    long(out, value);
 }
 
 fn with_length(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -282,7 +364,7 @@ mod tests {
     use super::*;
     use crate::message::{BodyRef, Content};
     use slab::{Pool, PoolOptions};
-    use wire::{Properties, RawProperties};
+    use wire::{List, Properties, RawProperties, ShortString, Table, Value};
 
     /// The properties of a message after these deaths, the first of them first.
     fn die(properties: Properties, deaths: &[(&str, Reason)]) -> (Properties, impl Fn(&str) -> bool) {
@@ -295,15 +377,19 @@ mod tests {
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, arrived_us: 0 };
             let grave =
                 Grave { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
-            let dead = Dead { message: content.keep(&pool), reason, grave: Arc::new(grave) };
-            let mut out = Vec::new();
-            let known = dead.properties(now_s as u64, &mut memory, &mut out);
-            last = Some((dead, known));
-            bytes = out;
+            let (message, grave) = (content.keep(&pool), Arc::new(grave));
+            let dead = Dead { message: &message, reason, grave: &grave };
+            let first = memory.become_of(dead, now_s as u64);
+            assert_eq!(memory.become_of(dead, now_s as u64), first, "it says the same again");
+            bytes = memory.properties().to_vec();
+            last = Some((message, reason, grave, first));
         }
-        let (dead, known) = last.expect("a death");
+        let (message, reason, grave, first) = last.expect("a death");
         let after = RawProperties::new(&bytes).to_properties().expect("well formed");
-        (after, move |queue: &str| dead.is_cycle(&known, queue))
+        (after, move |queue: &str| {
+            let dead = Dead { message: &message, reason, grave: &grave };
+            dead.is_cycle((!first).then_some(RawProperties::new(&bytes)), queue)
+        })
     }
 
     fn events(properties: &Properties) -> Vec<String> {

@@ -8,7 +8,7 @@ use crate::consumer::ConsumerKey;
 use crate::limits::{BATCH_BYTES, BATCH_LETTERS, INLINE_BODY_BYTES_MAX, RUN_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
 use crate::ready::Place;
-use catalog::{Definition, Outcome, QueueId, Refusal, SessionId};
+use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -102,6 +102,15 @@ pub enum Answer {
     Later,
 }
 
+/// A change of definitions that was refused; those behind it were not made.
+#[derive(Debug)]
+pub struct Refused {
+    /// How many of its letter were made before it.
+    pub made: usize,
+    /// Why.
+    pub refusal: Refusal,
+}
+
 /// A small message's place in a batch's bytes. What follows it there may be the bodies of more messages with the same head.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
@@ -124,12 +133,12 @@ pub enum Parcel {
 /// One piece of mail.
 #[derive(Debug)]
 pub enum Letter {
-    /// To shard 0: a change of definitions.
+    /// To shard 0: changes of definitions, in their order up to the first that is refused.
     Define {
         /// Who waits for the outcome, if anybody.
         asker: Option<Asker>,
-        /// The change.
-        definition: Box<Definition>,
+        /// The changes.
+        definitions: Vec<Definition>,
     },
     /// From shard 0: a change that every replica makes, in this order.
     Apply {
@@ -143,12 +152,12 @@ pub enum Letter {
         /// Number of the change.
         version: u64,
     },
-    /// From shard 0: what became of a change, once every replica has made it.
+    /// From shard 0: what became of changes, once every replica has made them.
     Defined {
         /// Who asked.
         asker: Asker,
         /// The outcome.
-        result: Result<Outcome, Refusal>,
+        result: Result<(), Refused>,
     },
     /// A message for queues that live there, or several that follow one another and differ in their bodies alone.
     Publish {
@@ -321,6 +330,14 @@ impl Batch {
                 *count += 1;
             }
             _ => self.push(Letter::Settled { queue, place, count: 1 }),
+        }
+    }
+
+    /// This replica has made every change up to one: of several in a row the last says it all.
+    pub fn push_applied(&mut self, version: u64) {
+        match self.letters.last_mut() {
+            Some(Letter::Applied { version: last }) => *last = version,
+            _ => self.push(Letter::Applied { version }),
         }
     }
 

@@ -9,6 +9,7 @@ mod chain;
 mod channel;
 mod consumer;
 mod core;
+mod dead_letters;
 mod death;
 mod direct_reply;
 mod effects;

@@ -22,6 +22,8 @@ pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
+/// Definitions of one connection that go to shard 0 together, while it waits.
+pub const DEFINITIONS_A_RUN_MAX: usize = 1_024;
 /// Letters for queues whose declaration has not arrived here yet, kept until it has.
 pub const EARLY_LETTERS_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
@@ -30,8 +32,17 @@ pub const PACE_BYTES: u64 = 4 << 20;
 /// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
 /// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
 pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
-/// Expired messages that a queue gives up before others have their turn.
-pub const EXPIRED_PER_LOOK: usize = 4_096;
+/// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
+/// and leave with the next flush.
+pub const EXPIRED_PER_LOOK: usize = 256;
+/// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `PACE_BYTES` and waits for the
+/// links of its consumers.
+pub const LETTERS_PACE_US: u64 = 1_000;
+/// Dead letters for which the list of them keeps room.
+pub const DEAD_LETTERS_ROOM_KEPT: usize = 1_024;
+/// Properties of dead messages up to this many bytes are compared with those of the one before: of the same bytes follows the same
+/// letter. Longer ones have something of their own in them.
+pub const LIKENESS_BYTES_MAX: usize = 256;
 /// Items of one piece of a list of waiting or unsettled messages: little is allocated too much, and nothing is moved.
 pub const CHAIN_PIECE_ITEMS: usize = 1_024;
 /// A list that runs empty gives its memory back if it has room for more items than this.

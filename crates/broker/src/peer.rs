@@ -6,7 +6,7 @@
 
 use crate::channel::ChannelKey;
 use crate::consumer::ConsumerKey;
-use catalog::{QueueId, SessionId, UserId, VhostId};
+use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
 use std::sync::Arc;
 
 /// What the client said it can hear.
@@ -52,6 +52,8 @@ pub(crate) enum Then {
     Get { no_ack: bool },
     /// The transaction's messages are in their queues.
     Commit,
+    /// A run of definitions is made: `methods` are theirs, and `refusal` is of what stood behind it.
+    Ran { methods: Vec<(u16, u16)>, refusal: Option<Box<Refusal>> },
 }
 
 /// Replies that carry nothing.
@@ -73,6 +75,13 @@ pub(crate) struct Awaiting {
     pub then: Then,
 }
 
+/// Definitions that nobody waits for, not yet on their way.
+pub(crate) struct Run {
+    pub channel: u16,
+    pub definitions: Vec<Definition>,
+    pub methods: Vec<(u16, u16)>,
+}
+
 /// A connection.
 pub(crate) struct Peer {
     pub session: SessionId,
@@ -81,6 +90,8 @@ pub(crate) struct Peer {
     pub capabilities: Capabilities,
     pub channels: Vec<Option<ChannelKey>>,
     pub awaiting: Option<Awaiting>,
+    /// It gathers these.
+    pub run: Option<Box<Run>>,
     /// It has published since it connected.
     pub publishes: bool,
     /// A queue it published to is full.
@@ -104,6 +115,7 @@ impl Peer {
             capabilities: login.capabilities,
             channels: Vec::new(),
             awaiting: None,
+            run: None,
             publishes: false,
             held_by: None,
             paced_by: None,

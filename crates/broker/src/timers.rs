@@ -30,6 +30,11 @@ impl Timers {
         *noted_us = at_us;
     }
 
+    /// Has a queue looked at again as soon as others had their turn.
+    pub fn set_now(&mut self, queue: u32, noted_us: &mut u64, now_us: u64) {
+        self.set(queue, noted_us, now_us / STEP_US * STEP_US);
+    }
+
     /// Forgets a queue's time.
     pub fn clear(&mut self, queue: u32, noted_us: &mut u64) {
         if *noted_us != 0 {
@@ -73,6 +78,8 @@ mod tests {
         assert_eq!((timers.next(), timers.len(), a), (Some(6_000), 2, 6_000));
         timers.set(2, &mut b, 3_000);
         assert_eq!((timers.take_due(2_999), timers.take_due(3_000), timers.take_due(3_000)), (None, Some(2), None));
+        timers.set_now(1, &mut a, 5_999);
+        assert_eq!((a, timers.take_due(5_999)), (5_000, Some(1)));
         timers.clear(1, &mut a);
         assert_eq!((timers.next(), a), (None, 0));
     }

@@ -3,7 +3,8 @@
 mod features;
 mod world;
 
-use wire::method::{basic, confirm, queue, tx};
+use broker::Flow;
+use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
 use world::{At, World};
 
@@ -425,4 +426,118 @@ fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
         world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
         assert_eq!(world.heard(consumer), "basic.qos-ok | c#2=2 | c#3=3");
     });
+}
+
+fn bind<'a>(exchange: &'a str, routing_key: &'a str) -> Method<'a> {
+    let (queue, exchange, routing_key) = (short("q"), short(exchange), short(routing_key));
+    queue::Bind { queue, exchange, routing_key, no_wait: true, arguments: TableRef::new(&[]) }.into()
+}
+
+fn make<'a>(exchange: &'a str, kind: &'a str) -> Method<'a> {
+    let (exchange, kind, arguments) = (short(exchange), short(kind), TableRef::new(&[]));
+    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments }.into()
+}
+
+/// What reaches the queue of messages published with these keys.
+fn arrived(world: &mut World, publisher: At, consumer: At, exchange: &str, keys: &[&str]) -> String {
+    for key in keys {
+        world.publish(publisher, exchange, key, key);
+    }
+    world.heard(consumer)
+}
+
+#[test]
+fn definitions_that_nobody_waits_for_are_seen_by_everybody_when_their_connection_goes_on() {
+    on_one_and_on_three(|world, _, publisher, consumer| {
+        consume(world, consumer, "q", "c", true);
+        world.heard(consumer);
+        world.say_all(publisher, &[make("x", "direct"), bind("x", "a"), bind("x", "b"), bind("x", "a")]);
+        assert_eq!(world.heard(publisher), "", "nobody asked for an answer");
+        assert_eq!(arrived(world, publisher, consumer, "x", &["a", "z", "b"]), "c#1=a | c#2=b");
+    });
+}
+
+#[test]
+fn a_run_of_definitions_ends_at_the_first_that_is_refused() {
+    for (shards, places) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
+        let mut world = World::new(shards, LIMIT);
+        let (owner, other) = (world.connect(places[0], 1), world.connect(places[1], 2));
+        declare(&mut world, owner, "q");
+        consume(&mut world, owner, "q", "c", true);
+        world.heard(owner);
+        let run = [make("x", "direct"), bind("x", "a"), bind("nowhere", "b"), bind("x", "c")];
+        for method in &run {
+            let (broker, recorder) = &mut world.shards[other.0];
+            assert!(broker.gathers(other.1, method));
+            assert_eq!(broker.command(other.1, 1, *method, recorder), Ok(Flow::Gather));
+        }
+        let (broker, recorder) = &mut world.shards[other.0];
+        broker.end_run(other.1, recorder);
+        assert!(!broker.may_read(other.1), "the connection waits for all of them");
+        world.settle();
+        assert!(world.shards[other.0].0.may_read(other.1));
+        assert_eq!(world.heard(other), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
+        assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {places:?}");
+    }
+}
+
+#[test]
+fn a_refusal_behind_a_run_of_definitions_is_heard_behind_it() {
+    for (bad, expect) in [
+        (bind("x", "a"), "refused COMMAND_INVALID - unknown exchange type 'none-such'"),
+        (bind("nowhere", "a"), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'"),
+    ] {
+        let mut world = World::new(3, LIMIT);
+        let (owner, other) = (world.connect(1, 1), world.connect(2, 2));
+        declare(&mut world, owner, "q");
+        world.say_all(owner, &[make("x", "direct")]);
+        world.heard(owner);
+        for method in [bad, make("y", "none-such")] {
+            let (broker, recorder) = &mut world.shards[other.0];
+            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is heard in its turn");
+        }
+        world.settle();
+        assert_eq!(world.heard(other), expect);
+    }
+}
+
+#[test]
+fn a_run_of_definitions_outlives_its_connection() {
+    let mut world = World::new(2, LIMIT);
+    let (owner, other) = (world.connect(0, 1), world.connect(1, 2));
+    declare(&mut world, owner, "q");
+    consume(&mut world, owner, "q", "c", true);
+    world.heard(owner);
+    for method in [make("x", "direct"), bind("x", "a")] {
+        let (broker, recorder) = &mut world.shards[other.0];
+        assert_eq!(broker.command(other.1, 1, method, recorder), Ok(Flow::Gather));
+    }
+    world.cut(other);
+    assert_eq!(arrived(&mut world, owner, owner, "x", &["a"]), "c#1=a");
+}
+
+#[test]
+fn what_is_no_addition_or_is_waited_for_is_no_part_of_a_run() {
+    let mut world = World::new(2, LIMIT);
+    let at = world.connect(1, 1);
+    declare(&mut world, at, "q");
+    let declare = |name, passive, no_wait| -> Method<'_> {
+        let (durable, exclusive, auto_delete, arguments) = (false, false, false, TableRef::new(&[]));
+        queue::Declare { queue: short(name), passive, durable, exclusive, auto_delete, no_wait, arguments }.into()
+    };
+    let delete = queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: true };
+    for (method, expect) in [
+        (declare("new", false, true), true),
+        (declare("new", false, false), false),
+        (declare("new", true, true), false),
+        (declare("q", false, true), false),
+        (declare("amq.rabbitmq.reply-to", false, true), false),
+        (delete.into(), false),
+        (bind("x", "a"), true),
+        (make("x", "topic"), true),
+        (basic::Ack { delivery_tag: 1, multiple: false }.into(), false),
+    ] {
+        assert_eq!(world.shards[1].0.gathers(1, &method), expect, "{method:?}");
+    }
 }

@@ -24,7 +24,8 @@ use crate::{
 use slab::Pool;
 use std::sync::Arc;
 use wire::{
-    frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES},
+    Method,
+    frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_METHOD, FRAME_OVERHEAD_BYTES, split_head},
     method::METHOD_ID_BYTES,
 };
 
@@ -225,6 +226,20 @@ impl Inbound {
             (_, Mid::No) => self.frame(input, out, pool),
             (_, mid) => self.rest_of_frame(mid, input, pool),
         }
+    }
+
+    /// The method that comes next, if it lies whole in the input, on this channel, and may come there. Nothing is taken.
+    pub fn next_method<'a>(&self, channel: u16, input: &'a [u8]) -> Option<Method<'a>> {
+        if self.phase != Phase::Running || self.mid != Mid::No || !self.channels.is_free_for_content(channel) {
+            return None;
+        }
+        let head = split_head(input).filter(|head| head.kind == FRAME_METHOD && head.channel == channel)?;
+        self.check_size(head).ok()?;
+        let end = FRAME_HEAD_BYTES + head.payload_bytes as usize;
+        let &end_byte = input.get(end)?;
+        let payload = &input[FRAME_HEAD_BYTES..end];
+        self.check_end(head, payload, end_byte).ok()?;
+        self.decode(channel, payload).ok()
     }
 
     /// Makes sure that nothing is heard any more of what a fault ended.

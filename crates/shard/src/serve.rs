@@ -22,6 +22,8 @@ pub(crate) enum Next {
     Go,
     /// The connection must wait.
     Wait,
+    /// Definitions may go on; behind them the connection must wait.
+    Gather { channel: u16 },
     /// The client's command is refused.
     Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
     /// A login.
@@ -177,6 +179,12 @@ impl Shard {
             };
             match next {
                 Next::Go if !self.desk.is_full(slot) => {}
+                Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
+                Next::Gather { .. } => {
+                    self.broker.end_run(slot, &mut self.desk);
+                    stopped = true;
+                    break;
+                }
                 Next::Go | Next::Wait => {
                     stopped = true;
                     break;
@@ -198,9 +206,16 @@ impl Shard {
         stopped
     }
 
+    /// Whether a run of definitions goes on with what is next in the buffer.
+    fn gathers_on(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
+        let Some(Some(connection)) = self.connections.get(slot as usize) else { return false };
+        let next = connection.inbound.next_method(channel, &self.scratch[at..have]);
+        next.is_some_and(|method| self.broker.gathers(slot, &method))
+    }
+
     fn act(&mut self, slot: Slot, next: Next, now: Instant) {
         match next {
-            Next::Go | Next::Wait => {}
+            Next::Go | Next::Wait | Next::Gather { .. } => {}
             Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             Next::Login(login) => self.log_in(slot, login, now),
             Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
@@ -281,7 +296,7 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &m
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
             match broker.publish(slot, channel, publish, desk) {
                 Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait) => Next::Wait,
+                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
@@ -291,6 +306,7 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &m
             match broker.command(slot, channel, method, desk) {
                 Ok(Flow::Go) => Next::Go,
                 Ok(Flow::Wait) => Next::Wait,
+                Ok(Flow::Gather) => Next::Gather { channel },
                 Err(refusal) => Next::Refuse { channel, refusal, method: id },
             }
         }

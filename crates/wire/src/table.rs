@@ -146,6 +146,14 @@ fn validate(bytes: &[u8], shape: Shape, depth_left: usize, depth_max: usize) -> 
 #[derive(Clone)]
 pub struct TableIter<'a>(Reader<'a>);
 
+impl<'a> TableIter<'a> {
+    /// The bytes of the entries that are left: who copies an entry as it is takes what is no longer among them.
+    #[inline]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0.rest()
+    }
+}
+
 impl<'a> Iterator for TableIter<'a> {
     type Item = Result<(ShortStr<'a>, ValueRef<'a>), DecodeError>;
 
@@ -165,6 +173,14 @@ impl<'a> Iterator for TableIter<'a> {
 /// The values of a list.
 #[derive(Clone)]
 pub struct ListIter<'a>(Reader<'a>);
+
+impl<'a> ListIter<'a> {
+    /// The bytes of the values that are left.
+    #[inline]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0.rest()
+    }
+}
 
 impl<'a> Iterator for ListIter<'a> {
     type Item = Result<ValueRef<'a>, DecodeError>;

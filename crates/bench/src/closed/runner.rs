@@ -75,6 +75,7 @@ impl<'a> Runner<'a> {
             spin_us: self.asked.spin_us,
             consumers: scenario.consumers,
             tcp: scenario.tcp.clone(),
+            tls: None,
         };
         Target::relay_to(&task, &self.setup.placement.broker).map(Some)
     }
@@ -83,8 +84,10 @@ impl<'a> Runner<'a> {
     fn yardsticks(&self, contestants: &[&Target]) -> Vec<Yardstick> {
         let metric = |target: &Target| match &target.way {
             Way::Amqp(_) => None,
-            Way::Raw(_) if self.asked.shape == Shape::PingPong => Some(Metric::OneWayMeanUs("round_trip".to_owned())),
-            Way::Raw(_) => Some(Metric::MbPerS),
+            Way::Raw { .. } if self.asked.shape == Shape::PingPong => {
+                Some(Metric::OneWayMeanUs("round_trip".to_owned()))
+            }
+            Way::Raw { .. } => Some(Metric::MbPerS),
             Way::Sink(_) => Some(Metric::PublishedPerS),
             Way::Source(_) => Some(Metric::DeliveredPerS),
         };

@@ -1,7 +1,8 @@
 //! The parts of the comparison and their goals.
 //!
 //! Enters: targets.  Leaves: rows (what was measured, against what, whether that is enough).
-//! Owns:   the numbers asked for (issue "The broker and the main job, end to end", figures to reach).
+//! Owns:   the numbers asked for (issue "The broker and the main job, end to end", figures to reach); those of features and TLS
+//!         stand beside this file.
 //! Never:  rounds a miss into a pass.
 
 use super::Perf;
@@ -12,9 +13,9 @@ use crate::plan::Shape;
 use crate::scenario::{Figures, Scenario};
 use crate::target::Target;
 
-const SMALL: usize = 64;
+pub(super) const SMALL: usize = 64;
 const KIB: usize = 1_024;
-const LARGE: usize = 64 * KIB;
+pub(super) const LARGE: usize = 64 * KIB;
 const MIB: usize = 1_024 * KIB;
 
 /// Waits of the confirming publisher and the acknowledging consumer.
@@ -22,7 +23,7 @@ fn confirmed() -> Scenario {
     Scenario { confirm_window: 1_000, ack_every: 100, ..Scenario::default() }
 }
 
-fn contestant<'a>(name: &'a str, target: &'a Target, scenario: Scenario) -> Contestant<'a> {
+pub(super) fn contestant<'a>(name: &'a str, target: &'a Target, scenario: Scenario) -> Contestant<'a> {
     Contestant { name, target, scenario }
 }
 
@@ -31,12 +32,12 @@ fn of<'a>(all: &'a [Series], name: &str) -> Option<&'a Series> {
     all.iter().find(|series| series.name == name)
 }
 
-fn ratio(all: &[Series], one: &str, other: &str, value: impl Fn(&Series) -> f64) -> Option<f64> {
+pub(super) fn ratio(all: &[Series], one: &str, other: &str, value: impl Fn(&Series) -> f64) -> Option<f64> {
     Some(value(of(all, one)?) / value(of(all, other)?))
 }
 
 impl Perf {
-    fn compared(
+    pub(super) fn compared(
         &mut self,
         contestants: &[Contestant<'_>],
         shape: Shape,
@@ -46,11 +47,11 @@ impl Perf {
         compare(self.effort, contestants, shape, size_bytes, placement)
     }
 
-    fn keep(&mut self, part: &str, all: Vec<Series>) {
+    pub(super) fn keep(&mut self, part: &str, all: Vec<Series>) {
         self.record.keep(part, &all);
     }
 
-    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) {
+    pub(super) fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) {
         let missing = self.rabbit.as_ref().err().cloned().unwrap_or_else(|| "not measured".to_owned());
         self.record.rows.push(Row::new(what, bound, value, if value.is_some() { detail } else { missing }));
     }

@@ -76,12 +76,7 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
         let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
         client.declare_exchange(channel, &task.reply_exchange, "direct", &auto_delete)?;
         client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
-        let arguments = queue_arguments(task.queue_bytes);
-        let exclusive = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
-        let queue = client.declare_queue(channel, &format!("{}.{index}", task.queue_prefix), &exclusive)?.name;
-        for key in &task.binding_keys {
-            client.bind_queue_unanswered(channel, &queue, &task.exchange, key, &Table::new())?;
-        }
+        let queue = declare_queue(&mut client, channel, task, index)?;
         if index == 0 && !task.decoys.is_empty() {
             bind_decoys(&mut client, channel, task)?;
         }
@@ -94,6 +89,31 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
         consumers.push(Consumer { client, channel, unacknowledged: 0 });
     }
     Ok(consumers)
+}
+
+/// Declares and binds a consumer's queue; with dead letters, the queue in front of it too.
+fn declare_queue(client: &mut Client, channel: Channel, task: &ConsumerTask, index: usize) -> client::Result<String> {
+    let name = format!("{}.{index}", task.queue_prefix);
+    let dead_letters = format!("{}.d", task.exchange);
+    let own = queue_arguments(task.queue_bytes);
+    let exclusive = |arguments| QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+    let bind = |client: &mut Client, queue: &str, exchange: &str| {
+        let mut keys = task.binding_keys.iter();
+        keys.try_for_each(|key| client.bind_queue_unanswered(channel, queue, exchange, key, &Table::new()))
+    };
+    let arguments = task.feature.arguments(own.clone(), &dead_letters)?;
+    if !task.feature.buries() {
+        let queue = client.declare_queue(channel, &name, &exclusive(arguments))?.name;
+        bind(client, &queue, &task.exchange)?;
+        return Ok(queue);
+    }
+    let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
+    client.declare_exchange(channel, &dead_letters, "direct", &auto_delete)?;
+    let queue = client.declare_queue(channel, &name, &exclusive(own))?.name;
+    bind(client, &queue, &dead_letters)?;
+    let first = client.declare_queue(channel, &format!("{name}.first"), &exclusive(arguments))?.name;
+    bind(client, &first, &task.exchange)?;
+    Ok(queue)
 }
 
 /// Patterns that lead to a queue which no message reaches.

@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
+use client::{
+    Channel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+};
 
 use super::task::PublisherTask;
 use super::{Orders, report};
@@ -20,6 +22,8 @@ struct Publisher {
     client: Client,
     channel: Channel,
     task: PublisherTask,
+    /// Of every message.
+    properties: Vec<u8>,
     body: Vec<u8>,
     /// What is written into each body if its receiver checks it.
     stamp: Option<Stamp>,
@@ -72,7 +76,8 @@ impl Publisher {
         if task.confirm_window > 0 {
             client.confirm_select(channel)?;
         }
-        Ok(Self { client, channel, task, body: Vec::new(), stamp: None, next_key: 0 })
+        let properties = Properties { priority: task.priority, ..Properties::default() }.to_bytes();
+        Ok(Self { client, channel, task, properties, body: Vec::new(), stamp: None, next_key: 0 })
     }
 
     /// Writes one message; it leaves with the next flush.
@@ -80,7 +85,8 @@ impl Publisher {
     fn publish(&mut self, size_bytes: usize, sequence: u64) -> client::Result<()> {
         let key = &self.task.keys[self.next_key];
         self.next_key = if self.next_key + 1 == self.task.keys.len() { 0 } else { self.next_key + 1 };
-        let to = Publish::to(&self.task.exchange, key);
+        let properties = RawProperties::new(&self.properties);
+        let to = Publish { properties, ..Publish::to(&self.task.exchange, key) };
         if size_bytes < SHARED_BODY_BYTES_MIN {
             match &self.stamp {
                 None => write_sequence(&mut self.body, sequence),

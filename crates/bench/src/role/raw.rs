@@ -7,6 +7,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use super::secured::Secured;
 use super::task::RawTask;
 use super::{Orders, report};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
@@ -14,7 +15,38 @@ use crate::plan::{Meters, Report, Segment, Shape};
 use gauge::clock::now_ns;
 use gauge::{Buckets, Faults, Latencies};
 
-fn connect(orders: &mut Orders) -> Result<(TcpStream, RawTask), String> {
+/// A connection to the relay.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<Secured<TcpStream>>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(into),
+            Stream::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.push(),
+        }
+    }
+}
+
+fn connect(orders: &mut Orders) -> Result<(Stream, RawTask), String> {
     let task: RawTask = orders.task()?;
     let open = || {
         let stream = TcpStream::connect(task.relay)?;
@@ -22,7 +54,10 @@ fn connect(orders: &mut Orders) -> Result<(TcpStream, RawTask), String> {
         task.tcp.set_on(&stream)?;
         stream.set_read_timeout(Some(SEGMENT_WAIT))?;
         stream.set_write_timeout(Some(SEGMENT_WAIT))?;
-        Ok(stream)
+        Ok(match &task.certificate {
+            None => Stream::Plain(stream),
+            Some(certificate) => Stream::Tls(Box::new(Secured::client(stream, certificate)?)),
+        })
     };
     let stream = open().map_err(|error: std::io::Error| format!("relay at {}: {error}", task.relay))?;
     report(&Report::Ready { port: 0 })?;

@@ -2,15 +2,19 @@
 //!
 //! Enters: groups of connections in the order they come, consumers first.  Leaves: the publisher's bytes at each consumer, theirs at it.
 //! Owns:   the connections and one buffer for each direction.
-//! Never:  looks at a byte.
+//! Never:  looks at a byte, beyond what TLS takes where it is asked for.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::slice::from_mut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rustls::ServerConfig;
 
+use super::secured::{Secured, server_config};
 use super::task::RelayTask;
 use super::{Orders, report};
 use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
@@ -22,6 +26,63 @@ const LISTENER: Token = Token(usize::MAX);
 const ENDS_BITS: u32 = 16;
 
 const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
+
+/// One end of a connection, as the relay reads and writes it.
+trait End: Sized {
+    /// What all ends begin with.
+    type Config;
+    /// A read that comes back short says that no more is there.
+    const SHORT_READ_DRAINS: bool;
+
+    fn new(socket: TcpStream, config: &Self::Config) -> std::io::Result<Self>;
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize>;
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize>;
+    /// Sends what the end itself holds back.
+    fn push(&mut self) -> std::io::Result<()>;
+    fn socket(&mut self) -> &mut TcpStream;
+}
+
+impl End for TcpStream {
+    type Config = ();
+    const SHORT_READ_DRAINS: bool = true;
+
+    fn new(socket: TcpStream, (): &()) -> std::io::Result<Self> {
+        Ok(socket)
+    }
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        Read::read(self, into)
+    }
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Write::write(self, bytes)
+    }
+    fn push(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn socket(&mut self) -> &mut TcpStream {
+        self
+    }
+}
+
+impl End for Secured<TcpStream> {
+    type Config = Arc<ServerConfig>;
+    const SHORT_READ_DRAINS: bool = false;
+
+    fn new(socket: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<Self> {
+        Secured::server(socket, config)
+    }
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        Secured::read(self, into)
+    }
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Secured::write(self, bytes)
+    }
+    fn push(&mut self) -> std::io::Result<()> {
+        Secured::push(self)
+    }
+    fn socket(&mut self) -> &mut TcpStream {
+        Secured::socket(self)
+    }
+}
 
 /// Bytes read from one end and not yet written to others.
 struct Flow {
@@ -41,9 +102,9 @@ impl Flow {
     }
 
     /// Moves what can be moved; `false` when the sender has closed or a connection broke.
-    fn advance(&mut self, mut from: &TcpStream, to: &[&TcpStream]) -> bool {
+    fn advance<E: End>(&mut self, from: &mut E, to: &mut [E]) -> bool {
         // What came while a receiver was full was announced then, and will not be announced again.
-        let mut drained = self.is_empty();
+        let mut drained = self.is_empty() && E::SHORT_READ_DRAINS;
         loop {
             if self.is_empty() {
                 self.written.fill(0);
@@ -60,8 +121,7 @@ impl Flow {
                 }
                 drained = drained && self.end < self.buffer.len();
             }
-            for (receiver, written) in to.iter().zip(&mut self.written) {
-                let mut receiver = *receiver;
+            for (receiver, written) in to.iter_mut().zip(&mut self.written) {
                 while *written < self.end {
                     match receiver.write(&self.buffer[*written..self.end]) {
                         Ok(bytes) => *written += bytes,
@@ -78,36 +138,43 @@ impl Flow {
 }
 
 /// A publisher and its consumers.
-struct Group {
-    publisher: TcpStream,
-    consumers: Vec<TcpStream>,
+struct Group<E> {
+    publisher: E,
+    consumers: Vec<E>,
     forth: Flow,
     /// From each consumer.
     back: Vec<Flow>,
 }
 
-impl Group {
+impl<E: End> Group<E> {
     /// The end `end` can be read or written.
     fn advance(&mut self, end: usize) -> bool {
         let Self { publisher, consumers, forth, back } = self;
-        let receivers: Vec<&TcpStream> = consumers.iter().collect();
+        let told = match end.checked_sub(1) {
+            None => publisher.push(),
+            Some(index) => consumers[index].push(),
+        };
+        if told.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+            return false;
+        }
         match end.checked_sub(1) {
             None => {
-                let unsent = back.iter_mut().zip(consumers.iter()).filter(|(flow, _)| !flow.is_empty());
-                let back = unsent.fold(true, |all, (flow, consumer)| flow.advance(consumer, &[publisher]) && all);
-                forth.advance(publisher, &receivers) && back
+                let unsent = back.iter_mut().zip(consumers.iter_mut()).filter(|(flow, _)| !flow.is_empty());
+                let back =
+                    unsent.fold(true, |all, (flow, consumer)| flow.advance(consumer, from_mut(publisher)) && all);
+                forth.advance(publisher, consumers) && back
             }
             Some(index) => {
-                let forth = forth.is_empty() || forth.advance(publisher, &receivers);
-                back[index].advance(&consumers[index], &[publisher]) && forth
+                let forth = forth.is_empty() || forth.advance(publisher, consumers);
+                back[index].advance(&mut consumers[index], from_mut(publisher)) && forth
             }
         }
     }
 
-    fn shut(&self) {
-        for end in self.consumers.iter().chain([&self.publisher]) {
+    fn shut(&mut self) {
+        for end in self.consumers.iter_mut().chain([&mut self.publisher]) {
             // A connection that broke is shut already.
-            let _shut = end.shutdown(Shutdown::Both);
+            let _shut = end.socket().shutdown(Shutdown::Both);
         }
     }
 }
@@ -115,28 +182,32 @@ impl Group {
 /// Relays until it is told to end by a signal or its parent's death.
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     let task: RelayTask = orders.task()?;
-    relay(&task).map_err(|error| format!("relay: {error}"))
+    let ended = match &task.tls {
+        None => relay::<TcpStream>(&task, &()),
+        Some(files) => server_config(files).and_then(|config| relay::<Secured<TcpStream>>(&task, &config)),
+    };
+    ended.map_err(|error| format!("relay: {error}"))
 }
 
-fn relay(task: &RelayTask) -> std::io::Result<()> {
+fn relay<E: End>(task: &RelayTask, config: &E::Config) -> std::io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind((task.address, 0).into())?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     report(&Report::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
     let mut events = Events::with_capacity(64);
     let mut waiting = Vec::new();
-    let mut groups: Vec<Option<Group>> = Vec::new();
+    let mut groups: Vec<Option<Group<E>>> = Vec::new();
     loop {
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, task, &mut waiting, &mut groups)?;
+                accept(&listener, &poll, task, config, &mut waiting, &mut groups)?;
                 continue;
             }
             let Token(token) = event.token();
             let Some(slot) = groups.get_mut(token >> ENDS_BITS) else { continue };
             if slot.as_mut().is_some_and(|group| !group.advance(token & ((1 << ENDS_BITS) - 1)))
-                && let Some(group) = slot.take()
+                && let Some(mut group) = slot.take()
             {
                 group.shut();
             }
@@ -162,12 +233,13 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
 }
 
 /// Takes connections in; when a group's consumers and then its publisher have come, they are joined.
-fn accept(
+fn accept<E: End>(
     listener: &TcpListener,
     poll: &Poll,
     task: &RelayTask,
-    waiting: &mut Vec<TcpStream>,
-    groups: &mut Vec<Option<Group>>,
+    config: &E::Config,
+    waiting: &mut Vec<E>,
+    groups: &mut Vec<Option<Group<E>>>,
 ) -> std::io::Result<()> {
     let consumers = task.consumers;
     loop {
@@ -178,6 +250,7 @@ fn accept(
         };
         stream.set_nodelay(!task.tcp.nagle)?;
         task.tcp.set_on(&stream)?;
+        let stream = E::new(stream, config)?;
         if waiting.len() < consumers {
             waiting.push(stream);
             continue;
@@ -191,7 +264,7 @@ fn accept(
         let first = groups.len() << ENDS_BITS;
         let ends = std::iter::once(&mut group.publisher).chain(&mut group.consumers);
         for (end, stream) in ends.enumerate() {
-            poll.registry().register(stream, Token(first + end), Interest::READABLE | Interest::WRITABLE)?;
+            poll.registry().register(stream.socket(), Token(first + end), Interest::READABLE | Interest::WRITABLE)?;
         }
         groups.push(Some(group));
     }

@@ -5,9 +5,11 @@
 //! Never:  changes during a run (segments do).
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::feature::Feature;
 use crate::tcp::TcpOptions;
 
 /// A publisher's task.
@@ -29,6 +31,8 @@ pub(crate) struct PublisherTask {
     pub confirm_window: u64,
     /// Write a checksum into each body.
     pub checks: bool,
+    /// The messages' priority, if they have one.
+    pub priority: Option<u8>,
 }
 
 /// A consuming process's task.
@@ -60,6 +64,8 @@ pub(crate) struct ConsumerTask {
     pub checks: bool,
     /// Bytes that each queue may hold, if it is told.
     pub queue_bytes: Option<u64>,
+    /// What the queues do beyond queueing.
+    pub feature: Feature,
     /// What answers is no broker but a source: ask it for the messages of each segment.
     pub from_source: bool,
 }
@@ -97,6 +103,8 @@ pub(crate) struct RawTask {
     pub consumers: usize,
     /// Options of its socket.
     pub tcp: TcpOptions,
+    /// The relay's certificate, if it speaks TLS.
+    pub certificate: Option<PathBuf>,
 }
 
 /// An agent's task.
@@ -135,4 +143,15 @@ pub(crate) struct RelayTask {
     pub consumers: usize,
     /// Options of its sockets.
     pub tcp: TcpOptions,
+    /// Its certificate and key, if it speaks TLS.
+    pub tls: Option<TlsFiles>,
+}
+
+/// A certificate, and its key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TlsFiles {
+    /// The certificate, PEM. It vouches for itself.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
 }

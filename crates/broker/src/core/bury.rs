@@ -5,13 +5,13 @@
 //! Never:  tells anybody that a dead letter found no queue: like RabbitMQ, it is dropped.
 
 use super::{Broker, copies, find};
-use crate::death::{Dead, Reason};
+use crate::dead_letters::{DeadLetters, DeadRun};
+use crate::death::{Dead, LastDeath, Reason, Trail};
 use crate::effects::Effects;
 use crate::message::{Content, Message};
 use crate::queue::Queue;
 use crate::ready::Place;
-use catalog::{Overflow, QueueId};
-use std::collections::VecDeque;
+use catalog::{Overflow, QueueId, Route};
 use std::sync::Arc;
 use wire::RawProperties;
 
@@ -21,7 +21,7 @@ pub(super) fn give_up<E: Effects>(
     place: Place,
     message: Message,
     reason: Reason,
-    dead: &mut VecDeque<Dead>,
+    dead: &mut DeadLetters,
     fx: &mut E,
 ) {
     if queue.durable {
@@ -31,7 +31,7 @@ pub(super) fn give_up<E: Effects>(
         features.is_done(place);
     }
     if let Some(grave) = queue.grave() {
-        dead.push_back(Dead { message, reason, grave: Arc::clone(grave) });
+        dead.push(grave, reason, message);
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn give_up<E: Effects>(
 pub(super) fn make_room<E: Effects>(
     queue: &mut Queue,
     waiting: &mut usize,
-    dead: &mut VecDeque<Dead>,
+    dead: &mut DeadLetters,
     fx: &mut E,
 ) -> bool {
     let mut any = false;
@@ -69,7 +69,7 @@ impl Broker {
             && let Some(grave) = &features.grave
         {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.dead.push_back(Dead { message, reason: Reason::MaxLength, grave: Arc::clone(grave) });
+            self.dead.push(grave, Reason::MaxLength, message);
         }
     }
 
@@ -84,7 +84,7 @@ impl Broker {
     ) {
         if let Some(grave) = find(&mut self.queues, id).and_then(|queue| queue.grave()) {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.dead.push_back(Dead { message, reason: Reason::Expired, grave: Arc::clone(grave) });
+            self.dead.push(grave, Reason::Expired, message);
         }
     }
 
@@ -97,48 +97,71 @@ impl Broker {
         give_up(queue, place, message, Reason::Rejected, &mut self.dead, fx);
     }
 
-    /// Routes a dead letter.
-    pub(super) fn bury<E: Effects>(&mut self, dead: &Dead, fx: &mut E) {
-        let grave = &*dead.grave;
-        let Some(exchange) = self.catalog.exchange(grave.vhost, &grave.exchange) else {
-            return;
-        };
-        let mut properties = std::mem::take(&mut self.properties);
-        properties.clear();
+    /// Routes the dead letters of a run.
+    pub(super) fn bury<E: Effects>(&mut self, run: &DeadRun, fx: &mut E) {
+        let mut last = self.last_death.take().unwrap_or_default();
         let now_s = self.options.epoch_unix_s + self.now_us / 1_000_000;
-        let deaths = dead.properties(now_s, &mut self.last_death, &mut properties);
+        let version = self.catalog.version();
+        // Only what is published at this moment gives its publisher's pace away; `publish` looks at this.
+        let outrun = self.outrun.take();
+        for _ in 0..run.messages {
+            let Some(message) = self.dead.next() else { break };
+            let dead = Dead { message: &message, reason: run.reason, grave: &run.grave };
+            let first = last.become_of(dead, now_s);
+            // Only a message that has died before, or has further keys, can go another way than the one before it.
+            let looked_up =
+                if first && last.trail(version).is_some() { None } else { self.route_letter(dead, first, &mut last) };
+            if let Some(route) = looked_up.as_deref().or(last.trail(version).filter(|_| first)) {
+                self.deliver_letter(dead, route, &last, first, fx);
+            }
+        }
+        self.outrun_by_letters = std::mem::replace(&mut self.outrun, outrun);
+        self.last_death = Some(last);
+    }
+
+    /// The queues for a dead letter, looked up.
+    fn route_letter(&mut self, dead: Dead<'_>, first: bool, last: &mut LastDeath) -> Option<Arc<Route>> {
+        let grave = &**dead.grave;
+        let exchange = self.catalog.exchange(grave.vhost, &grave.exchange)?;
+        let routing_key = grave.routing_key.as_deref().unwrap_or(dead.message.content().routing_key);
+        let letter = RawProperties::new(last.properties());
+        let copies = if grave.routing_key.is_none() && !first { copies::in_cc(letter) } else { Vec::new() };
+        if copies.is_empty() {
+            let route = self.catalog.route(exchange, routing_key, letter);
+            if first {
+                let version = self.catalog.version();
+                last.set_trail(route.cacheable.then(|| Trail { version, route: Arc::clone(&route) }));
+            }
+            return Some(route);
+        }
+        let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(copies.iter().map(|key| &**key)).collect();
+        Some(self.catalog.route_all(exchange, &keys, letter))
+    }
+
+    /// Hands a routed dead letter to its queues.
+    fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &Route, last: &LastDeath, first: bool, fx: &mut E) {
+        let grave = &**dead.grave;
         let content = dead.message.content();
         let content = Content {
             exchange: &grave.exchange,
             routing_key: grave.routing_key.as_deref().unwrap_or(content.routing_key),
-            properties: &properties,
+            properties: last.properties(),
             body: content.body,
             arrived_us: self.now_us,
         };
-        let raw = RawProperties::new(&properties);
-        let copies = if grave.routing_key.is_none() { copies::in_cc(raw) } else { Vec::new() };
-        let route = if copies.is_empty() {
-            self.catalog.route(exchange, content.routing_key, raw)
-        } else {
-            let keys: Vec<&[u8]> =
-                std::iter::once(content.routing_key).chain(copies.iter().map(|key| &**key)).collect();
-            self.catalog.route_all(exchange, &keys, raw)
-        };
+        let earlier = (!first).then(|| content.properties());
         let mut kept = None;
-        // The publisher at hand, if any, outruns nobody by this.
-        let outrun = self.outrun.take();
-        for queue in &route.queues {
+        let count = route.queues.len();
+        for (at, queue) in route.queues.iter().enumerate() {
             let name = self.catalog.queue_definition(queue.id).map(|definition| &*definition.name);
-            if name.is_none_or(|name| dead.is_cycle(&deaths, name)) {
+            if name.is_none_or(|name| dead.is_cycle(earlier, name)) {
                 continue;
             }
             if self.is_home(queue.home) {
-                let _taken = self.offer(queue.id, &content, &mut kept, false, fx);
+                let _taken = self.offer(queue.id, &content, &mut kept, at + 1 == count, fx);
             } else {
                 self.send_abroad(queue.home, std::iter::once(queue.id), &content, &mut kept, None, fx);
             }
         }
-        self.outrun = outrun;
-        self.properties = properties;
     }
 }

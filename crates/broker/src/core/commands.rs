@@ -20,6 +20,18 @@ impl Broker {
         method: Method<'_>,
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
+        let id = method.id();
+        self.carry_out_method(slot, number, method, fx).or_else(|refusal| self.refuse_behind_run(slot, refusal, id, fx))
+    }
+
+    #[inline]
+    fn carry_out_method<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        method: Method<'_>,
+        fx: &mut E,
+    ) -> Result<Flow, Refusal> {
         let key = self.channel_key(slot, number).ok_or_else(no_channel)?;
         let mut say = |no_wait: bool, reply: Method<'_>| {
             if !no_wait {

@@ -8,7 +8,7 @@ use super::time::rearm;
 use super::{Broker, Defining, Flow, find};
 use crate::effects::{Effects, Slot};
 use crate::features::Features;
-use crate::letter::{Answer, Asker, Letter};
+use crate::letter::{Answer, Asker, Letter, Refused};
 use crate::peer::{Awaiting, Then};
 use crate::queue::Queue;
 use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId};
@@ -34,6 +34,9 @@ impl Broker {
             self.dispatch_due(fx);
             return Ok(flow);
         }
+        if self.may_gather(&definition, &then) {
+            return Ok(self.gather(slot, number, method, definition, fx));
+        }
         let question = self.next_question();
         let asker = Some(Asker { session: self.session_of(slot), channel: number, question });
         self.wait_for(slot, Awaiting { channel: number, method, question, then });
@@ -47,31 +50,52 @@ impl Broker {
     }
 
     pub(super) fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
+        self.send_definitions(asker, vec![definition], fx);
+    }
+
+    pub(super) fn send_definitions<E: Effects>(
+        &mut self,
+        asker: Option<Asker>,
+        definitions: Vec<Definition>,
+        fx: &mut E,
+    ) {
         if self.options.shard == ShardId(0) {
-            self.define_here(asker, definition, fx);
+            self.define_here(asker, definitions, fx);
         } else {
-            fx.batch(ShardId(0)).push(Letter::Define { asker, definition: Box::new(definition) });
+            fx.batch(ShardId(0)).push(Letter::Define { asker, definitions });
         }
     }
 
-    /// Shard 0 makes a change, and every replica after it.
-    pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
-        let result = self.catalog.execute(&definition);
-        if let Ok(executed) = &result {
-            if executed.changed {
-                self.version += 1;
-                let definition = Arc::new(definition);
-                for shard in (1..self.options.shards).map(ShardId) {
-                    fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
+    /// Shard 0 makes changes, and every replica after it.
+    pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Asker>, definitions: Vec<Definition>, fx: &mut E) {
+        let mut result = Ok(());
+        for (made, definition) in definitions.into_iter().enumerate() {
+            match self.catalog.execute(&definition) {
+                Ok(executed) => {
+                    if executed.changed {
+                        self.pass_on(definition, fx);
+                    }
+                    self.carry_out(&executed, fx);
+                }
+                Err(refusal) => {
+                    result = Err(Refused { made, refusal });
+                    break;
                 }
             }
-            self.carry_out(executed, fx);
         }
         if let Some(asker) = asker {
             // Even a change that changed nothing waits for those before it: what it found may not be visible everywhere yet.
-            let result = result.map(|executed| executed.outcome);
             self.defining.push_back(Defining { version: self.version, asker, result });
             self.answer_defined(fx);
+        }
+    }
+
+    /// The replicas are told of a change that shard 0 has made.
+    fn pass_on<E: Effects>(&mut self, definition: Definition, fx: &mut E) {
+        self.version += 1;
+        let definition = Arc::new(definition);
+        for shard in (1..self.options.shards).map(ShardId) {
+            fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
         }
     }
 
@@ -103,11 +127,21 @@ impl Broker {
         }
     }
 
-    /// What came of a change that a connection of this shard asked for.
-    pub(super) fn defined<E: Effects>(&mut self, asker: Asker, result: Result<Outcome, Refusal>, fx: &mut E) {
+    /// What came of changes that a connection of this shard asked for.
+    pub(super) fn defined<E: Effects>(&mut self, asker: Asker, result: Result<(), Refused>, fx: &mut E) {
         let answer = match result {
-            Ok(_) => Answer::Done,
-            Err(refusal) => Answer::Refused(refusal),
+            Ok(()) => Answer::Done,
+            Err(Refused { made, refusal }) => {
+                let peer = self.peer_mut(asker.session.slot).filter(|peer| peer.session == asker.session);
+                if let Some(awaiting) = peer.and_then(|peer| peer.awaiting.as_mut())
+                    && awaiting.question == asker.question
+                    && let Then::Ran { methods, .. } = &awaiting.then
+                    && let Some(method) = methods.get(made)
+                {
+                    awaiting.method = *method;
+                }
+                Answer::Refused(refusal)
+            }
         };
         self.answered(asker, answer, fx);
     }

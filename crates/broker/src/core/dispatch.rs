@@ -246,8 +246,9 @@ impl Broker {
             while let Some(id) = self.due.pop() {
                 self.dispatch(id, fx);
             }
-            let Some(dead) = self.dead.pop_front() else { return };
-            self.bury(&dead, fx);
+            let Some(run) = self.dead.next_run() else { return };
+            self.bury(&run, fx);
+            self.dead.done(run);
         }
     }
 
@@ -267,10 +268,11 @@ impl Broker {
             return;
         };
         queue.due = false;
-        let mut looks = 0;
+        let (mut looks, mut more) = (0, false);
         loop {
             if queue.expiring && drop_expired(queue, self.now_us, &mut looks, &mut self.waiting, &mut self.dead, fx) {
                 // The rest has its turn when others have had theirs.
+                more = true;
                 break;
             }
             if queue.ready.is_empty() {
@@ -294,6 +296,9 @@ impl Broker {
             // What came back may be too much.
             make_room(queue, &mut self.waiting, &mut self.dead, fx);
             rearm(&mut self.timers, queue);
+            if more {
+                self.timers.set_now(queue.id.index, &mut queue.timer_us, self.now_us);
+            }
         }
         if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {
             queue.pace_bytes = PACE_BYTES;

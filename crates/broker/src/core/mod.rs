@@ -4,7 +4,7 @@
 //! Owns:   every table of the domain on this shard.
 //! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
-//! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `transact`,
+//! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `runs` (of definitions), `transact`,
 //! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
 
 mod bury;
@@ -17,6 +17,7 @@ mod dispatch;
 mod post;
 mod publish;
 mod questions;
+mod runs;
 mod settle;
 mod time;
 mod transact;
@@ -25,14 +26,15 @@ pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
-use crate::death::{Dead, LastDeath};
+use crate::dead_letters::DeadLetters;
+use crate::death::LastDeath;
 use crate::effects::{Effects, Slot};
-use crate::letter::Asker;
+use crate::letter::{Asker, Refused};
 use crate::message::Message;
 use crate::peer::{Login, Peer};
 use crate::queue::{Queue, Remote, RemoteKey};
 use crate::timers::Timers;
-use catalog::{Catalog, Definition, Outcome, QueueId, Refusal, ShardId};
+use catalog::{Catalog, Definition, QueueId, Refusal, ShardId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
@@ -50,6 +52,8 @@ pub enum Flow {
     Go,
     /// Stop reading until [`Effects::resume`].
     Wait,
+    /// Go on with what [`Broker::gathers`] on the same channel, then call [`Broker::end_run`] and stop reading.
+    Gather,
 }
 
 /// How a broker core is set up.
@@ -78,11 +82,11 @@ pub(crate) struct Tables {
     pub unsettled: usize,
 }
 
-/// A change of definitions that waits until every replica has made it (shard 0 only).
+/// Changes of definitions that wait until every replica has made it (shard 0 only).
 struct Defining {
     version: u64,
     asker: Asker,
-    result: Result<Outcome, Refusal>,
+    result: Result<(), Refused>,
 }
 
 /// A publish from another shard for a queue whose declaration has not arrived here yet.
@@ -136,6 +140,8 @@ pub struct Broker {
     full: HashSet<QueueId>,
     /// The queue whose consumers the publisher at hand outruns.
     outrun: Option<QueueId>,
+    /// The same of the dead letters routed last.
+    outrun_by_letters: Option<QueueId>,
     memory_alarm: bool,
     questions: u32,
     counters: Counters,
@@ -144,10 +150,9 @@ pub struct Broker {
     /// When the deliveries that are out are looked at next, with a consumer timeout.
     overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
-    dead: VecDeque<Dead>,
-    /// Memory for the properties of a dead letter, and the last one's headers.
-    properties: Vec<u8>,
-    last_death: LastDeath,
+    dead: DeadLetters,
+    /// The last of them that was.
+    last_death: Option<Box<LastDeath>>,
 }
 
 impl Broker {
@@ -173,15 +178,15 @@ impl Broker {
             full: HashSet::new(),
             waiting: 0,
             outrun: None,
+            outrun_by_letters: None,
             memory_alarm: false,
             questions: 0,
             counters: Counters::default(),
             now_us: 0,
             timers: Timers::default(),
             overdue_look_us: 0,
-            dead: VecDeque::new(),
-            properties: Vec::new(),
-            last_death: LastDeath::default(),
+            dead: DeadLetters::default(),
+            last_death: None,
         };
         broker.make_queues();
         broker
@@ -246,6 +251,9 @@ impl Broker {
         let Some(peer) = self.tables.peers.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
+        if let Some(run) = peer.run {
+            self.send_definitions(None, run.definitions, fx);
+        }
         for key in peer.channels.iter().flatten() {
             self.drop_channel(*key, fx);
         }
@@ -280,6 +288,9 @@ impl Broker {
         };
         if peer.awaiting.as_ref().is_some_and(|awaiting| awaiting.channel == number) {
             peer.awaiting = None;
+        }
+        if let Some(run) = peer.run.take_if(|run| run.channel == number) {
+            self.send_definitions(None, run.definitions, fx);
         }
         self.drop_channel(key, fx);
         self.dispatch_due(fx);

@@ -119,10 +119,10 @@ impl Broker {
             Letter::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
             Letter::QueueFull { queue, full } => self.note_full(queue, full, fx),
             Letter::DirectReply { address, message } => self.direct_reply(address, &message.content(), fx),
-            Letter::Define { asker, definition } => self.define_here(asker, *definition, fx),
+            Letter::Define { asker, definitions } => self.define_here(asker, definitions, fx),
             Letter::Apply { version, definition } => {
                 self.apply_definition(version, &definition, fx);
-                fx.batch(from).push(Letter::Applied { version });
+                fx.batch(from).push_applied(version);
                 self.open_early(fx);
             }
             Letter::Applied { version } => {

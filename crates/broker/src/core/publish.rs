@@ -110,7 +110,10 @@ impl Broker {
         };
         self.spread(slot, number, &route, &content, publish.mandatory, publication, fx);
         if !self.dead.is_empty() {
+            self.outrun_by_letters = None;
             self.dispatch_due(fx);
+            // Who publishes nothing but dead letters is paced by those who take them.
+            self.outrun = self.outrun.or(self.outrun_by_letters.take());
         }
         Ok(self.after_publish(slot, first, &route, fx))
     }

@@ -188,7 +188,8 @@ impl Broker {
         let (channel, method) = (awaiting.channel, awaiting.method);
         match self.follow(slot, awaiting, answer, fx) {
             Ok(Flow::Go) => fx.resume(slot),
-            Ok(Flow::Wait) => {}
+            // What follows an answer gathers nothing: it is a change that somebody asked for by itself.
+            Ok(Flow::Wait | Flow::Gather) => {}
             Err(refusal) => {
                 fx.refuse(slot, channel, refusal, method);
                 fx.resume(slot);
@@ -323,6 +324,8 @@ impl Broker {
                 }
                 _ => say(false, Method::BasicGetEmpty(basic::GetEmpty {})),
             },
+            Then::Ran { refusal: Some(refusal), .. } => return Err(*refusal),
+            Then::Ran { refusal: None, .. } => {}
             Then::Commit => unreachable!("a commit waits for its messages, not for an answer"),
         }
         Ok(Flow::Go)

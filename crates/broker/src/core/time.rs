@@ -6,13 +6,13 @@
 
 use super::bury::give_up;
 use super::{Broker, find};
-use crate::death::{Dead, Reason};
+use crate::dead_letters::DeadLetters;
+use crate::death::Reason;
 use crate::effects::Effects;
-use crate::limits::EXPIRED_PER_LOOK;
+use crate::limits::{EXPIRED_PER_LOOK, LETTERS_PACE_US};
 use crate::queue::Queue;
 use crate::timers::Timers;
 use catalog::{Definition, QueueId, Refusal};
-use std::collections::VecDeque;
 use wire::ReplyCode;
 
 /// How often the deliveries that are out are looked at within a consumer timeout.
@@ -45,6 +45,10 @@ impl Broker {
                     features.expires_us = None;
                 }
                 self.define_unasked(Definition::RemoveQueue { id }, fx);
+            } else if self.outrun_by_letters.take().is_some() {
+                // What takes the dead letters needs a moment, as after a publisher that outruns its consumers.
+                self.timers.set(index, &mut queue.timer_us, self.now_us + LETTERS_PACE_US);
+                continue;
             }
             self.make_due(id);
         }
@@ -118,7 +122,7 @@ pub(super) fn drop_expired<E: Effects>(
     now_us: u64,
     looks: &mut usize,
     waiting: &mut usize,
-    dead: &mut VecDeque<Dead>,
+    dead: &mut DeadLetters,
     fx: &mut E,
 ) -> bool {
     while let Some(head) = queue.ready.front()

@@ -472,3 +472,44 @@ fn a_message_goes_to_its_copies_too_and_nobody_sees_the_blind_ones() {
         );
     });
 }
+
+#[test]
+fn what_expires_together_is_dead_in_its_order_however_much_it_is() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "dead", &[]);
+        declare(world, owner, "q", &to_dead(&[("x-message-ttl", Value::I32(10))]));
+        for number in 0..1_000 {
+            world.publish(publisher, "", "q", &number.to_string());
+        }
+        world.pass(11);
+        assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0");
+        assert_eq!(counts(world, owner, "dead"), "declare-ok dead 1000/0");
+        consume(world, consumer, "dead", "c", true);
+        let expect: Vec<String> = (0..1_000).map(|number| format!("c#{}={number}", number + 1)).collect();
+        assert_eq!(world.heard(consumer), format!("consume-ok c | {}", expect.join(" | ")));
+    });
+}
+
+#[test]
+fn who_publishes_dead_letters_is_paced_by_those_who_take_them() {
+    let mut world = World::new(1, LIMIT);
+    let (owner, publisher, consumer) = (world.connect(0, 1), world.connect(0, 2), world.connect(0, 3));
+    declare(&mut world, owner, "dead", &[]);
+    declare(&mut world, owner, "q", &to_dead(&[("x-max-length", Value::I32(0))]));
+    declare(&mut world, owner, "late", &to_dead(&[("x-message-ttl", Value::I32(5))]));
+    consume(&mut world, consumer, "dead", "c", true);
+    let body = "x".repeat(1 << 20);
+    assert!(world.publish(publisher, "", "q", &body), "the consumer takes it");
+    for _ in 0..2 {
+        world.publish(publisher, "", "late", &body);
+    }
+    world.room(consumer, false);
+    let paced = (0..6).position(|_| !world.publish(publisher, "", "q", &body));
+    assert_eq!(paced, Some(3), "four mebibytes and more wait for the consumer's link");
+    // What expires meanwhile waits a moment, and is not forgotten.
+    world.pass(5);
+    assert_eq!(counts(&mut world, owner, "late"), "declare-ok late 0/0");
+    world.room(consumer, true);
+    world.pass(5);
+    assert_eq!(counts(&mut world, owner, "dead"), "declare-ok dead 0/1");
+}

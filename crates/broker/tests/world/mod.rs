@@ -190,10 +190,40 @@ impl World {
         self.settle();
     }
 
+    /// Commands that arrive together, as a connection reads them: what comes behind a run of definitions waits for it.
+    pub fn say_all(&mut self, at: At, methods: &[Method<'_>]) {
+        let mut gathering = false;
+        for method in methods {
+            let (broker, recorder) = &mut self.shards[at.0];
+            if gathering && !broker.gathers(at.1, method) {
+                broker.end_run(at.1, recorder);
+                self.settle();
+            }
+            let (broker, recorder) = &mut self.shards[at.0];
+            gathering = match broker.command(at.1, 1, *method, recorder) {
+                Ok(flow) => flow == Flow::Gather,
+                Err(refusal) => {
+                    recorder.say(at.1, 1, format!("refused {}", refusal.text));
+                    false
+                }
+            };
+            if !gathering {
+                self.settle();
+            }
+        }
+        let (broker, recorder) = &mut self.shards[at.0];
+        broker.end_run(at.1, recorder);
+        self.settle();
+    }
+
     /// A command, before anybody has heard of it.
     pub fn say_first<'a>(&mut self, at: At, method: impl Into<Method<'a>>) -> Flow {
         let (broker, recorder) = &mut self.shards[at.0];
         match broker.command(at.1, 1, method.into(), recorder) {
+            Ok(Flow::Gather) => {
+                broker.end_run(at.1, recorder);
+                Flow::Wait
+            }
             Ok(flow) => flow,
             Err(refusal) => {
                 recorder.say(at.1, 1, format!("refused {}", refusal.text));

@@ -179,3 +179,26 @@ fn an_idle_session_is_small() {
     let bytes = size_of::<crate::Inbound>() + size_of::<crate::Outbound>();
     assert!(bytes <= 256, "a session of {bytes} bytes");
 }
+
+#[test]
+fn the_method_that_comes_next_is_looked_at_and_not_taken() {
+    let mut pair = Pair::open(&SessionLimits::default(), false, &mut whole());
+    let channel = pair.open_channel(&mut whole());
+    let next = |input: &[u8], on: u16| pair.server.inbound.next_method(on, input).map(|method| method.id());
+    let qos = |channel| super::method(channel, basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
+    let good = qos(channel);
+    assert_eq!(next(&good, channel), Some(basic::Qos::ID));
+    assert_eq!(next(&[&good[..], b"more"].concat(), channel), Some(basic::Qos::ID));
+    for cut in 0..good.len() {
+        assert_eq!(next(&good[..cut], channel), None, "{cut} bytes");
+    }
+    assert_eq!(next(&qos(channel + 1), channel), None, "another channel's");
+    assert_eq!(next(&qos(channel + 1), channel + 1), None, "a channel that is not open");
+    let (mut unended, mut short) = (good.clone(), good.clone());
+    *unended.last_mut().expect("an end") = 0;
+    short[6] -= 1;
+    assert_eq!(next(&unended, channel), None, "no end");
+    assert_eq!(next(&short, channel), None, "the end is elsewhere");
+    assert_eq!(next(&super::header(channel, 60, 0, &[0, 0]), channel), None, "no method");
+    assert!(pair.server.log.iter().all(|line| !line.contains("qos")), "nothing was taken");
+}

@@ -1,0 +1,53 @@
+//! The certificate of a measurement: made for it, and gone with it.
+//!
+//! Enters: nothing.  Leaves: two files that a broker, a relay and their clients are told of.
+//! Owns:   the folder they are in.
+//! Never:  leaves a key behind.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::role::secured::HOST;
+use crate::role::task::TlsFiles;
+
+/// A certificate of this host's loopback address, and its key.
+pub(crate) struct Certificate {
+    folder: PathBuf,
+    files: TlsFiles,
+}
+
+impl Certificate {
+    /// Makes one, in a folder that only this user may read.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn make() -> Result<Self, String> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("harrier-perf-tls-{}-{number}", std::process::id()));
+        let pair = rcgen::generate_simple_self_signed([HOST.to_owned()]).map_err(|error| error.to_string())?;
+        let write = || {
+            fs::DirBuilder::new().mode(0o700).create(&folder)?;
+            fs::write(folder.join("certificate.pem"), pair.cert.pem())?;
+            fs::write(folder.join("key.pem"), pair.signing_key.serialize_pem())
+        };
+        write().map_err(|error| format!("{}: {error}", folder.display()))?;
+        let files = TlsFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") };
+        Ok(Self { folder, files })
+    }
+
+    /// Where it is.
+    pub(crate) fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("harrier bench: {}: {error}", self.folder.display());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Definitions that nobody waits for, by the thousand and from both shards: what follows them finds them made.
+
+use super::Broker;
+use client::{Client, ExchangeOptions, Publish, QueueOptions, Table};
+
+/// More than one run, and more than one read, holds.
+const BINDINGS: usize = 6_000;
+
+#[test]
+fn what_follows_a_run_of_definitions_finds_them_made() {
+    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
+    let connect = || Client::connect(&format!("amqp://{}", broker.address)).expect("it listens");
+    let (mut clients, keys) = ([connect(), connect()], |index: usize| format!("key.{index}"));
+    for (which, client) in clients.iter_mut().enumerate() {
+        let channel = client.open_channel().expect("a channel");
+        let (queue, exchange) = (format!("q{which}"), format!("x{which}"));
+        client.declare_exchange(channel, &exchange, "direct", &ExchangeOptions::default()).expect("an exchange");
+        client.declare_queue(channel, &queue, &QueueOptions::default()).expect("a queue");
+        for index in 0..BINDINGS {
+            client.bind_queue_unanswered(channel, &queue, &exchange, &keys(index), &Table::new()).expect("written");
+            if index % 2_000 == 1_999 {
+                client.publish(channel, &Publish::to(&exchange, &keys(index)), b"behind them").expect("written");
+            }
+        }
+        for _ in 0..3 {
+            let got = client.get(channel, &queue, true).expect("an answer").expect("it was routed by the last of them");
+            assert_eq!(got.body(), b"behind them");
+        }
+    }
+    // Each shard routes by what the other's client has bound.
+    for (which, client) in clients.iter_mut().enumerate() {
+        let channel = client.open_channel().expect("a channel");
+        let (queue, exchange) = (format!("q{}", 1 - which), format!("x{}", 1 - which));
+        client.publish(channel, &Publish::to(&exchange, &keys(BINDINGS - 1)), b"from afar").expect("written");
+        let got = client.get(channel, &queue, true).expect("an answer").expect("it was routed");
+        assert_eq!(got.body(), b"from afar");
+    }
+    // One that is refused ends its channel, with its own name, whatever follows.
+    let [client, _] = &mut clients;
+    let channel = client.open_channel().expect("a channel");
+    for exchange in ["x0", "nowhere", "x0"] {
+        client.bind_queue_unanswered(channel, "q0", exchange, "late", &Table::new()).expect("written");
+    }
+    let error = client.get(channel, "q0", true).expect_err("the channel is closed");
+    assert!(error.to_string().contains("404 NOT_FOUND - no exchange 'nowhere' in vhost '/'"), "{error}");
+}
