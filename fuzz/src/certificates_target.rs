@@ -9,13 +9,24 @@ mod sound;
 
 use link::{Certificate, CertificateFiles, ClientCertificates, Identity, SanType, TlsServer, TlsServerOptions};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Bytes of a fault's words beside the names of files: a line that somebody can read.
 const FAULT_BYTES_MAX: usize = 300;
 /// Labels of PEM that mean something here.
 const LABELS: [&str; 6] =
     ["CERTIFICATE", "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "X509 CRL"];
+
+/// One folder a process, for targets run beside each other, with the files that are sound.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("harrier-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for files");
+    for (name, text) in [("certificate", &*sound::CERTIFICATE), ("key", &*sound::KEY)] {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    folder
+});
 
 /// Panics if a file does more than be refused in words.
 pub fn check(bytes: &[u8]) {
@@ -26,17 +37,10 @@ pub fn check(bytes: &[u8]) {
     }
     // The fuzzer finds its way through a format sooner than through base64.
     let framed = if how & 0x80 == 0 { file.to_vec() } else { pem(label, file).into_bytes() };
-    // One folder a process: targets run beside each other.
-    let folder = std::env::temp_dir().join(format!("harrier-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for files");
-    let put = |name: &str, bytes: &[u8]| -> PathBuf {
-        let path = folder.join(name);
-        std::fs::write(&path, bytes).expect("a file");
-        path
-    };
-    let certificate = put("certificate", if how & 3 == 0 { &framed } else { sound::CERTIFICATE.as_bytes() });
-    let key = put("key", if how & 3 == 1 { &framed } else { sound::KEY.as_bytes() });
-    let ca = put("ca", if how & 3 >= 2 { &framed } else { sound::CERTIFICATE.as_bytes() });
+    let file = FOLDER.join("file");
+    std::fs::write(&file, &framed).expect("a file");
+    let which = |of: &[u8], sound: &str| if of.contains(&(how & 3)) { file.clone() } else { FOLDER.join(sound) };
+    let (certificate, key, ca) = (which(&[0], "certificate"), which(&[1], "key"), which(&[2, 3], "certificate"));
     let options = TlsServerOptions {
         certificates: vec![CertificateFiles { certificate, key }],
         client_certificates: ClientCertificates::Required,
@@ -51,8 +55,7 @@ pub fn check(bytes: &[u8]) {
             server.reload().expect("the same files are as good as before");
         }
         Err(error) => {
-            let file = error.file.as_deref().map(Path::to_path_buf);
-            assert!(file.is_none_or(|file| file.starts_with(&folder)), "{error}");
+            assert!(error.file.as_deref().is_none_or(|file| file.starts_with(&*FOLDER)), "{error}");
             assert!(!error.why.is_empty() && error.why.len() <= FAULT_BYTES_MAX, "{} bytes: {error}", error.why.len());
             assert!(!error.why.contains(char::is_control), "{error:?}");
         }

@@ -67,7 +67,7 @@ pub fn samples_of_tables() -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<(String, Vec<u8>)> = single
         .iter()
         .enumerate()
-        .map(|(at, entry)| (format!("{at:02}-{}", entry.0), table(&[entry.clone()])))
+        .map(|(at, entry)| (format!("{at:02}-{}", entry.0), table(std::slice::from_ref(entry))))
         .collect();
     let together = [
         ("x-message-ttl", Value::I8(3)),

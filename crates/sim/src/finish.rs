@@ -9,6 +9,7 @@ use crate::letters::number_of;
 use crate::run::Run;
 use link::sim::Cut;
 use wire::ShortStr;
+use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
 
 /// Rounds that a simple thing may take from one thing heard to the next: behind megabytes on a link of a few bytes it takes long.
@@ -130,7 +131,10 @@ impl Run {
             }
         }
         for (shard, node) in self.world.nodes.iter().enumerate() {
-            let bytes = node.shard.desk().output_bytes();
+            // A heartbeat may be on its way at any moment.
+            let heartbeats =
+                if self.setting.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
+            let bytes = node.shard.desk().output_bytes().saturating_sub(heartbeats);
             // One that is held back is not missed when it falls silent, as in RabbitMQ.
             if bytes > 0 && !held_back {
                 complain(format!("at rest: shard {shard} has {bytes} bytes that it does not send"));
@@ -227,9 +231,12 @@ impl Run {
             // Those who are held back go once there is room; their messages may still come.
             self.draining = self.actors.is_empty() && self.setting.is_roomy();
         }
-        let Some(drainer) = self.drain() else { return };
+        if self.drain().is_none() {
+            return;
+        }
+        // By its number, not by its place: while others go, places change.
+        let uid = self.drainer;
         self.rest();
-        let uid = self.actors.get(drainer).map(|actor| actor.uid);
         if self.is_broken() {
             return;
         }

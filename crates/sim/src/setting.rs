@@ -70,7 +70,7 @@ impl Setting {
             steps: STEPS[chance.below(STEPS.len() as u64) as usize],
             output_bytes_max: if small_limits { 1 << chance.between(9, 14) } else { 256 * 1024 },
             queue_bytes_max: if small_limits { 1 << chance.between(10, 16) } else { ROOMY_QUEUE_BYTES },
-            memory_bytes_max: if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES },
+            memory_bytes_max: if chance.permille(120) { 1 << chance.between(18, 20) } else { ROOMY_MEMORY_BYTES },
             frame_bytes_max: [4_096, 4_096, 8_192, 131_072][chance.below(4) as usize],
             heartbeat_s: if chance.permille(150) { chance.between(1, 3) as u16 } else { 0 },
             cuts: chance.permille(600),
