@@ -427,6 +427,10 @@ impl Run {
                 queue.leak(roomy);
             }
         }
+        // What it settled last may not have been heard.
+        for &(queue, ..) in &self.actors[actor].channels[channel].settles {
+            self.model.queues[queue].disturbed = true;
+        }
         for held in held.values() {
             let queue = &mut self.model.queues[held.queue];
             queue.disturbed = true;

@@ -63,6 +63,9 @@ impl Setting {
         let mut chance = Chance::new(seed ^ 0x5EED);
         let small_limits = chance.permille(350);
         let large_bodies = chance.permille(300);
+        let memory_bytes_max = if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES };
+        // Heartbeats to all at once are much of so little memory: the alarm would go on and off with them, for ever.
+        let may_beat = memory_bytes_max == ROOMY_MEMORY_BYTES;
         Setting {
             seed,
             shards: [1, 2, 2, 3, 3, 4][chance.below(6) as usize],
@@ -70,9 +73,9 @@ impl Setting {
             steps: STEPS[chance.below(STEPS.len() as u64) as usize],
             output_bytes_max: if small_limits { 1 << chance.between(9, 14) } else { 256 * 1024 },
             queue_bytes_max: if small_limits { 1 << chance.between(10, 16) } else { ROOMY_QUEUE_BYTES },
-            memory_bytes_max: if chance.permille(120) { 1 << chance.between(18, 20) } else { ROOMY_MEMORY_BYTES },
+            memory_bytes_max,
             frame_bytes_max: [4_096, 4_096, 8_192, 131_072][chance.below(4) as usize],
-            heartbeat_s: if chance.permille(150) { chance.between(1, 3) as u16 } else { 0 },
+            heartbeat_s: if chance.permille(150) && may_beat { chance.between(1, 3) as u16 } else { 0 },
             cuts: chance.permille(600),
             slow_clients: chance.permille(500),
             faulty_links: chance.permille(700),
