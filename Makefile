@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build fmt lint unit docs clean
+.PHONY: help bench perf test build fmt lint unit sim docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -34,6 +34,11 @@ lint: ## The lints that `make test` starts with.
 
 unit: ## The tests of the crates alone.
 	tests/suite unit
+
+SEEDS ?= 1000000
+FROM ?= 0
+sim: ## The simulation, SEEDS=1000000 seeds from FROM=0: on all cores, with progress; Ctrl-C ends it with what it has found.
+	$(CARGO) run --quiet --release --locked -p harrier-sim -- --seeds $(FROM)..$$(($(FROM) + $(SEEDS)))
 
 docs: ## The reference page of the configuration, and the documentation of the crates in target/doc.
 	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new

@@ -9,7 +9,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod arguments_target;
+pub mod certificates_target;
+pub mod deaths_target;
+pub mod definitions_target;
+pub mod headers_target;
+mod one_shard;
 pub mod session_target;
+mod tables;
 pub mod wire_target;
 
 /// One target: what is checked, and what its corpus begins with.
@@ -27,6 +34,11 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", check: wire_target::check, samples: wire_target::samples },
     Target { name: "session", check: session_target::check, samples: session_target::samples },
+    Target { name: "arguments", check: arguments_target::check, samples: arguments_target::samples },
+    Target { name: "headers", check: headers_target::check, samples: headers_target::samples },
+    Target { name: "deaths", check: deaths_target::check, samples: deaths_target::samples },
+    Target { name: "definitions", check: definitions_target::check, samples: definitions_target::samples },
+    Target { name: "certificates", check: certificates_target::check, samples: certificates_target::samples },
 ];
 
 #[cfg(test)]

@@ -76,12 +76,15 @@ impl Features {
         Some(times)
     }
 
-    /// A message will not come back.
+    /// A message comes back that nobody had this time: it had come back so often before.
+    pub fn remember(&mut self, place: Place, times: u32) {
+        self.returns.entry(place).or_insert(times);
+    }
+
+    /// A message will not come back. Answers whether it ever did (with a delivery limit only).
     #[inline]
-    pub fn is_done(&mut self, place: Place) {
-        if !self.returns.is_empty() {
-            self.returns.remove(&place);
-        }
+    pub fn is_done(&mut self, place: Place) -> bool {
+        !self.returns.is_empty() && self.returns.remove(&place).is_some()
     }
 
     /// The level of a message: its priority, as far as the queue knows any.

@@ -263,6 +263,16 @@ impl Ready {
         }
     }
 
+    /// Whether a message waits that came back to this place.
+    pub fn has_back(&self, place: Place) -> bool {
+        let line = match (place.level(), &self.higher) {
+            (0, _) => Some(&self.line),
+            (level, Some(higher)) => higher.lines.get(usize::from(level) - 1).and_then(|line| line.as_deref()),
+            (_, None) => None,
+        };
+        line.is_some_and(|line| line.returned.contains_key(&place.number()))
+    }
+
     /// Drops everything; answers how many messages that were.
     pub fn clear(&mut self) -> usize {
         let count = self.len();
@@ -305,9 +315,12 @@ mod tests {
         assert_eq!((ready.len(), ready.body_bytes()), (6, 6));
         let first: Vec<Taken> = std::iter::from_fn(|| ready.pop()).take(4).collect();
         assert_eq!(first.iter().map(text).collect::<String>(), "cebd");
+        let places: Vec<Place> = first.iter().map(|taken| taken.place).collect();
+        assert!(!places.iter().any(|&place| ready.has_back(place)));
         for taken in first.into_iter().rev() {
             ready.restore(taken);
         }
+        assert!(places.iter().all(|&place| ready.has_back(place)));
         let all: Vec<Taken> = std::iter::from_fn(|| ready.pop()).collect();
         assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
         assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);

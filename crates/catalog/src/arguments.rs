@@ -160,7 +160,8 @@ fn same_term(a: &Value, b: &Value) -> bool {
         return a == b;
     }
     if let (Some(a), Some(b)) = (float(a), float(b)) {
-        return a == b;
+        // A queue declared again is as it was, whatever was not a number in its arguments.
+        return a == b || (a.is_nan() && b.is_nan());
     }
     if let (Some(a), Some(b)) = (a.as_bytes(), b.as_bytes()) {
         return a == b;

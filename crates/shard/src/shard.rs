@@ -260,9 +260,10 @@ impl Shard {
             self.refuse(late.slot, late.channel, late.refusal, late.method, now);
         }
         while let Some(slot) = self.desk.resumed.pop() {
-            if let Some(Some(connection)) = self.connections.get(slot as usize)
-                && (connection.unparsed || connection.readable)
-            {
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
+            // What it sent while nobody read is not silence.
+            connection.received_at = now;
+            if connection.unparsed || connection.readable {
                 self.enqueue(slot);
             }
         }

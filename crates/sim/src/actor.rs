@@ -26,6 +26,8 @@ pub enum Question {
     Declare(usize),
     /// `queue.declare`, passive.
     Look(usize),
+    /// `queue.declare` of a queue that is there; whether as it is.
+    Again(usize, bool),
     /// `queue.delete`; whether only if unused or empty.
     Delete(usize, bool),
     /// `queue.purge`.
@@ -116,6 +118,8 @@ pub struct Held {
     pub consumer: Option<usize>,
     /// A settlement of the open transaction names it already.
     pub staged: bool,
+    /// When it came, in simulated time.
+    pub since_us: u64,
 }
 
 /// How far a channel is.
@@ -182,6 +186,8 @@ pub struct Channel {
     pub prefetch_shared: u32,
     /// It wants deliveries.
     pub flow: bool,
+    /// When it first asked for messages that it must settle, in simulated time.
+    pub owing_since_us: Option<u64>,
     /// The broker may have refused it before it heard that the client closes it.
     pub doubtful: bool,
     /// Promises that are broken unless the broker has ended the channel already and its word is on the way; and when they
@@ -212,6 +218,7 @@ impl Channel {
             prefetch: 0,
             prefetch_shared: 0,
             flow: true,
+            owing_since_us: None,
             doubtful: false,
             suspicions: Vec::new(),
         }
@@ -220,6 +227,15 @@ impl Channel {
     /// Whether it can be told something.
     pub fn is_open(&self) -> bool {
         self.door == Door::Open
+    }
+
+    /// Whether messages of a queue may be on their way to it.
+    pub fn may_get_from(&self, queue: usize) -> bool {
+        let asked = self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| matches!(pending.question, Question::Get(from, _) if from == queue));
+        asked || self.consumers.iter().any(|consumer| consumer.queue == queue && consumer.stage != Stage::Gone)
     }
 
     /// Whether it can be asked something.

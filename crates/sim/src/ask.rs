@@ -5,14 +5,30 @@
 //! Never:  asks what a sane client would not: names belong to one queue at a time.
 
 use crate::actor::{Consumer, Mode, Pending, Question, Stage};
+use crate::features::LONG_MS;
 use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
-use crate::model::{Binding, Exchange, Kind, Life, Target};
+use crate::model::{Binding, Exchange, HEADER_NAMES, Kind, Life, Target, VOID, Wanted};
 use crate::run::Run;
+use crate::swarm::{Ask, Feature};
 use wire::method::{basic, channel, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
 
 fn short(text: &str) -> ShortStr<'_> {
     ShortStr::truncated(text)
+}
+
+/// The same arguments, with whole numbers as short as they can be.
+fn retyped(table: &Table) -> Table {
+    let value = |value: &Value| match value {
+        Value::I64(number) => match (i8::try_from(*number), i16::try_from(*number), i32::try_from(*number)) {
+            (Ok(number), ..) => Value::I8(number),
+            (_, Ok(number), _) => Value::I16(number),
+            (.., Ok(number)) => Value::I32(number),
+            _ => Value::I64(*number),
+        },
+        other => other.clone(),
+    };
+    table.iter().map(|(name, old)| (name.to_owned(), value(old))).collect()
 }
 
 impl Run {
@@ -22,12 +38,14 @@ impl Run {
         let living = self.usable(actor);
         let pick = if living.is_empty() { None } else { Some(living[self.chance.below(living.len() as u64) as usize]) };
         let alive = self.model.living_queues().len();
-        let question = match (self.chance.below(100), pick) {
-            (0..10, _) if alive < QUEUES_MAX => Some(self.declare(actor, channel)),
+        let question = match (self.setting.switches.ask(&mut self.chance), pick) {
+            (Ask::Declare, _) if alive < QUEUES_MAX => Some(self.declare(actor, channel)),
             (_, None) => Some(self.declare(actor, channel)),
-            (10..16, Some(queue)) => Some(self.look(actor, channel, queue)),
-            (16..18, Some(queue)) if alive > 4 => Some(self.delete(actor, channel, queue)),
-            (18..20, Some(queue)) => {
+            (Ask::Declare | Ask::Look, Some(queue)) => Some(self.look(actor, channel, queue)),
+            (Ask::Again, Some(queue)) => self.declare_again(actor, channel, queue),
+            (Ask::Delete, Some(queue)) if alive > 4 => self.delete(actor, channel, queue),
+            (Ask::Delete, Some(_)) => None,
+            (Ask::Purge, Some(queue)) => {
                 self.say(
                     actor,
                     channel,
@@ -35,36 +53,27 @@ impl Run {
                 );
                 Some(Question::Purge(queue))
             }
-            (20..34, Some(queue)) => self.bind(actor, channel, queue),
-            (34..38, _) => self.unbind(actor, channel),
-            (38..58, Some(queue)) => self.consume(actor, channel, queue),
-            (58..64, _) => self.cancel(actor, channel),
-            (64..76, Some(queue)) => {
-                let no_ack = self.chance.permille(300);
-                let name = self.model.queues[queue].name.clone();
-                self.say(actor, channel, basic::Get { queue: short(&name), no_ack });
-                if self.setting.cuts && self.actors.len() > 1 && self.chance.permille(40) {
-                    // The message meets nobody when it comes.
-                    self.be_cut_soon(actor);
-                }
-                Some(Question::Get(queue, no_ack))
-            }
-            (76..82, _) => {
+            (Ask::Bind, Some(queue)) => self.bind(actor, channel, queue),
+            (Ask::Unbind, _) => self.unbind(actor, channel),
+            (Ask::Consume, Some(queue)) => self.consume(actor, channel, queue),
+            (Ask::Cancel, _) => self.cancel(actor, channel),
+            (Ask::Get, Some(queue)) => Some(self.get(actor, channel, queue)),
+            (Ask::Prefetch, _) => {
                 let global = self.chance.permille(400);
                 let prefetch_count = [0, 1, 2, 3, 10][self.chance.below(5) as usize];
                 self.say(actor, channel, basic::Qos { prefetch_size: 0, prefetch_count, global });
                 let count = prefetch_count.into();
                 Some(if global { Question::PrefetchShared(count) } else { Question::Prefetch(count) })
             }
-            (82..85, _) => {
+            (Ask::Flow, _) => {
                 let active = self.chance.permille(700);
                 self.say(actor, channel, channel::Flow { active });
                 Some(Question::Flow(active))
             }
-            (85..88, _) => self.recover(actor, channel),
-            (88..89, _) => Some(self.declare_exchange(actor, channel)),
-            (89..90, _) => self.delete_exchange(actor, channel),
-            _ => self.transact(actor, channel),
+            (Ask::Recover, _) => self.recover(actor, channel),
+            (Ask::DeclareExchange, _) => Some(self.declare_exchange(actor, channel)),
+            (Ask::DeleteExchange, _) => self.delete_exchange(actor, channel),
+            (Ask::Transact, _) => self.transact(actor, channel),
         };
         if let Some(question) = question {
             let one = &mut self.actors[actor].channels[channel];
@@ -89,6 +98,7 @@ impl Run {
         channels.filter_map(|channel| channel.pending.as_ref()).any(|pending| match pending.question {
             Question::Declare(other)
             | Question::Look(other)
+            | Question::Again(other, _)
             | Question::Delete(other, _)
             | Question::Purge(other)
             | Question::Get(other, _) => other == queue,
@@ -101,9 +111,10 @@ impl Run {
     fn declare(&mut self, actor: usize, channel: usize) -> Question {
         let uid = self.uid();
         // A client that fills its own exclusive queue and goes is held back by it for ever: nobody else can empty it.
-        let exclusive = self.chance.permille(150) && self.setting.is_roomy();
-        let auto_delete = self.chance.permille(150);
-        let server_named = self.chance.permille(150);
+        let switches = self.setting.switches;
+        let exclusive = switches.has(Feature::Exclusive, &mut self.chance) && self.setting.is_roomy();
+        let auto_delete = switches.has(Feature::AutoDelete, &mut self.chance);
+        let server_named = switches.has(Feature::ServerNamed, &mut self.chance);
         let owner = exclusive.then(|| self.actors[actor].uid);
         // A name that is free again, perhaps.
         let ended = |queue: &usize| {
@@ -134,8 +145,9 @@ impl Run {
         if traits.expires_soon {
             self.model.queues[queue].life.may_end(now);
         }
-        self.model.queues[queue].traits = traits;
         let durable = self.chance.permille(300);
+        let known = &mut self.model.queues[queue];
+        (known.traits, known.arguments, known.durable) = (traits, table.clone(), durable);
         let name = if server_named { "" } else { &name };
         let bytes = table.to_bytes();
         let arguments = TableRef::new(&bytes);
@@ -168,18 +180,56 @@ impl Run {
         Question::Look(queue)
     }
 
-    fn delete(&mut self, actor: usize, channel: usize, queue: usize) -> Question {
+    /// Declares a queue that is there once more: as it is, though numbers may have another width, or otherwise.
+    fn declare_again(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
+        let (now, period) = (self.model.now, self.model.period);
+        let known = &mut self.model.queues[queue];
+        let is_simple = known.owner.is_none() && !known.auto_delete && !known.name.starts_with("amq.");
+        // Behind those who are held back it would make a queue that somebody has deleted meanwhile.
+        if !is_simple || !known.life.surely(now, now) || !self.setting.is_roomy() {
+            return None;
+        }
+        known.redeclared = Some(period);
+        let (name, mut durable, mut table) = (known.name.clone(), known.durable, retyped(&known.arguments));
+        let same = self.chance.permille(600);
+        if !same {
+            let length = Value::I64(self.chance.between(1_000, 2_000) as i64);
+            match self.chance.below(3) {
+                0 => durable = !durable,
+                1 => table = table.with("x-max-length", length).expect("a short name"),
+                _ => table = table.with("x-message-ttl", Value::I64(LONG_MS as i64 - 1)).expect("a short name"),
+            }
+        }
+        let bytes = table.to_bytes();
+        let declare = queue::Declare {
+            queue: short(&name),
+            passive: false,
+            durable,
+            exclusive: false,
+            auto_delete: false,
+            no_wait: false,
+            arguments: TableRef::new(&bytes),
+        };
+        self.say(actor, channel, declare);
+        Some(Question::Again(queue, same))
+    }
+
+    fn delete(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
+        // One that is declared again at the same time might be made anew.
+        if self.model.queues[queue].redeclared == Some(self.model.period) {
+            return None;
+        }
         let name = self.model.queues[queue].name.clone();
         let (if_unused, if_empty) = (self.chance.permille(300), self.chance.permille(300));
         let now = self.model.now;
         self.model.queues[queue].life.may_end(now);
         self.say(actor, channel, queue::Delete { queue: short(&name), if_unused, if_empty, no_wait: false });
-        Question::Delete(queue, if_unused || if_empty)
+        Some(Question::Delete(queue, if_unused || if_empty))
     }
 
     fn living_exchanges(&self) -> Vec<usize> {
         let now = self.model.now;
-        (1..self.model.exchanges.len()).filter(|&at| self.model.exchanges[at].life.surely(now, now)).collect()
+        (1..self.model.exchanges.len()).filter(|&at| self.model.is_exchange(at, now, now)).collect()
     }
 
     fn bind(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
@@ -188,7 +238,7 @@ impl Run {
             return None;
         }
         let source = exchanges[self.chance.below(exchanges.len() as u64) as usize];
-        let target = if self.chance.permille(150) {
+        let target = if self.setting.switches.has(Feature::Chained, &mut self.chance) {
             Target::Exchange(exchanges[self.chance.below(exchanges.len() as u64) as usize])
         } else {
             Target::Queue(queue)
@@ -199,9 +249,11 @@ impl Run {
             _ => format!("k{}", self.chance.below(4)),
         };
         let headers = (kind == Kind::Headers).then(|| {
-            let first = self.chance.below(3) as u8;
-            let second = (self.chance.below(2) == 0).then(|| self.chance.below(3) as u8);
-            (self.chance.below(2) == 0, [Some(first), second])
+            let mut value = || [0, 0, 1, 1, 2, VOID][self.chance.below(6) as usize];
+            let (first, others) = (value(), [value(), value()]);
+            let [second, third] = others.map(|value| (self.chance.below(2) == 0).then_some(value));
+            let (any, with_x) = (self.chance.below(2) == 0, self.chance.below(2) == 0);
+            Wanted { any, with_x, headers: [Some(first), second, third] }
         });
         let same = |binding: &Binding| {
             (binding.source, binding.target, &binding.key, binding.headers) == (source, target, &key, headers)
@@ -234,11 +286,11 @@ impl Run {
                     let queue = &self.model.queues[queue];
                     queue.life.surely(now, now) && queue.owner.is_none_or(|owner| owner == uid)
                 }
-                Target::Exchange(exchange) => self.model.exchanges[exchange].life.surely(now, now),
+                Target::Exchange(exchange) => self.model.is_exchange(exchange, now, now),
             };
             there
                 && !binding.locked
-                && self.model.exchanges[binding.source].life.surely(now, now)
+                && self.model.is_exchange(binding.source, now, now)
                 && binding.lives.last().is_some_and(|life| life.surely(now, now))
         };
         let candidates: Vec<usize> =
@@ -259,12 +311,18 @@ impl Run {
         let known = &self.model.bindings[binding];
         let (key, target, source) = (known.key.clone(), known.target, known.source);
         let mut table = Table::default();
-        if let Some((any, headers)) = known.headers {
-            let how: &[u8] = if any { b"any" } else { b"all" };
-            table = table.with("x-match", Value::LongStr(how.into())).expect("a short name");
-            for (name, value) in ["a", "b"].into_iter().zip(headers) {
+        if let Some(Wanted { any, with_x, headers }) = known.headers {
+            let how = match (any, with_x) {
+                (false, false) => "all",
+                (true, false) => "any",
+                (false, true) => "all-with-x",
+                (true, true) => "any-with-x",
+            };
+            table = table.with("x-match", Value::text(how)).expect("a short name");
+            for (name, value) in HEADER_NAMES.into_iter().zip(headers) {
                 if let Some(value) = value {
-                    table = table.with(name, Value::I32(value.into())).expect("a short name");
+                    let value = if value == VOID { Value::Void } else { Value::I32(value.into()) };
+                    table = table.with(name, value).expect("a short name");
                 }
             }
         }
@@ -292,17 +350,38 @@ impl Run {
         }
     }
 
+    fn get(&mut self, actor: usize, channel: usize, queue: usize) -> Question {
+        let no_ack = self.setting.switches.has(Feature::NoAck, &mut self.chance);
+        let name = self.model.queues[queue].name.clone();
+        self.say(actor, channel, basic::Get { queue: short(&name), no_ack });
+        self.may_owe(actor, channel, no_ack);
+        if self.setting.cuts && self.actors.len() > 1 && self.chance.permille(40) {
+            // The message meets nobody when it comes.
+            self.be_cut_soon(actor);
+        }
+        Question::Get(queue, no_ack)
+    }
+
+    /// A channel asks for messages.
+    fn may_owe(&mut self, actor: usize, channel: usize, no_ack: bool) {
+        let now_us = self.world.us();
+        if !no_ack {
+            self.actors[actor].channels[channel].owing_since_us.get_or_insert(now_us);
+        }
+    }
+
     pub(crate) fn consume(&mut self, actor: usize, channel: usize, queue: usize) -> Option<Question> {
         let active = self.actors[actor].channels[channel].consumers.iter().filter(|one| one.stage != Stage::Gone);
         if active.count() >= CONSUMERS_MAX {
             return None;
         }
         let uid = self.uid();
-        let no_ack = self.chance.permille(250);
-        let exclusive = self.chance.permille(60) && self.setting.is_roomy();
+        let switches = self.setting.switches;
+        let no_ack = switches.has(Feature::NoAck, &mut self.chance);
+        let exclusive = switches.has(Feature::Alone, &mut self.chance) && self.setting.is_roomy();
         let tag = if self.chance.permille(200) { String::new() } else { format!("c{uid}") };
         let name = self.model.queues[queue].name.clone();
-        let table = if self.chance.permille(200) {
+        let table = if switches.has(Feature::ConsumerPriorities, &mut self.chance) {
             let priority = Value::I32(self.chance.below(3) as i32);
             Table::default().with("x-priority", priority).expect("a short name")
         } else {
@@ -327,6 +406,7 @@ impl Run {
             arguments,
         };
         self.say(actor, channel, consume);
+        self.may_owe(actor, channel, no_ack);
         let one = &mut self.actors[actor].channels[channel];
         let prefetch = one.prefetch;
         let stage = Stage::Asked;
@@ -374,8 +454,9 @@ impl Run {
             [(Kind::Direct, "direct"), (Kind::Fanout, "fanout"), (Kind::Topic, "topic"), (Kind::Headers, "headers")]
                 [self.chance.below(4) as usize];
         let exchanges = self.living_exchanges();
-        let alternate = (!exchanges.is_empty() && self.chance.permille(300))
+        let alternate = (!exchanges.is_empty() && self.setting.switches.has(Feature::Alternates, &mut self.chance))
             .then(|| exchanges[self.chance.below(exchanges.len() as u64) as usize]);
+        let auto_delete = self.setting.switches.has(Feature::ExchangeAutoDelete, &mut self.chance);
         let mut table = Table::default();
         if let Some(alternate) = alternate {
             let name = self.model.exchanges[alternate].name.clone().into_bytes();
@@ -387,14 +468,14 @@ impl Run {
             kind: short(word),
             passive: false,
             durable: false,
-            auto_delete: false,
+            auto_delete,
             internal: false,
             no_wait: false,
             arguments: TableRef::new(&bytes),
         };
         self.say(actor, channel, declare);
         let life = Life::asked(self.model.now);
-        self.model.exchanges.push(Exchange { name, kind, alternate, life });
+        self.model.exchanges.push(Exchange { name, kind, alternate, auto_delete, life });
         Question::DeclareExchange(self.model.exchanges.len() - 1)
     }
 
@@ -423,11 +504,11 @@ impl Run {
                 Some(Question::Rollback)
             }
             // What was published plainly and is not proven would be proven by confirms of others.
-            Mode::Plain if self.chance.permille(600) => {
+            Mode::Plain if self.setting.switches.has(Feature::Confirms, &mut self.chance) => {
                 self.say(actor, channel, confirm::Select { no_wait: false });
                 Some(Question::Select(Mode::Confirm))
             }
-            Mode::Plain if self.chance.permille(300) => {
+            Mode::Plain if self.setting.switches.has(Feature::Transactions, &mut self.chance) => {
                 self.say(actor, channel, tx::Select {});
                 Some(Question::Select(Mode::Tx))
             }

@@ -6,8 +6,7 @@
 
 use crate::actor::{Held, Mode, Question, Stage, Standing};
 use crate::client::Came;
-use crate::deeds::body_of;
-use crate::features::{number_of, origin_of};
+use crate::letters::{Letter, number_of};
 use crate::model::{Fate, Settled};
 use crate::run::Run;
 
@@ -24,37 +23,32 @@ pub(crate) enum Taker {
 }
 
 impl Run {
-    /// The number of a message that came, if it is what was published under it; of a dead letter, that of the copy.
-    pub(crate) fn identify(&mut self, came: &Came) -> Option<u64> {
+    /// The message that came, if it is what was published under its number, or a dead letter of that.
+    pub(crate) fn identify(&mut self, queue: Option<usize>, came: &Came) -> Option<Letter> {
         let id = came.body.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes));
-        let Some((id, message)) = id.and_then(|id| Some((id, self.model.messages.get(&id)?))) else {
+        let known = id.and_then(|id| Some((id, self.model.messages.get(&id)?.fate)));
+        let Some((id, fate)) = known else {
             self.broken(format!("a message came that nobody published: {came:?}"));
             return None;
         };
-        let exchange = self.model.exchanges[message.exchange].name.as_bytes();
-        let same = came.exchange == exchange
-            && came.routing_key == message.key.as_bytes()
-            && came.properties == message.properties
-            && came.body == body_of(id, message.body_bytes);
-        let copy = match (same, self.dead_letter(id, came)) {
-            (true, _) => id,
-            (false, Ok(copy)) => copy,
-            (false, Err(what)) => {
+        let letter = match self.understand(id, queue, came) {
+            Ok(letter) => letter,
+            Err(what) => {
                 self.broken(format!("message {id} came changed: {what}"));
                 return None;
             }
         };
-        if matches!(message.fate, Fate::Staged | Fate::Never) {
-            let fate = message.fate;
+        if matches!(fate, Fate::Staged | Fate::Never) {
             self.broken(format!("message {id} came, but its transaction says {fate:?}"));
             return None;
         }
-        Some(copy)
+        Some(letter)
     }
 
     /// A message came from a queue.
     pub(crate) fn came(&mut self, actor: usize, channel: usize, queue: usize, taker: Taker, came: &Came) {
-        let Some(id) = self.identify(came) else { return };
+        let Some(letter) = self.identify(Some(queue), came) else { return };
+        let id = letter.copy;
         let now = self.model.tick();
         self.tally.delivered += 1;
         self.tally.redelivered += u64::from(came.redelivered);
@@ -68,8 +62,13 @@ impl Run {
             return self.broken(format!("delivery tag {} after {last} on channel {uid}", came.tag));
         }
         one.last_tag = came.tag;
-        if let Some(origin) = origin_of(id) {
-            if let Err(what) = self.check_death(queue, origin, id, came) {
+        if let Some(returns) = letter.returns
+            && let Err(what) = self.check_returns(queue, id, returns, came.redelivered)
+        {
+            return self.broken(format!("message {id} came from {name}: {what}"));
+        }
+        if !letter.deaths.is_empty() {
+            if let Err(what) = self.check_deaths(queue, &letter, came) {
                 return self.broken(format!("dead letter {id} came from {name}: {what}"));
             }
         } else {
@@ -104,7 +103,8 @@ impl Run {
         // What comes before recover-ok may have gone back already, and come to others since.
         let recovering = one.pending.as_ref().is_some_and(|pending| matches!(pending.question, Question::Recover));
         if no_ack || !recovering {
-            if let Some(what) = self.check_order(queue, id, stream, came.redelivered) {
+            let order = self.check_order(queue, id, stream, came.redelivered);
+            if let Some(what) = order.or(self.check_priority(queue, id, stream, came.redelivered)) {
                 let period = self.model.messages[&number_of(id)].period;
                 self.note(|_| format!("perhaps: {what}"));
                 self.disorder.push((queue, period, what));
@@ -153,7 +153,7 @@ impl Run {
     /// What one channel published comes in its order, unless it comes again or a consumer left meanwhile, which its client
     /// may not know yet: at the next rest it does.
     fn check_order(&mut self, queue: usize, id: u64, stream: u64, redelivered: bool) -> Option<String> {
-        if origin_of(id).is_some() {
+        if !self.model.is_original(id) {
             return None;
         }
         let (publisher, priority) = (self.model.messages[&id].channel, self.model.messages[&id].priority);
@@ -175,6 +175,7 @@ impl Run {
 
     /// The channel has it now; the prefetch counts allow that.
     fn hold(&mut self, actor: usize, channel: usize, queue: usize, message: u64, taker: Taker, tag: u64) {
+        let since_us = self.world.us();
         let one = &mut self.actors[actor].channels[channel];
         let no_ack = match taker {
             Taker::Consumer(at) => one.consumers[at].no_ack,
@@ -193,7 +194,7 @@ impl Run {
             Taker::Consumer(at) => Some(at),
             Taker::Get { .. } => None,
         };
-        one.held.insert(tag, Held { queue, message, consumer, staged: false });
+        one.held.insert(tag, Held { queue, message, consumer, staged: false, since_us });
         let Some(at) = consumer else { return };
         let consumer = &mut one.consumers[at];
         consumer.held += 1;
@@ -215,10 +216,14 @@ impl Run {
 
     /// A published message came back.
     pub(crate) fn returned(&mut self, actor: usize, channel: usize, came: &Came) {
-        let Some(id) = self.identify(came) else { return };
+        let Some(letter) = self.identify(None, came) else { return };
+        let id = letter.copy;
         let uid = self.actors[actor].channels[channel].uid;
         self.note(|_| format!("channel {uid} gets {id} back"));
-        let Some(message) = self.model.messages.get_mut(&id) else { return };
+        // A dead letter comes back to nobody.
+        let Some(message) = self.model.messages.get_mut(&id) else {
+            return self.broken(format!("message {id} came back to channel {uid}, and is no publish of anybody"));
+        };
         let (mine, mandatory, again) = (message.channel == uid, message.mandatory, message.returned);
         message.returned = true;
         if !mine || !mandatory || again || message.routed.is_some() {
@@ -233,8 +238,18 @@ impl Run {
             Some((actor, channel))
         });
         found.is_some_and(|(actor, channel)| {
-            actor.standing == Standing::Here && !actor.cut && channel.is_free() && !self.may_be_refused(channel)
+            actor.standing == Standing::Here
+                && !actor.cut
+                && channel.is_free()
+                && !self.may_be_refused(channel)
+                && !self.may_be_overdue(channel)
         })
+    }
+
+    /// Whether a channel may have had something for so long that the broker has ended it.
+    pub(crate) fn may_be_overdue(&self, channel: &crate::actor::Channel) -> bool {
+        let timeout_us = self.setting.consumer_timeout_ms * 1_000;
+        timeout_us > 0 && channel.owing_since_us.is_some_and(|since_us| since_us + timeout_us <= self.world.us())
     }
 
     /// Whether a publish that is not proven may have met a deleted exchange.
@@ -242,7 +257,7 @@ impl Run {
         let unproven =
             channel.plains.iter().chain(channel.unconfirmed.values()).chain(&channel.staged).chain(&channel.committing);
         let mut unproven = unproven.filter_map(|id| self.model.messages.get(id));
-        unproven.any(|message| self.model.exchanges[message.exchange].life.ending.is_some())
+        unproven.any(|message| self.model.may_be_gone(message.exchange))
             || (channel.mode == Mode::Tx && channel.pending.is_some())
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wire::{Method, ShortStr, Table, Value, method};
 
 /// A message as it came.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub struct Came {
     /// Delivery tag; zero for a return.
     pub tag: u64,
@@ -30,7 +30,7 @@ pub struct Came {
 }
 
 /// What a client heard.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub enum Heard {
     /// The connection runs.
     Opened,
@@ -63,7 +63,7 @@ pub enum Heard {
 }
 
 /// An answer.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub enum Reply {
     /// `queue.declare-ok`.
     QueueDeclared(String),

@@ -6,8 +6,9 @@
 
 use crate::actor::{Channel, Held, Mode, Question, Settling, Standing};
 use crate::limits::CHANNELS_MAX;
-use crate::model::{Fate, Headers, Kind, Message, Settled, Target};
+use crate::model::{Fate, HEADER_NAMES, Headers, Kind, Message, Settled, Target};
 use crate::run::Run;
+use crate::swarm::Feature;
 use link::sim::{Cut, Side};
 use wire::method::{basic, tx};
 use wire::{Method, Properties, ShortString, Table, Value};
@@ -50,7 +51,7 @@ impl Run {
             for _ in 0..=self.chance.below(4) {
                 self.publish(actor, channel);
             }
-        } else if self.chance.permille(450) {
+        } else if self.chance.permille(self.setting.settle_permille) {
             self.settle(actor, channel);
         } else if self.chance.permille(15) {
             self.close_channel(actor, channel);
@@ -173,9 +174,8 @@ impl Run {
         let exchange = if self.chance.permille(400) {
             0
         } else {
-            let exchanges = &self.model.exchanges;
-            let there = |at: &usize| *at > 0 && exchanges[*at].life.surely(now, now);
-            let candidates: Vec<usize> = (0..exchanges.len()).filter(there).collect();
+            let there = |at: &usize| self.model.is_exchange(*at, now, now);
+            let candidates: Vec<usize> = (1..self.model.exchanges.len()).filter(there).collect();
             if candidates.is_empty() { 0 } else { candidates[self.chance.below(candidates.len() as u64) as usize] }
         };
         let key = match self.model.exchanges[exchange].kind {
@@ -186,8 +186,8 @@ impl Run {
             Kind::Topic => self.words(false),
             _ => format!("k{}", self.chance.below(4)),
         };
-        let headers: Headers = [(); 2].map(|()| (self.chance.below(3) > 0).then(|| self.chance.below(3) as u8));
-        let mandatory = self.chance.permille(150);
+        let headers: Headers = [(); 3].map(|()| (self.chance.below(3) > 0).then(|| self.chance.below(3) as u8));
+        let mandatory = self.setting.switches.has(Feature::Mandatory, &mut self.chance);
         let body_bytes = match self.chance.below(100) {
             0..80 => self.chance.between(8, 120),
             80..95 => self.chance.between(8, 2_500),
@@ -233,6 +233,7 @@ impl Run {
             mandatory,
             sent: now,
             routed: None,
+            accepted: None,
             fate,
             returned: false,
             period,
@@ -271,8 +272,9 @@ impl Run {
             return;
         }
         let tag = free[self.chance.below(free.len() as u64) as usize];
-        let multiple = self.chance.permille(300);
-        let requeue = !self.chance.permille(700);
+        let switches = self.setting.switches;
+        let multiple = switches.has(Feature::Multiple, &mut self.chance);
+        let requeue = switches.has(Feature::Requeue, &mut self.chance);
         let tags: Vec<u64> =
             if multiple { free.into_iter().filter(|&other| other <= tag).collect() } else { vec![tag] };
         self.model.tick();
@@ -383,7 +385,7 @@ fn properties(
     let mut put = |name: &str, value: Value| {
         table = std::mem::take(&mut table).with(name, value).expect("a short name");
     };
-    for (name, value) in ["a", "b"].into_iter().zip(headers) {
+    for (name, value) in HEADER_NAMES.into_iter().zip(headers) {
         if let Some(value) = value {
             put(name, Value::I32(value.into()));
         }

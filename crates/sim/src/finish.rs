@@ -5,20 +5,27 @@
 //! Never:  takes anything out of the broker but through a client, and looks at it only to compare.
 
 use crate::actor::{Question, Stage, Standing};
-use crate::features::number_of;
+use crate::letters::number_of;
 use crate::run::Run;
 use link::sim::Cut;
 use wire::ShortStr;
+use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
 
 /// Rounds that a simple thing may take from one thing heard to the next: behind megabytes on a link of a few bytes it takes long.
 const PATIENCE_ROUNDS: u32 = 50_000;
+/// Microseconds by which a channel that has something for too long may be ended late, beside a quarter of the timeout.
+const OVERDUE_SLACK_US: u64 = 60_000;
 
 impl Run {
     /// The exchanges and queues that every run begins with.
     pub(crate) fn prepare(&mut self) {
         let Some((actor, channel)) = self.greet() else { return };
         for step in 0..7 {
+            // Its consumers may already have had something for too long.
+            if !self.actors.get(actor).and_then(|actor| actor.channels.get(channel)).is_some_and(|one| one.is_free()) {
+                return;
+            }
             self.model.tick();
             if step < 4 {
                 let question = self.declare_exchange(actor, channel);
@@ -109,13 +116,25 @@ impl Run {
                 if let Some((_, what)) = channel.suspicions.first() {
                     complain(what.clone());
                 }
+                let timeout_us = self.setting.consumer_timeout_ms * 1_000;
+                let now_us = self.world.us();
+                let late = |held: &&crate::actor::Held| {
+                    timeout_us > 0 && held.since_us + timeout_us / 8 * 10 + OVERDUE_SLACK_US < now_us
+                };
+                if let Some(held) = channel.held.values().find(late).filter(|_| !actor.cut) {
+                    let since_us = now_us - held.since_us;
+                    complain(format!("at rest: channel {number} has message {} since {since_us} us", held.message));
+                }
                 if let Some(first) = channel.unconfirmed.keys().next() {
                     complain(format!("at rest: channel {number} waits for confirm {first}"));
                 }
             }
         }
         for (shard, node) in self.world.nodes.iter().enumerate() {
-            let bytes = node.shard.desk().output_bytes();
+            // A heartbeat may be on its way at any moment.
+            let heartbeats =
+                if self.setting.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
+            let bytes = node.shard.desk().output_bytes().saturating_sub(heartbeats);
             // One that is held back is not missed when it falls silent, as in RabbitMQ.
             if bytes > 0 && !held_back {
                 complain(format!("at rest: shard {shard} has {bytes} bytes that it does not send"));
@@ -191,9 +210,10 @@ impl Run {
                     complain(format!("at rest: queue {} on shard {shard}: {there}", queue.name));
                 }
             }
-            for exchange in &self.model.exchanges {
+            for (at, exchange) in self.model.exchanges.iter().enumerate() {
                 let there = catalog.exchange(vhost, exchange.name.as_bytes()).is_some();
-                if (exchange.life.surely(now, now) && !there) || (exchange.life.ended.is_some() && there) {
+                let gone = exchange.life.ended.is_some() || self.model.is_kept(at) == Some(false);
+                if (self.model.is_exchange(at, now, now) && !there) || (gone && there) {
                     complain(format!("at rest: exchange {} on shard {shard}: {there}", exchange.name));
                 }
             }
@@ -211,9 +231,12 @@ impl Run {
             // Those who are held back go once there is room; their messages may still come.
             self.draining = self.actors.is_empty() && self.setting.is_roomy();
         }
-        let Some(drainer) = self.drain() else { return };
+        if self.drain().is_none() {
+            return;
+        }
+        // By its number, not by its place: while others go, places change.
+        let uid = self.drainer;
         self.rest();
-        let uid = self.actors.get(drainer).map(|actor| actor.uid);
         if self.is_broken() {
             return;
         }
@@ -286,13 +309,15 @@ impl Run {
             }
             let Some(actor) = self.actor_of(uid) else { return };
             self.model.tick();
+            // It settles only when nothing moves any more, which may be too late.
+            let no_ack = self.setting.consumer_timeout_ms > 0;
             let number = self.uid();
             let (name, tag) = (self.model.queues[queue].name.clone(), format!("d{number}"));
             let consume = basic::Consume {
                 queue: ShortStr::truncated(&name),
                 consumer_tag: ShortStr::truncated(&tag),
                 no_local: false,
-                no_ack: false,
+                no_ack,
                 exclusive: false,
                 no_wait: false,
                 arguments: wire::TableRef::EMPTY,
@@ -302,7 +327,7 @@ impl Run {
                 uid: number,
                 tag,
                 queue,
-                no_ack: false,
+                no_ack,
                 exclusive: false,
                 prefetch: 0,
                 held: 0,
@@ -373,15 +398,15 @@ impl Run {
     /// What the broker answered for and nobody took must have been found by now.
     fn check_owed(&mut self) {
         let now = self.model.now;
-        let mut lost = None;
-        for queue in self.model.queues.iter().filter(|queue| queue.life.surely(now, now) && queue.owner.is_none()) {
-            let missing = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven && !queue.leaky);
-            if let Some(id) = missing.copied().find(|&id| !self.is_excused(queue, id)) {
-                lost = Some(format!("message {id} is lost: {} never delivered it", queue.name));
+        let mut missing = Vec::new();
+        for (at, queue) in self.model.queues.iter().enumerate() {
+            if queue.life.surely(now, now) && queue.owner.is_none() && !queue.leaky {
+                let owed = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven);
+                missing.extend(owed.map(|&id| (at, id)));
             }
         }
-        if let Some(what) = lost {
-            self.broken(what);
+        if let Some((at, id)) = missing.into_iter().find(|&(at, id)| !self.is_excused(at, id)) {
+            self.broken(format!("message {id} is lost: {} never delivered it", self.model.queues[at].name));
         }
     }
 

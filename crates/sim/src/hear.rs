@@ -215,6 +215,13 @@ impl Run {
                 }
             }
             (Question::Look(_), Reply::QueueDeclared(..)) => {}
+            (&Question::Again(queue, same), Reply::QueueDeclared(name)) => {
+                let known = &self.model.queues[queue];
+                if known.name != name || !same {
+                    let what = format!("{} is declared otherwise, and the answer is declare-ok for {name}", known.name);
+                    self.broken(what);
+                }
+            }
             (&Question::Delete(queue, _), Reply::Other("queue.delete-ok")) => {
                 self.model.queues[queue].life.ended = Some(now);
             }
@@ -298,8 +305,13 @@ impl Run {
         self.note(|_| format!("channel {uid} is refused: {text}; it asked {asked:?}"));
         self.tally.refusals += 1;
         // A publish to an exchange that somebody deleted.
-        let gone = self.model.exchanges.iter().filter(|exchange| exchange.life.ending.is_some());
-        let by_publish = gone.filter(|exchange| text.contains(&format!("no exchange '{}'", exchange.name))).count() > 0;
+        let mut gone = (0..self.model.exchanges.len()).filter(|&at| self.model.may_be_gone(at));
+        let by_publish = gone.any(|at| text.contains(&format!("no exchange '{}'", self.model.exchanges[at].name)));
+        let timed_out =
+            text.contains("delivery acknowledgement") && self.may_be_overdue(&self.actors[actor].channels[channel]);
+        self.tally.overdue += u64::from(timed_out);
+        // What the channel asked has nothing to do with that, and may have been done or not.
+        let by_publish = by_publish || timed_out;
         let fair = by_publish || pending.as_ref().is_some_and(|pending| self.is_fair(actor, channel, pending));
         if !fair {
             return self.broken(format!("channel {uid} is refused: {text}; it asked {asked:?}"));
@@ -338,9 +350,10 @@ impl Run {
     fn is_fair(&self, actor: usize, channel: usize, pending: &Pending) -> bool {
         let ending = |target: Target| match target {
             Target::Queue(queue) => self.model.queues[queue].life.ending.is_some(),
-            Target::Exchange(exchange) => self.model.exchanges[exchange].life.ending.is_some(),
+            Target::Exchange(exchange) => self.model.may_be_gone(exchange),
         };
         match pending.question {
+            Question::Again(queue, same) => !same || ending(Target::Queue(queue)),
             Question::Look(queue) | Question::Purge(queue) | Question::Get(queue, _) => ending(Target::Queue(queue)),
             Question::Delete(queue, conditional) => {
                 conditional || self.model.queues[queue].life.ending != Some(pending.asked)
@@ -369,7 +382,7 @@ impl Run {
         let one = self.actors[actor].channels.remove(channel);
         let uid = one.uid;
         self.note(|_| format!("channel {uid} has closed"));
-        let doubtful = one.doubtful || self.may_be_refused(&one);
+        let doubtful = one.doubtful || self.may_be_refused(&one) || self.may_be_overdue(&one);
         let safe: Vec<u64> = one.plains.into_iter().chain(one.unconfirmed.into_values()).collect();
         for id in &safe {
             // It may have come back when nobody listened any more.
@@ -409,9 +422,14 @@ impl Run {
             let queue = &mut self.model.queues[consumer.queue];
             queue.departed = Some(period);
             queue.disturbed = true;
+            queue.blind = true;
             if consumer.no_ack {
                 queue.leak(roomy);
             }
+        }
+        // What it settled last may not have been heard.
+        for &(queue, ..) in &self.actors[actor].channels[channel].settles {
+            self.model.queues[queue].disturbed = true;
         }
         for held in held.values() {
             let queue = &mut self.model.queues[held.queue];
@@ -439,6 +457,7 @@ impl Run {
                 }
                 queue.departed = Some(period);
                 queue.disturbed = true;
+                queue.blind = true;
             }
             _ => {}
         }

@@ -1,18 +1,27 @@
 //! `harrier-sim`: runs seeds, and shows the one that fails.
 //!
 //! Enters: `--seed N`, `--seeds A..B` or `--seconds S`.  Leaves: a tally, or a failure and how to see it again.
-//! Owns:   the command line, the clock of `--seconds`.
+//! Owns:   the command line, the signal.
 //! Never:  decides what is right; the library does.
 #![forbid(unsafe_code)]
 
+mod many;
+
+use many::{End, Order, SEED};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-const USAGE: &str = "harrier-sim --seed N [--whole] | --seeds A..B | --seconds S [--from N]";
+const USAGE: &str = "\
+usage: harrier-sim --seed N [--whole]        one seed, with the end of what happened, or the whole of it
+       harrier-sim --seeds A..B [--threads N] many; B is not among them
+       harrier-sim --seconds S [--from A] [--threads N]";
 
-/// The seed that runs, for the message of a panic.
-static SEED: AtomicU64 = AtomicU64::new(0);
+/// What a shell expects of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -21,31 +30,36 @@ fn main() -> ExitCode {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         hook(info);
-        let seed = SEED.load(Ordering::Relaxed);
+        let seed = SEED.get();
         eprintln!("seed {seed} panics\nreproduce with: cargo run -p harrier-sim --release -- --seed {seed}");
     }));
     let range = get("--seeds").and_then(|text| {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
-    match (number("--seed"), range, number("--seconds"), number("--from").unwrap_or(Ok(0))) {
-        (Some(Ok(seed)), None, None, _) => one(seed, args.iter().any(|arg| arg == "--whole")),
-        (None, Some(range), None, _) => many(range, None),
-        (None, None, Some(Ok(seconds)), Ok(from)) => many(from..u64::MAX, Some(Duration::from_secs(seconds))),
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = number("--threads").unwrap_or(Ok(cores as u64));
+    match (number("--seed"), range, number("--seconds"), number("--from").unwrap_or(Ok(0)), threads) {
+        (Some(Ok(seed)), None, None, ..) => one(seed, args.iter().any(|arg| arg == "--whole")),
+        (None, Some(seeds), None, _, Ok(threads)) => many(&Order { seeds, time: None, threads: threads as usize }),
+        (None, None, Some(Ok(seconds)), Ok(from), Ok(threads)) => {
+            let time = Some(Duration::from_secs(seconds));
+            many(&Order { seeds: from..u64::MAX, time, threads: threads as usize })
+        }
         _ => {
-            eprintln!("usage: {USAGE}");
+            eprintln!("{USAGE}");
             ExitCode::from(2)
         }
     }
 }
 
-/// One seed, with the end of what happened, or the whole of it.
+/// One seed.
 fn one(seed: u64, whole: bool) -> ExitCode {
-    SEED.store(seed, Ordering::Relaxed);
-    println!("{:?}", sim::Setting::of(seed));
+    SEED.set(seed);
+    println!("{:#?}", sim::Setting::of(seed));
     match sim::run(seed, true) {
         Ok(tally) => {
-            println!("{tally:?}");
+            println!("{tally}");
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -59,37 +73,26 @@ fn one(seed: u64, whole: bool) -> ExitCode {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program may say how long it runs")]
-fn many(seeds: std::ops::Range<u64>, time: Option<Duration>) -> ExitCode {
-    let start = Instant::now();
-    let first = seeds.start;
-    let mut runs = 0u64;
-    let (mut published, mut delivered, mut cuts) = (0, 0, 0);
-    let (mut declined, mut dead) = (0, 0);
-    for seed in seeds {
-        if time.is_some_and(|time| start.elapsed() >= time) {
-            break;
+/// Many seeds, until one fails or somebody presses Ctrl-C: once to end those that run, twice to end at once.
+fn many(order: &Order) -> ExitCode {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let registered = flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&interrupted))
+        .and_then(|_| flag::register(SIGINT, Arc::clone(&interrupted)));
+    if let Err(error) = registered {
+        eprintln!("Ctrl-C will end this at once: {error}");
+    }
+    match many::run(order, &interrupted) {
+        End::Done => {
+            println!("no promise broken");
+            ExitCode::SUCCESS
         }
-        SEED.store(seed, Ordering::Relaxed);
-        match sim::run(seed, false) {
-            Ok(tally) => {
-                runs += 1;
-                published += tally.published;
-                delivered += tally.delivered;
-                cuts += tally.cuts;
-                declined += tally.declined;
-                dead += tally.dead;
-            }
-            Err(failure) => {
-                println!("{failure}");
-                return ExitCode::FAILURE;
-            }
+        End::Interrupted => {
+            println!("interrupted; no promise broken until then");
+            ExitCode::from(INTERRUPTED)
+        }
+        End::Broken(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "{runs} runs from seed {first} in {seconds:.1} s: {published} published, {declined} of them refused, \
-         {delivered} delivered, {dead} of them dead letters, {cuts} cuts; no promise broken"
-    );
-    ExitCode::SUCCESS
 }

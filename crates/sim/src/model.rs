@@ -5,7 +5,9 @@
 //! Never:  guesses the moment of a change: between question and answer both outcomes may be seen.
 
 use crate::features::Traits;
+use crate::letters::Ways;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use wire::Table;
 
 /// A count of events: what happened earlier has a smaller one.
 pub type Moment = u64;
@@ -68,12 +70,31 @@ pub struct Exchange {
     pub kind: Kind,
     /// Where goes what nothing matches.
     pub alternate: Option<usize>,
+    /// It goes with the last binding from it.
+    pub auto_delete: bool,
     /// Its existence.
     pub life: Life,
 }
 
-/// Headers of a message, or of a binding, by the names `a` and `b`.
-pub type Headers = [Option<u8>; 2];
+/// Headers of a message, or of a binding, by the names in `HEADER_NAMES`.
+pub type Headers = [Option<u8>; 3];
+
+/// Their names. The last one counts only where it is asked for.
+pub const HEADER_NAMES: [&str; 3] = ["a", "b", "x-c"];
+
+/// The value of a binding's header that asks for no more than that there is one.
+pub const VOID: u8 = u8::MAX;
+
+/// What a binding of a headers exchange asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// One of them is enough.
+    pub any: bool,
+    /// Names that begin with `x-` count.
+    pub with_x: bool,
+    /// The headers.
+    pub headers: Headers,
+}
 
 /// Where a binding leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,8 +113,8 @@ pub struct Binding {
     pub target: Target,
     /// Its key or pattern.
     pub key: String,
-    /// What a headers exchange matches: any of these, or all.
-    pub headers: Option<(bool, Headers)>,
+    /// What a headers exchange matches.
+    pub headers: Option<Wanted>,
     /// The times it existed.
     pub lives: Vec<Life>,
     /// A change is under way, or its outcome was never heard: nobody changes it again.
@@ -144,6 +165,8 @@ pub struct Message {
     pub sent: Moment,
     /// When it was known to be routed.
     pub routed: Option<Moment>,
+    /// When the broker said of this very message that it has it.
+    pub accepted: Option<Moment>,
     /// What has become of it.
     pub fate: Fate,
     /// It came back.
@@ -183,6 +206,8 @@ pub struct Seen {
     pub settled: Settled,
     /// Whether somebody said that it is not wanted.
     pub rejected: bool,
+    /// How often it had come back when it came: a bit for each number, where the queue counts that.
+    pub returns: u64,
 }
 
 /// A queue.
@@ -215,6 +240,16 @@ pub struct Queue {
     pub active: Vec<(u64, u32, bool)>,
     /// What it does beyond queueing.
     pub traits: Traits,
+    /// Its arguments.
+    pub arguments: Table,
+    /// It was declared durable.
+    pub durable: bool,
+    /// The last period in which it was declared again.
+    pub redeclared: Option<u32>,
+    /// Somebody left who may have got messages of it without knowing that.
+    pub blind: bool,
+    /// When the newest message was sent that came, for each stream of deliveries and level.
+    pub sent_below: BTreeMap<(u64, u8), Moment>,
     /// The consumer and the channel that got its last delivery.
     pub served: Option<(u64, u32)>,
 }
@@ -245,13 +280,15 @@ pub struct Model {
     pub bindings: Vec<Binding>,
     /// Messages by number, beginning with 1.
     pub messages: BTreeMap<u64, Message>,
+    /// The ways of dead letters.
+    pub ways: Ways,
 }
 
 impl Model {
     /// A broker in which nothing was made.
     pub fn new() -> Self {
         let life = Life { made: Some(0), ..Life::asked(0) };
-        let default = Exchange { name: String::new(), kind: Kind::Default, alternate: None, life };
+        let default = Exchange { name: String::new(), kind: Kind::Default, alternate: None, auto_delete: false, life };
         Model {
             now: 1,
             period: 0,
@@ -260,6 +297,7 @@ impl Model {
             queues: Vec::new(),
             bindings: Vec::new(),
             messages: BTreeMap::new(),
+            ways: Ways::default(),
         }
     }
 
@@ -291,6 +329,11 @@ impl Model {
             contested: false,
             active: Vec::new(),
             traits: Traits::default(),
+            arguments: Table::default(),
+            durable: false,
+            redeclared: None,
+            blind: false,
+            sent_below: BTreeMap::new(),
             served: None,
         });
         self.queues.len() - 1
@@ -303,6 +346,7 @@ impl Model {
         let Some(message) = self.messages.get_mut(&id) else { return Ok(()) };
         message.fate = Fate::Safe;
         message.routed = Some(now);
+        message.accepted = by_name.then_some(now);
         let Some(message) = self.messages.get(&id) else { return Ok(()) };
         let must = self.reach(message, now, true);
         if message.returned {
@@ -311,9 +355,8 @@ impl Model {
                 None => Ok(()),
             };
         }
-        let exchange = &self.exchanges[message.exchange].life;
         if message.mandatory
-            && exchange.surely(message.sent, now)
+            && self.is_exchange(message.exchange, message.sent, now)
             && must.is_empty()
             && self.reach(message, now, false).is_empty()
         {
@@ -336,11 +379,67 @@ impl Model {
         let newest = self.newest();
         self.period += 1;
         self.rested = self.now;
+        for at in 0..self.exchanges.len() {
+            if self.is_kept(at) == Some(false) {
+                self.exchanges[at].life.ended = Some(self.now);
+            }
+        }
         for queue in &mut self.queues {
             if std::mem::take(&mut queue.leaky) {
                 queue.forgiven = queue.forgiven.max(newest);
             }
         }
+    }
+
+    /// Whether an exchange was there at every moment of a span. One that goes with its last binding was, if one binding from
+    /// it was, or if it never had any.
+    pub fn is_exchange(&self, at: usize, from: Moment, to: Moment) -> bool {
+        let exchange = &self.exchanges[at];
+        let mut bindings = self.bindings.iter().filter(|binding| binding.source == at).peekable();
+        let holds = |binding: &Binding| {
+            let target = match binding.target {
+                Target::Queue(queue) => self.queues[queue].life.surely(from, to),
+                Target::Exchange(other) => {
+                    !self.exchanges[other].auto_delete && self.exchanges[other].life.surely(from, to)
+                }
+            };
+            target && binding.lives.iter().any(|life| life.surely(from, to))
+        };
+        exchange.life.surely(from, to) && (!exchange.auto_delete || bindings.peek().is_none() || bindings.any(holds))
+    }
+
+    /// Whether an exchange may have gone by now.
+    pub fn may_be_gone(&self, at: usize) -> bool {
+        self.exchanges[at].life.ending.is_some() || !self.is_exchange(at, self.now, self.now)
+    }
+
+    /// At rest: whether an exchange that goes with its last binding has one left; `None` if that is not known, or it is not
+    /// of that kind.
+    pub fn is_kept(&self, at: usize) -> Option<bool> {
+        let exchange = &self.exchanges[at];
+        if !exchange.auto_delete || exchange.life.made.is_none() || exchange.life.ending.is_some() {
+            return None;
+        }
+        if exchange.life.ended.is_some() {
+            return Some(false);
+        }
+        if self.is_exchange(at, self.now, self.now) {
+            return Some(true);
+        }
+        let over = |binding: &Binding| {
+            let target = match binding.target {
+                Target::Queue(queue) => &self.queues[queue].life,
+                Target::Exchange(other) => &self.exchanges[other].life,
+            };
+            target.ended.is_some() || binding.lives.last().is_some_and(|life| life.ended.is_some())
+        };
+        let mut bindings = self.bindings.iter().filter(|binding| binding.source == at);
+        let mut was_bound = false;
+        let all_over = bindings.all(|binding| {
+            was_bound |= binding.lives.iter().any(|life| life.made.is_some());
+            over(binding)
+        });
+        (all_over && was_bound).then_some(false)
     }
 
     /// Queues that surely exist, or that their consumers may have taken along.

@@ -4,7 +4,7 @@
 //! Owns:   the matching of keys and headers, written as the specification reads.
 //! Never:  is clever: it is what the broker's routing is held against.
 
-use crate::model::{Binding, Headers, Kind, Message, Model, Moment, Target};
+use crate::model::{Binding, Headers, Kind, Message, Model, Moment, Target, VOID, Wanted};
 use std::collections::BTreeSet;
 
 /// One view of the definitions over a span: what was surely there, or what may have been.
@@ -70,6 +70,7 @@ impl Model {
     fn exists(&self, target: Target, view: View) -> bool {
         match target {
             Target::Queue(queue) => lives(&self.queues[queue].life, view),
+            Target::Exchange(exchange) if view.surely => self.is_exchange(exchange, view.from, view.to),
             Target::Exchange(exchange) => lives(&self.exchanges[exchange].life, view),
         }
     }
@@ -88,7 +89,7 @@ fn matches(kind: Kind, binding: &Binding, message: &Message) -> bool {
             let pattern: Vec<&str> = binding.key.split('.').collect();
             message.keys().any(|key| topic(&pattern, &key.split('.').collect::<Vec<_>>()))
         }
-        Kind::Headers => binding.headers.is_some_and(|(any, wanted)| headers(any, wanted, message.headers)),
+        Kind::Headers => binding.headers.is_some_and(|wanted| headers(wanted, message.headers)),
     }
 }
 
@@ -103,14 +104,17 @@ fn topic(pattern: &[&str], words: &[&str]) -> bool {
     }
 }
 
-fn headers(any: bool, wanted: Headers, has: Headers) -> bool {
-    let mut pairs = wanted.iter().zip(has).filter_map(|(wanted, has)| Some((Some((*wanted)?), has)));
-    if any { pairs.any(|(wanted, has)| wanted == has) } else { pairs.all(|(wanted, has)| wanted == has) }
+fn headers(wanted: Wanted, has: Headers) -> bool {
+    let counted = if wanted.with_x { 3 } else { 2 };
+    let mut pairs = wanted.headers.iter().zip(has).take(counted).filter_map(|(wanted, has)| Some(((*wanted)?, has)));
+    let agrees = |(wanted, has): (u8, Option<u8>)| has.is_some_and(|has| wanted == VOID || wanted == has);
+    if wanted.any { pairs.any(agrees) } else { pairs.all(agrees) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{headers, topic};
+    use crate::model::{Headers, VOID, Wanted};
 
     #[test]
     fn patterns_match_by_words() {
@@ -130,9 +134,19 @@ mod tests {
 
     #[test]
     fn headers_match_all_or_any() {
-        assert!(headers(false, [Some(1), None], [Some(1), Some(2)]));
-        assert!(!headers(false, [Some(1), Some(3)], [Some(1), Some(2)]));
-        assert!(headers(true, [Some(1), Some(3)], [Some(1), Some(2)]));
-        assert!(!headers(true, [Some(4), Some(3)], [Some(1), None]));
+        let check = |any: bool, with_x: bool, wanted: Headers, has: Headers, expect: bool| {
+            let wanted = Wanted { any, with_x, headers: wanted };
+            assert_eq!(headers(wanted, has), expect, "{wanted:?} on {has:?}");
+        };
+        check(false, false, [Some(1), None, None], [Some(1), Some(2), None], true);
+        check(false, false, [Some(1), Some(3), None], [Some(1), Some(2), None], false);
+        check(true, false, [Some(1), Some(3), None], [Some(1), Some(2), None], true);
+        check(true, false, [Some(4), Some(3), None], [Some(1), None, None], false);
+        check(false, false, [Some(1), None, Some(5)], [Some(1), None, None], true);
+        check(false, true, [Some(1), None, Some(5)], [Some(1), None, None], false);
+        check(true, false, [None, None, Some(5)], [None, None, Some(5)], false);
+        check(true, true, [None, None, Some(5)], [None, None, Some(5)], true);
+        check(false, false, [Some(VOID), None, None], [Some(1), None, None], true);
+        check(false, false, [Some(VOID), None, None], [None, None, None], false);
     }
 }

@@ -24,6 +24,12 @@ pub struct Tally {
     pub declined: u64,
     /// Deliveries of dead letters.
     pub dead: u64,
+    /// Of these, letters that more than one queue gave up.
+    pub chained: u64,
+    /// Of these, letters that came back too often.
+    pub worn: u64,
+    /// Channels that had a delivery for too long.
+    pub overdue: u64,
     /// Deliveries, gets included.
     pub delivered: u64,
     /// Of these, flagged as redelivered.
@@ -48,6 +54,79 @@ pub struct Tally {
     pub digest: u64,
 }
 
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        // Named one by one, so that a new count is not forgotten.
+        let Tally {
+            published,
+            confirmed,
+            declined,
+            dead,
+            chained,
+            worn,
+            overdue,
+            delivered,
+            redelivered,
+            answers,
+            refusals,
+            connections,
+            cuts,
+            blocked,
+            drained,
+            held_for_good,
+            ticks,
+            digest,
+        } = other;
+        self.published += published;
+        self.confirmed += confirmed;
+        self.declined += declined;
+        self.dead += dead;
+        self.chained += chained;
+        self.worn += worn;
+        self.overdue += overdue;
+        self.delivered += delivered;
+        self.redelivered += redelivered;
+        self.answers += answers;
+        self.refusals += refusals;
+        self.connections += connections;
+        self.cuts += cuts;
+        self.blocked += blocked;
+        self.drained += drained;
+        self.held_for_good += held_for_good;
+        self.ticks += ticks;
+        self.digest ^= digest;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} messages published, {} answered for, {} refused, {} delivered ({} again, {} dead letters of which {} had \
+             died before, {} worn out), {} found at the end; {} questions answered, {} channels refused, {} of them for a \
+             timeout; {} connections, {} cut, {} times blocked, {} runs held back for good; {} ticks; digest {:016x}",
+            self.published,
+            self.confirmed,
+            self.declined,
+            self.delivered,
+            self.redelivered,
+            self.dead,
+            self.chained,
+            self.worn,
+            self.drained,
+            self.answers,
+            self.refusals,
+            self.overdue,
+            self.connections,
+            self.cuts,
+            self.blocked,
+            self.held_for_good,
+            self.ticks,
+            self.digest
+        )
+    }
+}
+
 /// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -55,6 +134,8 @@ pub struct Failure {
     pub seed: u64,
     /// What was broken.
     pub what: String,
+    /// The kind of run it was.
+    pub setting: Setting,
     /// What happened before, if it was traced.
     pub trace: Vec<String>,
 }
@@ -64,7 +145,10 @@ impl std::fmt::Display for Failure {
         for line in &self.trace[self.trace.len().saturating_sub(TRACE_LINES_SHOWN)..] {
             writeln!(f, "  {line}")?;
         }
+        let Setting { shards, clients, steps, consumer_timeout_ms, switches, .. } = &self.setting;
         writeln!(f, "seed {}: {}", self.seed, self.what)?;
+        writeln!(f, "{shards} shards, {clients} clients, {steps} steps, consumer timeout {consumer_timeout_ms} ms")?;
+        writeln!(f, "switches: {switches}")?;
         write!(f, "reproduce with: cargo run -p harrier-sim --release -- --seed {}", self.seed)
     }
 }
@@ -100,7 +184,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Tally, Box<Failure>> {
     run.all();
     match run.broken {
         None => Ok(run.tally),
-        Some(what) => Err(Box::new(Failure { seed, what, trace: run.trace.unwrap_or_default() })),
+        Some(what) => Err(Box::new(Failure { seed, what, setting: run.setting, trace: run.trace.unwrap_or_default() })),
     }
 }
 
@@ -128,7 +212,7 @@ impl Run {
     fn all(&mut self) {
         self.note(|run| format!("{:?}", run.setting));
         self.prepare();
-        let mut next_rest = self.chance.between(200, 1_500);
+        let mut next_rest = self.chance.between(60, 600);
         for step in 0..self.setting.steps {
             if self.is_broken() {
                 return;
@@ -138,7 +222,7 @@ impl Run {
             next_rest -= 1;
             if next_rest == 0 || step + 1 == self.setting.steps {
                 self.rest();
-                next_rest = self.chance.between(200, 1_500);
+                next_rest = self.chance.between(60, 600);
             }
         }
         self.finish();
@@ -237,7 +321,7 @@ impl Run {
     fn digest(&mut self, actor: usize, heard: &Heard) {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (self.tally.digest, self.actors[actor].uid, format!("{heard:?}")).hash(&mut hasher);
+        (self.tally.digest, self.actors[actor].uid, heard).hash(&mut hasher);
         self.tally.digest = hasher.finish();
     }
 

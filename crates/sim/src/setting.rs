@@ -4,54 +4,17 @@
 //! Owns:   the ranges.
 //! Never:  draws anything once the run has begun.
 
+use crate::swarm::Switches;
 use link::sim::Chance;
+
+/// Lengths of runs. Many short ones find more in the same time than few long ones, but some things come late.
+const STEPS: [u32; 8] = [100, 150, 200, 200, 300, 300, 600, 1_200];
 
 /// A limit that no queue of a run reaches.
 const ROOMY_QUEUE_BYTES: u64 = 1 << 30;
 
 /// A limit that no run reaches.
 const ROOMY_MEMORY_BYTES: u64 = 1 << 40;
-
-/// Which features the queues of a run may have: a thousandth part of the queues, or messages, each.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Switches {
-    /// Queues with `x-message-ttl`.
-    pub ttl: u32,
-    /// Messages with an `expiration`.
-    pub expiration: u32,
-    /// Queues with `x-expires`.
-    pub expires: u32,
-    /// Queues with a length limit.
-    pub length: u32,
-    /// Queues with dead letters.
-    pub dead_letters: u32,
-    /// Queues with priorities.
-    pub priorities: u32,
-    /// Queues with a single active consumer.
-    pub single_active: u32,
-    /// Messages with further routing keys.
-    pub copies: u32,
-}
-
-impl Switches {
-    /// Half of the runs have none; in the others each feature is on or off, and often or seldom.
-    fn of(chance: &mut Chance) -> Self {
-        if chance.permille(500) {
-            return Switches::default();
-        }
-        let mut draw = || if chance.permille(500) { chance.between(50, 700) as u32 } else { 0 };
-        Switches {
-            ttl: draw(),
-            expiration: draw() / 4,
-            expires: draw() / 2,
-            length: draw(),
-            dead_letters: draw(),
-            priorities: draw(),
-            single_active: draw() / 2,
-            copies: draw() / 4,
-        }
-    }
-}
 
 /// A run's setting.
 #[derive(Clone, Debug)]
@@ -84,8 +47,12 @@ pub struct Setting {
     pub large_bodies: bool,
     /// Of a thousand deeds, how many are publishes.
     pub publish_permille: u32,
-    /// What queues may do beyond queueing, in this run.
-    pub features: Switches,
+    /// Of a thousand other deeds, how many settle what came.
+    pub settle_permille: u32,
+    /// After how long an unsettled delivery ends its channel; zero is never.
+    pub consumer_timeout_ms: u64,
+    /// What this run has and how often.
+    pub switches: Switches,
     /// Whether a drain meets the connections of the run alive, or after they have gone.
     pub drain_beside: bool,
 }
@@ -96,23 +63,29 @@ impl Setting {
         let mut chance = Chance::new(seed ^ 0x5EED);
         let small_limits = chance.permille(350);
         let large_bodies = chance.permille(300);
+        let memory_bytes_max = if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES };
+        // Heartbeats to all at once are much of so little memory: the alarm would go on and off with them, for ever.
+        let may_beat = memory_bytes_max == ROOMY_MEMORY_BYTES;
         Setting {
             seed,
             shards: [1, 2, 2, 3, 3, 4][chance.below(6) as usize],
             clients: chance.between(2, 8) as usize,
-            steps: [1_500, 3_000, 6_000][chance.below(3) as usize],
+            steps: STEPS[chance.below(STEPS.len() as u64) as usize],
             output_bytes_max: if small_limits { 1 << chance.between(9, 14) } else { 256 * 1024 },
             queue_bytes_max: if small_limits { 1 << chance.between(10, 16) } else { ROOMY_QUEUE_BYTES },
-            memory_bytes_max: if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES },
+            memory_bytes_max,
             frame_bytes_max: [4_096, 4_096, 8_192, 131_072][chance.below(4) as usize],
-            heartbeat_s: if chance.permille(150) { chance.between(1, 3) as u16 } else { 0 },
+            heartbeat_s: if chance.permille(150) && may_beat { chance.between(1, 3) as u16 } else { 0 },
             cuts: chance.permille(600),
             slow_clients: chance.permille(500),
             faulty_links: chance.permille(700),
             large_bodies,
-            publish_permille: chance.between(250, 600) as u32,
+            publish_permille: chance.between(150, 700) as u32,
             drain_beside: chance.permille(500),
-            features: Switches::of(&mut Chance::new(seed ^ 0xFEA7)),
+            settle_permille: [100, 450, 450, 800][chance.below(4) as usize],
+            // Each rest is longer than the longest, so that it has an end there.
+            consumer_timeout_ms: if chance.permille(120) { chance.between(5, 150) } else { 0 },
+            switches: Switches::of(&mut Chance::new(seed ^ 0xFEA7)),
         }
     }
 

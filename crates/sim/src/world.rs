@@ -91,7 +91,12 @@ impl World {
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
         let nodes = Mail::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..setting.shards);
         let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
-            let mut catalog = Catalog::new(Limits { hash_seed: setting.seed, ..Limits::default() });
+            let mut catalog = Catalog::new(Limits {
+                hash_seed: setting.seed,
+                // Delivery limits come with the other types of queues.
+                queue_types_as_classic: true,
+                ..Limits::default()
+            });
             let (vhost, user) = (Name::from("/"), Name::from("guest"));
             let definitions = [
                 Definition::CreateVhost { name: vhost.clone() },
@@ -115,7 +120,7 @@ impl World {
                 shards: setting.shards,
                 queue_bytes_max: setting.queue_bytes_max,
                 epoch_unix_s,
-                consumer_timeout_ms: 0,
+                consumer_timeout_ms: setting.consumer_timeout_ms,
             };
             let options = ShardOptions {
                 shard,

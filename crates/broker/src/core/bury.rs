@@ -4,6 +4,7 @@
 //! Owns:   the list of dead letters that are still to be routed, so that none is routed within another.
 //! Never:  tells anybody that a dead letter found no queue: like RabbitMQ, it is dropped.
 
+use super::settle::counted;
 use super::{Broker, copies, find};
 use crate::dead_letters::{DeadLetters, DeadRun};
 use crate::death::{Dead, LastDeath, Reason, Trail};
@@ -27,10 +28,10 @@ pub(super) fn give_up<E: Effects>(
     if queue.durable {
         fx.forget(queue.id, place);
     }
-    if let Some(features) = &mut queue.features {
-        features.is_done(place);
-    }
+    let came_back = queue.features.as_mut().is_some_and(|features| features.is_done(place));
     if let Some(grave) = queue.grave() {
+        let says_so = came_back || reason == Reason::DeliveryLimit;
+        let message = if says_so { counted(&message, None, fx.pool()) } else { message };
         dead.push(grave, reason, message);
     }
 }

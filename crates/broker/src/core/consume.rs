@@ -376,7 +376,7 @@ impl Broker {
         self.waiting -= 1;
         match &mut queue.features {
             _ if !no_ack => queue.unsettled += 1,
-            Some(features) => features.is_done(taken.place),
+            Some(features) => _ = features.is_done(taken.place),
             None => {}
         }
         let left = count(queue.ready.len());

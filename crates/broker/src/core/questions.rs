@@ -84,11 +84,12 @@ impl Broker {
             Ask::Mailbox(_) => Answer::Gone,
             Ask::Counts => Answer::Counts { messages, consumers },
             Ask::Purge => {
-                self.waiting -= found.ready.clear();
                 if let Some(features) = &mut found.features {
-                    // Those that are out begin to count anew.
-                    features.returns.clear();
+                    // Those that are out may come back once more.
+                    let ready = &found.ready;
+                    features.returns.retain(|&place, _| !ready.has_back(place));
                 }
+                self.waiting -= found.ready.clear();
                 self.make_due(id);
                 Answer::Counts { messages, consumers }
             }

@@ -19,16 +19,26 @@ use catalog::{QueueId, Refusal};
 use wire::method::basic;
 use wire::{ReplyCode, ShortString, TableRef, Value};
 
-/// A message that says how often it came back (`x-delivery-count`), as those of quorum queues do in RabbitMQ.
+const DELIVERY_COUNT: &str = "x-delivery-count";
+
+/// How often a message says that it came back.
 #[cold]
-fn counted(message: &Message, times: u32, pool: &slab::Pool) -> Message {
-    const NAME: &str = "x-delivery-count";
+fn count_of(message: &Message) -> Option<u32> {
+    let count = message.content().properties().headers()?.get(DELIVERY_COUNT)?.as_i64()?;
+    u32::try_from(count).ok()
+}
+
+/// A message that says how often it came back (`x-delivery-count`), as those of quorum queues do in RabbitMQ. Its dead letter
+/// says nothing of that: `None`.
+#[cold]
+pub(super) fn counted(message: &Message, times: Option<u32>, pool: &slab::Pool) -> Message {
     let content = message.content();
     let mut properties = Vec::new();
     content.properties().rewrite(true, &mut properties, |headers, out| {
         let mut headers = TableRef::new(headers).to_table().unwrap_or_default();
-        if let Ok(name) = ShortString::try_from(NAME) {
-            headers.set(name, Value::I64(times.into()));
+        match (times, ShortString::try_from(DELIVERY_COUNT)) {
+            (Some(times), Ok(name)) => headers.set(name, Value::I64(times.into())),
+            _ => drop(headers.remove(DELIVERY_COUNT)),
         }
         out.extend_from_slice(&headers.to_bytes());
     });
@@ -151,7 +161,9 @@ impl Broker {
         if let Some(features) = &mut queue.features
             && !features.returns.is_empty()
         {
-            (first.0..first.0 + u64::from(count)).for_each(|place| features.is_done(Place(place)));
+            for place in first.0..first.0 + u64::from(count) {
+                features.is_done(Place(place));
+            }
         }
         if queue.durable {
             for place in first.0..first.0 + u64::from(count) {
@@ -175,12 +187,19 @@ impl Broker {
         if owed {
             queue.unsettled -= 1;
         }
-        if seen && let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
-            match features.comes_back(taken.place) {
-                Some(times) => taken.message = counted(&taken.message, times, fx.pool()),
-                None => {
-                    give_up(queue, taken.place, taken.message, Reason::DeliveryLimit, &mut self.dead, fx);
-                    return;
+        if let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
+            if !seen {
+                // It was on its way to somebody who needs no acknowledgement, and for whom its count was forgotten.
+                if let Some(times) = count_of(&taken.message).filter(|_| taken.redelivered) {
+                    features.remember(taken.place, times);
+                }
+            } else {
+                match features.comes_back(taken.place) {
+                    Some(times) => taken.message = counted(&taken.message, Some(times), fx.pool()),
+                    None => {
+                        give_up(queue, taken.place, taken.message, Reason::DeliveryLimit, &mut self.dead, fx);
+                        return;
+                    }
                 }
             }
         }
@@ -237,5 +256,32 @@ impl Broker {
     pub(super) fn flow(&mut self, key: ChannelKey, active: bool) -> Result<(), Refusal> {
         self.tables.channels.get_mut(key).ok_or_else(no_channel)?.flow = active;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+    use crate::message::{BodyRef, Content};
+    use slab::{Pool, PoolOptions};
+    use wire::{Properties, Table, Value};
+
+    #[test]
+    fn how_often_a_message_came_back_is_said_of_it_and_not_of_its_dead_letter() {
+        let pool = Pool::new(PoolOptions::default());
+        let headers = Some(Table::new().with("mine", Value::I32(1)).expect("short"));
+        let properties = Properties { headers, priority: Some(3), ..Properties::default() }.to_bytes();
+        let content = Content {
+            exchange: b"",
+            routing_key: b"q",
+            properties: &properties,
+            body: BodyRef::Small(b"m"),
+            arrived_us: 0,
+        };
+        let twice = counted(&counted(&content.keep(&pool), Some(1), &pool), Some(2), &pool);
+        let headers = twice.content().properties().headers().expect("headers").to_table().expect("well formed");
+        assert_eq!(headers.get("x-delivery-count"), Some(&Value::I64(2)));
+        let letter = counted(&twice, None, &pool);
+        assert_eq!(letter.content().properties, properties);
     }
 }

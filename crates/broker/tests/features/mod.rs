@@ -411,6 +411,48 @@ fn what_comes_back_too_often_is_a_dead_letter() {
 }
 
 #[test]
+fn what_is_out_while_its_queue_is_purged_counts_on() {
+    for shards in [1, 2] {
+        let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+        let mut world = World::with(shards, LIMIT, 0, limits);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
+        world.publish(owner, "", "q", "a");
+        for round in 1..=2 {
+            world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+            world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
+            world.say(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
+        }
+        world.heard(owner);
+        assert_eq!(world.heard(consumer), "got#1=a (0 left) | got#2=a! (0 left)");
+        assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0", "it came back twice");
+    }
+}
+
+#[test]
+fn one_on_its_way_to_a_consumer_that_leaves_is_counted_on() {
+    let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+    let mut world = World::with(2, LIMIT, 0, limits);
+    let (owner, consumer) = (world.connect(0, 1), world.connect(1, 2));
+    declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
+    world.publish(owner, "", "q", "a");
+    world.say(owner, basic::Get { queue: short("q"), no_ack: false });
+    world.say(owner, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+    // It is sent to a shard whose consumer needs no acknowledgement, and has no room for it.
+    world.room(consumer, false);
+    let (queue, consumer_tag, arguments) = (short("q"), short("c"), TableRef::EMPTY);
+    let (no_local, no_ack, exclusive, no_wait) = (false, true, false, false);
+    world.say(consumer, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+    assert_eq!(counts(&mut world, owner, "q").split(' ').next_back(), Some("0/1"));
+    world.cut(consumer);
+    world.heard(owner);
+    world.say(owner, basic::Get { queue: short("q"), no_ack: false });
+    assert_eq!(world.heard(owner), "got#2=a! (0 left)");
+    world.say(owner, basic::Nack { delivery_tag: 2, multiple: false, requeue: true });
+    assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0", "it came back twice");
+}
+
+#[test]
 fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
     let mut world = World::with(1, LIMIT, 1_000, Limits::default());
     let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));

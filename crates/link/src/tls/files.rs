@@ -8,7 +8,7 @@ use super::certificate::Certificate;
 use crate::limits::TLS_FILE_BYTES_MAX;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt;
@@ -72,7 +72,18 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     match found {
         Ok(found) if found.is_empty() => Err(TlsError::new(path, "there is no certificate in it (PEM)")),
         Ok(found) => Ok(found),
-        Err(error) => Err(TlsError::new(path, format!("it is no PEM: {error}"))),
+        Err(error) => Err(TlsError::new(path, format!("it is no PEM: {}", what_is_wrong(&error)))),
+    }
+}
+
+/// Words for a fault of PEM that show nothing of the file: it may be a key.
+fn what_is_wrong(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end",
+        pem::Error::IllegalSectionStart { .. } => "a section begins with a broken line",
+        pem::Error::Base64Decode(_) => "what stands in a section is no base64",
+        pem::Error::SectionTooLarge => "a section is too large",
+        _ => "there is nothing of use in it",
     }
 }
 
@@ -88,8 +99,8 @@ pub(super) fn certified(files: &CertificateFiles, provider: &CryptoProvider) -> 
         _ if encrypted => {
             TlsError::new(&files.key, "the key is encrypted, and nobody here could be asked for its password")
         }
-        rustls::pki_types::pem::Error::NoItemsFound => TlsError::new(&files.key, "there is no private key in it (PEM)"),
-        error => TlsError::new(&files.key, format!("it is no PEM: {error}")),
+        pem::Error::NoItemsFound => TlsError::new(&files.key, "there is no private key in it (PEM)"),
+        error => TlsError::new(&files.key, format!("it is no PEM: {}", what_is_wrong(&error))),
     })?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -107,4 +118,26 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|error| TlsError::new(path, error.to_string()))?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pem, what_is_wrong};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
+
+    #[test]
+    fn a_fault_shows_nothing_of_the_file() {
+        for (file, expect) in [
+            ("-----BEGIN PRIVATE KEY---secret\n", "a section begins with a broken line"),
+            ("-----BEGIN PRIVATE KEY-----\nsecret\n", "a section has no end"),
+            (
+                "-----BEGIN PRIVATE KEY-----\n!secret\n-----END PRIVATE KEY-----\n",
+                "what stands in a section is no base64",
+            ),
+        ] {
+            let error: pem::Error = PrivateKeyDer::from_pem_slice(file.as_bytes()).expect_err("no key");
+            assert_eq!(what_is_wrong(&error), expect, "{file}");
+        }
+    }
 }

@@ -1,0 +1,103 @@
+//! The target `definitions`: a broker is told to load any file.
+//!
+//! Enters: a definitions file, or what is said to be one.
+//! Leaves: nothing, or a panic.
+//! Owns:   what must hold between reading, taking in and writing.
+//! Never:  expects a file to be sound, only that what was taken in can be written and taken in again.
+//!
+//! Policies and parameters are kept as they are written. Once they have an effect, what they do belongs into `check`, after
+//! the file was taken in: every policy that was loaded is found in what is written, and applies to the same queues.
+
+use catalog::{Catalog, Limits};
+use definitions::{Fault, File};
+
+/// Shards over which the queues of a file are spread.
+const SHARDS: u16 = 3;
+/// What is written may be as many times as long as what was read: a name of one letter stands between keys and spaces.
+const TEXT_TIMES_MAX: usize = 200;
+/// And so many bytes for an empty file.
+const TEXT_BYTES_MIN: usize = 4_096;
+
+/// Panics if what was taken in is not what is written.
+pub fn check(bytes: &[u8]) {
+    let Some((_, first)) = taken_in(bytes) else { return };
+    assert!(
+        first.len() <= bytes.len() * TEXT_TIMES_MAX + TEXT_BYTES_MIN,
+        "{} bytes became {}",
+        bytes.len(),
+        first.len()
+    );
+    let (_, second) = taken_in(first.as_bytes()).expect("what was written can be read and taken in");
+    assert_eq!(first, second, "what is written is what was taken in");
+}
+
+/// Reads a file, has a catalog take it in, and writes that; `None` if it is no sound file.
+fn taken_in(bytes: &[u8]) -> Option<(File, String)> {
+    let file = match definitions::read(bytes) {
+        Ok(file) => file,
+        Err(faults) => {
+            assert!(!faults.is_empty() && faults.len() <= definitions::limits::FAULTS_MAX);
+            faults.iter().for_each(clear);
+            return None;
+        }
+    };
+    let mut catalog = Catalog::new(Limits::default());
+    if let Err(fault) = file.load(&mut catalog, SHARDS, |_| false) {
+        clear(&fault);
+        return None;
+    }
+    let text = definitions::write(&catalog, Some(&file), "fuzz", || [1, 2, 3, 4]);
+    Some((file, text))
+}
+
+/// A fault says where and why.
+fn clear(fault: &Fault) {
+    assert!(!fault.why.is_empty(), "a fault without a reason at {}", fault.path);
+    assert!(fault.path.is_empty() || fault.path.starts_with('.'), "{fault}");
+}
+
+/// What the corpus begins with.
+pub fn samples() -> Vec<(String, Vec<u8>)> {
+    let whole = r#"{"rabbit_version":"3.10.8","rabbitmq_version":"3.10.8","product_name":"RabbitMQ",
+"users":[{"name":"u","password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","hashing_algorithm":"rabbit_password_hashing_sha256","tags":["administrator"],"limits":{}},
+{"name":"v","password_hash":"","tags":"a,b"}],
+"vhosts":[{"name":"/"},{"name":"other","description":"d","tags":[]}],
+"permissions":[{"user":"u","vhost":"/","configure":".*","write":"^a","read":""}],
+"topic_permissions":[{"user":"u","vhost":"/","exchange":"amq.topic","write":"^{username}","read":".*"}],
+"parameters":[{"value":{"k":1.5},"vhost":"/","component":"c","name":"n"}],
+"global_parameters":[{"name":"cluster_name","value":"rabbit@h"}],
+"policies":[{"vhost":"/","name":"p","pattern":"^q","apply-to":"queues","definition":{"max-length":5,"expires":1000},"priority":3}],
+"queues":[{"name":"q","vhost":"/","durable":true,"auto_delete":false,"arguments":{"x-message-ttl":5,"x-queue-type":"classic"}},
+{"name":"amq.gen-x","vhost":"/","durable":false,"auto_delete":true,"arguments":[]}],
+"exchanges":[{"name":"x","vhost":"/","type":"headers","durable":true,"auto_delete":false,"internal":true,"arguments":{"alternate-exchange":"amq.fanout"}}],
+"bindings":[{"source":"x","vhost":"/","destination":"q","destination_type":"queue","routing_key":"k","arguments":{"x-match":"any","a":1,"b":[true,null,{"c":0.1}],"d":-2.5e-7}},
+{"source":"amq.topic","vhost":"/","destination":"x","destination_type":"exchange","routing_key":"a.*.#","arguments":{}},
+{"source":"","vhost":"/","destination":"q","destination_type":"queue","routing_key":"q","arguments":{}}]}"#;
+    let small = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+    let user = |fields: &str| format!(r#"{{"users":[{{"name":"u",{fields}}}]}}"#);
+    vec![
+        small("whole", whole),
+        small("empty", "{}"),
+        small("list", "[]"),
+        small("twice", r#"{"vhosts":[{"name":"a"},{"name":"a"}],"vhosts":[]}"#),
+        small("unknown", r#"{"vhosts":[{"name":"a","colour":1}],"things":[]}"#),
+        small("missing-vhost", r#"{"queues":[{"name":"q","vhost":"/","arguments":{}}]}"#),
+        small(
+            "large-number",
+            r#"{"vhosts":[{"name":"/"}],"queues":[{"name":"q","vhost":"/","arguments":{"a":18446744073709551615}}]}"#,
+        ),
+        small(
+            "quorum",
+            r#"{"vhosts":[{"name":"/"}],"queues":[{"name":"q","vhost":"/","type":"quorum","arguments":{}}]}"#,
+        ),
+        small(
+            "argon2",
+            &user(
+                r#""password_hash":"$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA","hashing_algorithm":"argon2""#,
+            ),
+        ),
+        small("md5", &user(r#""password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5""#)),
+        small("nested", &format!(r#"{{"parameters":[{}1{}]}}"#, "[".repeat(100), "]".repeat(100))),
+        small("reserved", r#"{"vhosts":[{"name":"/"}],"exchanges":[{"name":"amq.mine","vhost":"/","type":"direct"}]}"#),
+    ]
+}
