@@ -5,11 +5,13 @@
 //! Never:  knows a frame, a thread, a lock, a future or JSON; reads a clock; draws chance.
 #![forbid(unsafe_code)]
 
+mod blind;
 mod chain;
 mod channel;
 mod consumer;
 mod core;
 mod death;
+mod delayed;
 mod direct_reply;
 mod effects;
 mod expiration;

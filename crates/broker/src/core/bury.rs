@@ -4,7 +4,7 @@
 //! Owns:   the list of dead letters that are still to be routed, so that none is routed within another.
 //! Never:  tells anybody that a dead letter found no queue: like RabbitMQ, it is dropped.
 
-use super::{Broker, copies, find};
+use super::{Broker, find};
 use crate::death::{Dead, Reason};
 use crate::effects::Effects;
 use crate::message::{Content, Message};
@@ -13,7 +13,6 @@ use crate::ready::Place;
 use catalog::{Overflow, QueueId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wire::RawProperties;
 
 /// A message has left its queue and no consumer got it.
 pub(super) fn give_up<E: Effects>(
@@ -113,17 +112,14 @@ impl Broker {
             routing_key: grave.routing_key.as_deref().unwrap_or(content.routing_key),
             properties: &properties,
             body: content.body,
+            // A key of the queue's takes the place of all others.
+            blind: if grave.routing_key.is_none() { content.blind } else { &[] },
             arrived_us: self.now_us,
         };
-        let raw = RawProperties::new(&properties);
-        let copies = if grave.routing_key.is_none() { copies::in_cc(raw) } else { Vec::new() };
-        let route = if copies.is_empty() {
-            self.catalog.route(exchange, content.routing_key, raw)
-        } else {
-            let keys: Vec<&[u8]> =
-                std::iter::once(content.routing_key).chain(copies.iter().map(|key| &**key)).collect();
-            self.catalog.route_all(exchange, &keys, raw)
-        };
+        let route = self.route_again(exchange, &content);
+        if !route.held.is_empty() && !self.hold(&route, &content, fx) {
+            self.counters.unroutable += 1;
+        }
         let mut kept = None;
         // The publisher at hand, if any, outruns nobody by this.
         let outrun = self.outrun.take();
