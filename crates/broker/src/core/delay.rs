@@ -90,3 +90,116 @@ impl Broker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{BrokerOptions, Publish};
+    use crate::delayed::Delayed;
+    use crate::effects::{Delivery, Slot, Stored};
+    use crate::letter::Batch;
+    use crate::message::{BodyRef, Message};
+    use crate::peer::{Capabilities, Login};
+    use crate::ready::Place;
+    use catalog::{
+        Catalog, Definition, ExchangeKind, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions,
+    };
+    use slab::{Pool, PoolOptions};
+    use wire::method::{Method, confirm};
+    use wire::{Properties, Table};
+
+    /// Surroundings that hear confirms alone.
+    struct Ear {
+        pool: Pool,
+        heard: Vec<String>,
+    }
+
+    impl Effects for Ear {
+        fn pool(&self) -> &Pool {
+            &self.pool
+        }
+        fn chance(&mut self) -> u64 {
+            0
+        }
+        fn has_room(&self, _: Slot) -> bool {
+            true
+        }
+        fn deliver(&mut self, _: Slot, _: u16, _: Delivery<'_>) {}
+        fn got(&mut self, _: Slot, _: u16, _: u64, _: bool, _: u32, _: Content<'_>) {}
+        fn returned(&mut self, _: Slot, _: u16, refusal: &Refusal, _: Content<'_>) {
+            self.heard.push(refusal.text.clone());
+        }
+        fn reply(&mut self, _: Slot, _: u16, method: Method<'_>) {
+            self.heard.push(match method {
+                Method::BasicAck(ack) => format!("ack {}", ack.delivery_tag),
+                Method::BasicNack(nack) => format!("nack {}", nack.delivery_tag),
+                other => other.name().to_owned(),
+            });
+        }
+        fn refuse(&mut self, _: Slot, _: u16, refusal: Refusal, _: (u16, u16)) {
+            self.heard.push(refusal.text);
+        }
+        fn resume(&mut self, _: Slot) {}
+        fn pace(&mut self, _: Slot) {}
+        fn batch(&mut self, _: ShardId) -> &mut Batch {
+            unreachable!("there is one shard")
+        }
+        fn append(&mut self, _: QueueId, _: Place, _: &Message) -> Stored {
+            Stored::Now
+        }
+        fn forget(&mut self, _: QueueId, _: Place) {}
+    }
+
+    #[test]
+    fn one_more_than_may_wait_is_refused_and_there_is_room_again_later() {
+        let mut catalog = Catalog::new(Limits::default());
+        for definition in default_definitions() {
+            catalog.execute(&definition).expect("the first definitions");
+        }
+        let vhost = catalog.vhost_by_name("/").expect("the default");
+        let user = catalog.authenticate(b"guest", b"guest", true).expect("the guest");
+        let arguments = Table::new().with("x-delayed-type", Value::text("fanout")).expect("short");
+        let (durable, auto_delete, internal) = (false, false, false);
+        let (name, kind) = ("x".into(), ExchangeKind::Delayed);
+        let declare = Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+        catalog.execute(&declare).expect("an exchange");
+        let options = BrokerOptions {
+            shard: ShardId(0),
+            shards: 1,
+            queue_bytes_max: 1 << 20,
+            consumer_timeout_ms: 0,
+            epoch_unix_s: 0,
+        };
+        let mut broker = Broker::new(options, catalog);
+        broker.delayed = Delayed::new(2);
+        let mut fx = Ear { pool: Pool::new(PoolOptions::default()), heard: Vec::new() };
+        let session = SessionId { shard: ShardId(0), slot: 0, serial: 1 };
+        broker.open_session(0, Login { session, user, vhost, capabilities: Capabilities::default() });
+        broker.open_channel(0, 1);
+        let mut heard = |broker: &mut Broker, publishes: usize| {
+            let headers = Table::new().with("x-delay", Value::I32(5)).ok();
+            let properties = Properties { headers, ..Properties::default() }.to_bytes();
+            for _ in 0..publishes {
+                let publish = Publish {
+                    exchange: b"x",
+                    routing_key: b"",
+                    mandatory: true,
+                    immediate: false,
+                    properties: RawProperties::new(&properties),
+                    body: BodyRef::Small(b"body"),
+                };
+                broker.publish(0, 1, publish, &mut fx).map(drop).expect("taken, or nacked");
+            }
+            broker.end_of_batch(&mut fx);
+            broker.set_now(broker.now_us + 10_000);
+            broker.fire(&mut fx);
+            std::mem::take(&mut fx.heard).join(" | ")
+        };
+        assert_eq!(heard(&mut broker, 3), "", "without confirms nobody hears of it");
+        let mut nobody = Ear { pool: Pool::new(PoolOptions::default()), heard: Vec::new() };
+        broker.command(0, 1, confirm::Select { no_wait: true }.into(), &mut nobody).map(drop).expect("confirms");
+        assert_eq!(heard(&mut broker, 4), "ack 2 | nack 3 | nack 4");
+        assert_eq!(heard(&mut broker, 2), "ack 6");
+        assert_eq!((broker.delayed.len(), broker.room_bytes()), (0, 0));
+    }
+}
