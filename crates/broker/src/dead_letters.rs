@@ -99,7 +99,7 @@ mod tests {
             [(&a, Expired), (&a, Expired), (&a, Rejected), (&b, Rejected), (&a, Expired)].into_iter().enumerate()
         {
             let body = BodyRef::Small(&[at as u8]);
-            let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, arrived_us: 0 };
+            let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, ..Content::EMPTY };
             dead.push(grave, reason, content.keep(&pool));
         }
         assert_eq!(dead.len(), 5);

@@ -374,7 +374,7 @@ mod tests {
         let mut memory = LastDeath::default();
         for (now_s, &(queue, reason)) in deaths.iter().enumerate() {
             let body = BodyRef::Small(b"x");
-            let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, arrived_us: 0 };
+            let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, ..Content::EMPTY };
             let grave =
                 Grave { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
             let (message, grave) = (content.keep(&pool), Arc::new(grave));

@@ -130,13 +130,7 @@ mod tests {
     use slab::{Pool, PoolOptions};
 
     fn delivery(pool: &Pool, place: u64) -> Unsettled {
-        let content = Content {
-            exchange: b"",
-            routing_key: b"k",
-            properties: &[0, 0],
-            body: BodyRef::Small(b"x"),
-            arrived_us: 0,
-        };
+        let content = Content { routing_key: b"k", body: BodyRef::Small(b"x"), ..Content::EMPTY };
         Unsettled {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),

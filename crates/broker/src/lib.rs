@@ -5,12 +5,14 @@
 //! Never:  knows a frame, a thread, a lock, a future or JSON; reads a clock; draws chance.
 #![forbid(unsafe_code)]
 
+mod blind;
 mod chain;
 mod channel;
 mod consumer;
 mod core;
 mod dead_letters;
 mod death;
+mod delayed;
 mod direct_reply;
 mod effects;
 mod expiration;

@@ -47,6 +47,11 @@ pub const LIKENESS_BYTES_MAX: usize = 256;
 pub const CHAIN_PIECE_ITEMS: usize = 1_024;
 /// A list that runs empty gives its memory back if it has room for more items than this.
 pub const CHAIN_ROOM_KEPT_ITEMS: usize = 256;
+/// Messages that the exchanges of one shard hold back at once. One more is refused as by a full queue; the broker's memory limit,
+/// which counts them, comes first unless they are very small.
+pub const DELAYED_MESSAGES_MAX: usize = 1 << 24;
+/// Delayed messages that go on before others have their turn.
+pub const DELAYED_PER_LOOK: usize = 4_096;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

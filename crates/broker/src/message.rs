@@ -1,9 +1,10 @@
-//! A message: where it was published, its properties in wire form, its body.
+//! A message: where it was published, its properties in wire form, its body, its blind copies.
 //!
 //! Enters: borrowed parts of an arriving publish.  Leaves: one counted block that any number of queues and consumers share.
 //! Owns:   the layout of that block.
 //! Never:  parses properties, knows a frame.
 
+use crate::blind;
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, Tailed};
 use wire::RawProperties;
@@ -33,7 +34,7 @@ impl BodyRef<'_> {
     }
 }
 
-/// Everything of a message that a consumer sees, borrowed.
+/// A message, borrowed: everything that a consumer sees, and further keys that none does.
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
     /// Name of the exchange it was published to.
@@ -44,11 +45,23 @@ pub struct Content<'a> {
     pub properties: &'a [u8],
     /// The body.
     pub body: BodyRef<'a>,
+    /// Routing keys that nobody sees, as [`crate::blind`] packs them; empty for most.
+    pub blind: &'a [u8],
     /// When it was published (or became a dead letter), in microseconds as the shards count them.
     pub arrived_us: u64,
 }
 
 impl<'a> Content<'a> {
+    /// Without names, properties and body.
+    pub const EMPTY: Content<'static> = Content {
+        exchange: b"",
+        routing_key: b"",
+        properties: RawProperties::EMPTY.as_bytes(),
+        body: BodyRef::Small(b""),
+        blind: &[],
+        arrived_us: 0,
+    };
+
     /// The properties, one by one.
     #[inline]
     pub fn properties(&self) -> RawProperties<'a> {
@@ -61,14 +74,22 @@ impl<'a> Content<'a> {
             BodyRef::Small(bytes) => (bytes, None),
             BodyRef::Large(slice) => (&[], Some(slice.clone())),
         };
+        if self.blind.is_empty() {
+            return self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline], pool);
+        }
+        self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline, self.blind], pool)
+    }
+
+    #[inline]
+    fn keep_parts<const PARTS: usize>(&self, large: Option<Slice>, parts: [&[u8]; PARTS], pool: &Pool) -> Message {
         let head = MessageHead {
             large,
             arrived_us: self.arrived_us,
             properties_bytes: self.properties.len() as u32,
             exchange_bytes: self.exchange.len() as u8,
             routing_key_bytes: self.routing_key.len() as u8,
+            has_blind: !self.blind.is_empty(),
         };
-        let parts = [self.exchange, self.routing_key, self.properties, inline];
         let bytes = parts.iter().map(|part| part.len()).sum();
         Message(pool.tailed(head, bytes, |tail| {
             let mut at = 0;
@@ -92,10 +113,10 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Bytes of names, properties and body.
+    /// Bytes of names, properties, body and blind copies.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len()
+        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.blind.len()
     }
 }
 
@@ -105,6 +126,8 @@ struct MessageHead {
     properties_bytes: u32,
     exchange_bytes: u8,
     routing_key_bytes: u8,
+    /// There is a run of blind copies behind the body.
+    has_blind: bool,
 }
 
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
@@ -118,15 +141,16 @@ impl Message {
         let head = self.0.head();
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
-        let (properties, inline) = rest.split_at(head.properties_bytes as usize);
+        let (properties, rest) = rest.split_at(head.properties_bytes as usize);
+        let (inline, blind) = if head.has_blind { blind::split(rest) } else { (rest, &[][..]) };
         let body = match &head.large {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content { exchange, routing_key, properties, body, arrived_us: head.arrived_us }
+        Content { exchange, routing_key, properties, body, blind, arrived_us: head.arrived_us }
     }
 
-    /// Bytes of names, properties and body, as limits count them.
+    /// Bytes of names, properties, body and blind copies, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
@@ -138,6 +162,7 @@ impl Message {
         let head = self.0.head();
         match &head.large {
             Some(slice) => slice.len(),
+            None if head.has_blind => self.content().body.len(),
             None => {
                 let names = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
                 self.0.tail().len() - names - head.properties_bytes as usize

@@ -294,7 +294,7 @@ mod tests {
 
     fn message(pool: &Pool, body: &[u8]) -> Message {
         let body = BodyRef::Small(body);
-        Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, arrived_us: 0 }.keep(pool)
+        Content { routing_key: b"k", body, ..Content::EMPTY }.keep(pool)
     }
 
     fn text(taken: &Taken) -> String {

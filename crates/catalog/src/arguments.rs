@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use wire::{Table, Value};
 
 /// Arguments of exchanges that have an effect.
-pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[ALTERNATE_EXCHANGE];
+pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY, DELAYED_TYPE];
 
 /// Arguments of queues that have an effect (see `QueueFeatures`). The others are checked, kept and compared.
 pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
@@ -32,6 +32,11 @@ pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
 pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
 
 pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
+pub(crate) const HASH_HEADER: &str = "hash-header";
+pub(crate) const HASH_PROPERTY: &str = "hash-property";
+pub(crate) const DELAYED_TYPE: &str = "x-delayed-type";
+/// A header of messages.
+pub const X_DELAY: &str = "x-delay";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
@@ -97,8 +102,8 @@ pub(crate) fn check_size(what: What<'_>, table: &Table) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The name of an exchange in an argument.
-pub(crate) fn exchange_name<'a>(what: What<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
+/// A name in an argument.
+pub(crate) fn long_string<'a>(what: What<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
     match table.get(argument) {
         None => Ok(None),
         Some(Value::LongStr(name)) => Ok(Some(name)),
@@ -186,6 +191,18 @@ pub(crate) fn shown(value: &Value) -> Cow<'_, str> {
     text.into()
 }
 
+/// Bytes as Erlang prints a binary: as text if all of it can be read.
+pub(crate) fn term(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "<<>>".into();
+    }
+    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | 0xa0..)) {
+        let text = String::from_utf8_lossy(bytes).replace('\\', "\\\\").replace('"', "\\\"");
+        return format!("<<\"{text}\">>");
+    }
+    format!("<<{}>>", bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(","))
+}
+
 /// Prints a term, until it is longer than a reply text can be. Recurses no deeper than tables may nest.
 fn print_term(value: &Value, text: &mut String) {
     if text.len() > TERM_BYTES_MAX {
@@ -231,7 +248,7 @@ fn print_list<T>(text: &mut String, values: impl Iterator<Item = T>, mut print: 
 /// be treated `as_classic`.
 pub(crate) fn check_queue(what: What<'_>, table: &Table, as_classic: bool) -> Result<(), Refusal> {
     check_size(what, table)?;
-    exchange_name(what, table, DEAD_LETTER_EXCHANGE)?;
+    long_string(what, table, DEAD_LETTER_EXCHANGE)?;
     let check = |argument: &str, valid: fn(&Value, &Table) -> Result<(), String>| match table.get(argument) {
         None => Ok(()),
         Some(value) => valid(value, table)

@@ -88,7 +88,7 @@ pub(crate) struct Binding {
     pub source: u32,
     pub target: Target,
     pub key: TextId,
-    /// For a topic exchange the trie node it hangs on.
+    /// For a topic exchange the trie node it hangs on, for a consistent-hash exchange its seat, if it has one.
     pub node: u32,
     arguments: u32,
     links: [Links; 3],

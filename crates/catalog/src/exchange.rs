@@ -4,6 +4,8 @@
 //! Owns:   what an exchange is, and the heads of the lists of its bindings.
 //! Never:  decides whether one may be declared or deleted; `catalog` does.
 
+pub(crate) mod consistent_hash;
+pub(crate) mod delayed;
 pub(crate) mod direct;
 pub(crate) mod fanout;
 pub(crate) mod headers;
@@ -15,8 +17,9 @@ use crate::{
     limits::Limits,
     name::Name,
     named::{NameTable, Named},
-    refusal::Refusal,
+    refusal::{Refusal, What},
 };
+use consistent_hash::Ring;
 use std::fmt;
 use wire::{ReplyCode, Table};
 
@@ -31,6 +34,10 @@ pub enum ExchangeKind {
     Topic,
     /// By headers.
     Headers,
+    /// To one binding, by a hash and by weights (`x-consistent-hash`).
+    ConsistentHash,
+    /// As another type, later (`x-delayed-message`).
+    Delayed,
 }
 
 impl ExchangeKind {
@@ -42,6 +49,8 @@ impl ExchangeKind {
             b"fanout" => Ok(Self::Fanout),
             b"topic" => Ok(Self::Topic),
             b"headers" => Ok(Self::Headers),
+            b"x-consistent-hash" => Ok(Self::ConsistentHash),
+            b"x-delayed-message" => Ok(Self::Delayed),
             _ => Err(Refusal::detail(
                 ReplyCode::CommandInvalid,
                 format_args!("unknown exchange type '{}'", String::from_utf8_lossy(name)),
@@ -56,6 +65,8 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::Delayed => "x-delayed-message",
         }
     }
 }
@@ -63,6 +74,29 @@ impl ExchangeKind {
 impl fmt::Display for ExchangeKind {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(self.name())
+    }
+}
+
+/// How an exchange finds the bindings for a message.
+pub(crate) enum Matching {
+    Direct,
+    Fanout,
+    Topic,
+    Headers,
+    ConsistentHash(Box<Ring>),
+}
+
+impl Matching {
+    /// Of a new exchange, by its type and arguments; a delayed one finds them as the type that it names.
+    pub fn of(what: What<'_>, kind: ExchangeKind, arguments: &Table) -> Result<Self, Refusal> {
+        Ok(match kind {
+            ExchangeKind::Direct => Self::Direct,
+            ExchangeKind::Fanout => Self::Fanout,
+            ExchangeKind::Topic => Self::Topic,
+            ExchangeKind::Headers => Self::Headers,
+            ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(Ring::new(what, arguments)?)),
+            ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments),
+        })
     }
 }
 
@@ -107,6 +141,7 @@ pub(crate) const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
 pub(crate) struct Exchange {
     pub definition: ExchangeDefinition,
     pub serial: u32,
+    pub matching: Matching,
     /// Where messages go that it finds no place for.
     pub alternate: Option<Name>,
     /// Bindings from it, and how many lead to exchanges.

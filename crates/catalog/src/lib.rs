@@ -29,7 +29,7 @@ mod vhost;
 
 pub use crate::catalog::{BindingView, Catalog, Destination, default_definitions};
 pub use definition::{Definition, Executed, Outcome, RemovedQueue};
-pub use exchange::{ExchangeDefinition, ExchangeKind};
+pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms};
 pub use features::{Overflow, QueueFeatures};
 pub use ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
 pub use limits::Limits;

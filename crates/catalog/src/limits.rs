@@ -13,6 +13,12 @@ pub const TOPIC_WORDS_MAX: usize = NAME_BYTES_MAX + 1;
 /// Encoded bytes of the arguments of one exchange, queue or binding. A harrier bound: RabbitMQ has none but the frame.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 
+/// Weight of a binding to a consistent-hash exchange. A weight costs nothing here; RabbitMQ makes a bucket for each unit of it.
+pub const WEIGHT_MAX: u32 = 1_000_000_000;
+
+/// Milliseconds for which a message can be delayed; what asks for more is not delayed (the longest timer of RabbitMQ's plugin).
+pub const DELAY_MS_MAX: u32 = u32::MAX;
+
 /// Bytes of a permission pattern as written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 

@@ -90,7 +90,7 @@ impl Queues {
         if let Some(route) = &self.table.at(index).route {
             return Arc::clone(route);
         }
-        let route = Arc::new(Route { queues: Box::new([self.routed(index)]), cacheable: true });
+        let route = Arc::new(Route { queues: Box::new([self.routed(index)]), held: Box::default(), cacheable: true });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
         route
     }

@@ -4,7 +4,7 @@
 //! Owns:   the shape of a route.
 //! Never:  finds one itself.
 
-use crate::ids::{QueueId, ShardId};
+use crate::ids::{ExchangeId, QueueId, ShardId};
 
 /// A queue to which a message goes, and where that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +20,10 @@ pub struct RoutedQueue {
 pub struct Route {
     /// The queues.
     pub queues: Box<[RoutedQueue]>,
+    /// Exchanges that hold the message back (`x-delayed-message`): from there it goes on when its time has come.
+    pub held: Box<[ExchangeId]>,
     /// Whether exchange and routing key alone decide it, so that it holds until the catalog's version changes.
-    /// False where a headers exchange was asked.
+    /// False where the headers or properties of the message were asked.
     pub cacheable: bool,
 }
 
@@ -29,6 +31,6 @@ impl Route {
     /// Whether the message goes nowhere.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.queues.is_empty() && self.held.is_empty()
     }
 }

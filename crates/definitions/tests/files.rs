@@ -112,3 +112,43 @@ fn what_is_wrong_is_told_with_its_place() {
     let (_, warnings) = load(b"{\"vhosts\": [{\"name\": \"/\", \"colour\": 1}]}").expect("sound");
     assert_eq!(warnings, [".vhosts[0].colour: unknown here, and ignored"]);
 }
+
+#[test]
+fn exchanges_of_further_types_are_read_and_written() {
+    let exchange = |name: &str, kind: &str, arguments: &str| {
+        format!(
+            "{{\"vhost\": \"/\", \"name\": \"{name}\", \"type\": \"{kind}\", \"durable\": true, \"auto_delete\": false, \
+             \"internal\": false, \"arguments\": {{{arguments}}}}}"
+        )
+    };
+    let file = |exchanges: [String; 2], weight: &str| {
+        format!(
+            "{{\"vhosts\": [{{\"name\": \"/\"}}], \"exchanges\": [{}], \"queues\": [{{\"vhost\": \"/\", \"name\": \"q\"}}], \"bindings\": \
+             [{{\"vhost\": \"/\", \"source\": \"h\", \"destination\": \"q\", \"destination_type\": \"queue\", \"routing_key\": \"{weight}\"}}]}}",
+            exchanges.join(", ")
+        )
+    };
+    let hash = exchange("h", "x-consistent-hash", "\"hash-header\": \"account\"");
+    let delayed = exchange("d", "x-delayed-message", "\"x-delayed-type\": \"topic\"");
+    let (catalog, _) = load(file([hash.clone(), delayed], "3").as_bytes()).expect("sound");
+    let text = write(&catalog, None, "0", || [1, 2, 3, 4]);
+    let (again, _) = load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let kinds = |catalog: &Catalog| {
+        let named = catalog.exchanges().filter(|(_, exchange)| exchange.name.len() == 1);
+        named.map(|(_, exchange)| format!("{} {:?}", exchange.kind, exchange.arguments)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&again), kinds(&catalog));
+    let untyped = exchange("d", "x-delayed-message", "");
+    for (text, expect) in [
+        (
+            file([hash.clone(), untyped], "3"),
+            ".exchanges[1]: PRECONDITION_FAILED - Invalid argument, 'x-delayed-type' must be an existing exchange type",
+        ),
+        (
+            file([hash.clone(), exchange("d", "fanout", "")], "three"),
+            ".bindings[0]: PRECONDITION_FAILED - The binding key must be an integer: <<\"three\">>",
+        ),
+    ] {
+        assert_eq!(load(text.as_bytes()).map(drop).expect_err(expect), expect);
+    }
+}

@@ -5,6 +5,7 @@ Owns:   nothing.
 Never:  runs two at once.
 """
 
+import exchange_types
 import features
 import messages
 import situations
@@ -13,7 +14,8 @@ import cases
 from report import Report
 
 report = Report()
-for name, body in (topology.EXPECTATIONS | messages.EXPECTATIONS | features.EXPECTATIONS).items():
+SUITES = (topology, messages, features, exchange_types)
+for name, body in (item for suite in SUITES for item in suite.EXPECTATIONS.items()):
     report.check(name, body)
 for case in cases.load():
     if situations.sayable(case):

@@ -302,8 +302,25 @@ def cc_and_bcc(made, channel):
     equal([ready(channel, queue) for queue in queues], [1, 1, 0, 1])
     # A dead letter without a key of its own goes by all of its keys.
     source = queue_with(channel, dead_letter_exchange=exchange, max_length=0)
-    put(channel, source, "z", headers={"CC": ["a.1"]})
+    put(channel, source, "z", headers={"CC": ["a.1"], "BCC": ["x.c"]})
     equal([taken(channel, first)[2] for _ in range(2)], ["y", "z"])
+    equal([taken(channel, last)[2] for _ in range(2)], ["y", "z"])
+    # Again, from one that died before, and after a rejection; but a key of the queue's own takes the place of all.
+    between = unique("between")
+    channel.exchange_declare(between, "direct", auto_delete=True)
+    source = queue_with(channel, dead_letter_exchange=between)
+    twice = queue_with(channel, dead_letter_exchange=exchange, message_ttl=10)
+    own = queue_with(channel, dead_letter_exchange=exchange, dead_letter_routing_key="own.b", message_ttl=10)
+    channel.queue_bind(twice, between, "p.c")
+    channel.queue_bind(own, between, "p.c")
+    put(channel, source, "w", headers={"CC": ["a.2"], "BCC": ["p.c"]})
+    channel.basic_reject(channel.basic_get(source)[0].delivery_tag, requeue=False)
+    for queue in (first, last):
+        method, properties, body = taken(channel, queue)
+        equal((method.routing_key, body, "BCC" in properties.headers), (source, "w", False))
+        equal([event["routing-keys"] for event in properties.headers["x-death"]], [[source, "a.2"]] * 2)
+    equal([taken(channel, copy)[2] for _ in range(2)], ["y", "w"])
+    equal([ready(channel, queue) for queue in (first, copy, last)], [0, 0, 0])
     for header, kind in (("CC", "longstr"), ("BCC", "signedint")):
         text = f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{header}",{kind}}}'
         with refused(406, text):

@@ -5,7 +5,7 @@
 //! Never:  tells anybody that a dead letter found no queue: like RabbitMQ, it is dropped.
 
 use super::settle::counted;
-use super::{Broker, copies, find};
+use super::{Broker, find};
 use crate::dead_letters::{DeadLetters, DeadRun};
 use crate::death::{Dead, LastDeath, Reason, Trail};
 use crate::effects::Effects;
@@ -14,7 +14,6 @@ use crate::queue::Queue;
 use crate::ready::Place;
 use catalog::{Overflow, QueueId, Route};
 use std::sync::Arc;
-use wire::RawProperties;
 
 /// A message has left its queue and no consumer got it.
 pub(super) fn give_up<E: Effects>(
@@ -110,9 +109,10 @@ impl Broker {
             let dead = Dead { message: &message, reason: run.reason, grave: &run.grave };
             let first = last.become_of(dead, now_s);
             // Only a message that has died before, or has further keys, can go another way than the one before it.
+            let plain = first && letter(dead, &last, self.now_us).blind.is_empty();
             let looked_up =
-                if first && last.trail(version).is_some() { None } else { self.route_letter(dead, first, &mut last) };
-            if let Some(route) = looked_up.as_deref().or(last.trail(version).filter(|_| first)) {
+                if plain && last.trail(version).is_some() { None } else { self.route_letter(dead, plain, &mut last) };
+            if let Some(route) = looked_up.as_deref().or(last.trail(version).filter(|_| plain)) {
                 self.deliver_letter(dead, route, &last, first, fx);
             }
         }
@@ -120,36 +120,23 @@ impl Broker {
         self.last_death = Some(last);
     }
 
-    /// The queues for a dead letter, looked up.
-    fn route_letter(&mut self, dead: Dead<'_>, first: bool, last: &mut LastDeath) -> Option<Arc<Route>> {
-        let grave = &**dead.grave;
-        let exchange = self.catalog.exchange(grave.vhost, &grave.exchange)?;
-        let routing_key = grave.routing_key.as_deref().unwrap_or(dead.message.content().routing_key);
-        let letter = RawProperties::new(last.properties());
-        let copies = if grave.routing_key.is_none() && !first { copies::in_cc(letter) } else { Vec::new() };
-        if copies.is_empty() {
-            let route = self.catalog.route(exchange, routing_key, letter);
-            if first {
-                let version = self.catalog.version();
-                last.set_trail(route.cacheable.then(|| Trail { version, route: Arc::clone(&route) }));
-            }
-            return Some(route);
+    /// The queues for a dead letter, looked up; remembered for the next if it is `plain`.
+    fn route_letter(&mut self, dead: Dead<'_>, plain: bool, last: &mut LastDeath) -> Option<Arc<Route>> {
+        let exchange = self.catalog.exchange(dead.grave.vhost, &dead.grave.exchange)?;
+        let route = self.route_again(exchange, &letter(dead, last, self.now_us));
+        if plain {
+            let version = self.catalog.version();
+            last.set_trail(route.cacheable.then(|| Trail { version, route: Arc::clone(&route) }));
         }
-        let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(copies.iter().map(|key| &**key)).collect();
-        Some(self.catalog.route_all(exchange, &keys, letter))
+        Some(route)
     }
 
-    /// Hands a routed dead letter to its queues.
+    /// Hands a routed dead letter to its queues, and to the exchanges that delay it.
     fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &Route, last: &LastDeath, first: bool, fx: &mut E) {
-        let grave = &**dead.grave;
-        let content = dead.message.content();
-        let content = Content {
-            exchange: &grave.exchange,
-            routing_key: grave.routing_key.as_deref().unwrap_or(content.routing_key),
-            properties: last.properties(),
-            body: content.body,
-            arrived_us: self.now_us,
-        };
+        let content = letter(dead, last, self.now_us);
+        if !route.held.is_empty() && !self.hold(route, &content, fx) {
+            self.counters.unroutable += 1;
+        }
         let earlier = (!first).then(|| content.properties());
         let mut kept = None;
         let count = route.queues.len();
@@ -164,5 +151,21 @@ impl Broker {
                 self.send_abroad(queue.home, std::iter::once(queue.id), &content, &mut kept, None, fx);
             }
         }
+    }
+}
+
+/// What goes on of a message that has died.
+#[inline]
+fn letter<'a>(dead: Dead<'a>, last: &'a LastDeath, now_us: u64) -> Content<'a> {
+    let grave = &**dead.grave;
+    let content = dead.message.content();
+    Content {
+        exchange: &grave.exchange,
+        routing_key: grave.routing_key.as_deref().unwrap_or(content.routing_key),
+        properties: last.properties(),
+        // A key of the queue's takes the place of all others.
+        blind: if grave.routing_key.is_none() { content.blind } else { &[] },
+        arrived_us: now_us,
+        ..content
     }
 }

@@ -15,6 +15,7 @@ use crate::limits::{CONSUMERS_PER_CHANNEL_MAX, REMOTE_WINDOW_MESSAGES};
 use crate::peer::Then;
 use crate::queue::Taker;
 use crate::ready::Taken;
+use crate::timers::Due;
 use catalog::{Definition, Operation, QueueId, Refusal, Resource};
 use std::collections::VecDeque;
 use wire::method::{Method, basic};
@@ -347,7 +348,7 @@ impl Broker {
             return;
         }
         let Some(mut queue) = place.take() else { return };
-        self.timers.clear(id.index, &mut queue.timer_us);
+        self.timers.clear(Due::Queue(id.index), &mut queue.timer_us);
         self.waiting -= queue.ready.len();
         for taker in queue.takers {
             match taker {

@@ -1,12 +1,14 @@
 //! Copies: a sender's further routing keys, in the headers `CC` and `BCC` (RabbitMQ extension).
 //!
-//! Enters: the properties of a publish.  Leaves: the keys, and the properties without `BCC`.
+//! Enters: the properties of a publish.  Leaves: the keys, and the properties without `BCC`, whose keys stay with the message.
 //! Owns:   which values are keys.
 //! Never:  routes.
 
 use super::Broker;
+use crate::blind;
 use crate::effects::Slot;
-use catalog::{Refusal, Route};
+use crate::message::Content;
+use catalog::{ExchangeId, Refusal, Route};
 use std::sync::Arc;
 use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 
@@ -14,6 +16,8 @@ use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 pub(super) struct Copies {
     /// The keys behind the first.
     pub keys: Vec<Box<[u8]>>,
+    /// Those that nobody sees, as they are kept.
+    pub blind: Vec<u8>,
     /// The properties without `BCC`, if there was one.
     pub properties: Option<Vec<u8>>,
 }
@@ -27,7 +31,10 @@ pub(super) fn of(properties: RawProperties<'_>) -> Result<Option<Copies>, Refusa
         return Ok(None);
     }
     let mut keys = Vec::new();
+    // In the end: the keys of `CC`, which come before those of `BCC`.
+    let mut visible = 0;
     for (name, value) in [("CC", cc), ("BCC", bcc)] {
+        visible = keys.len();
         match value {
             None => {}
             Some(ValueRef::List(list)) => keys.extend(list.iter().filter_map(key)),
@@ -46,11 +53,12 @@ pub(super) fn of(properties: RawProperties<'_>) -> Result<Option<Copies>, Refusa
         });
         out
     });
-    Ok(Some(Copies { keys, properties }))
+    let blind = blind::pack(keys[visible..].iter().map(|key| &**key));
+    Ok(Some(Copies { keys, blind, properties }))
 }
 
-/// The keys in `CC` of a dead letter.
-pub(super) fn in_cc(properties: RawProperties<'_>) -> Vec<Box<[u8]>> {
+/// The keys in `CC` of a message that is routed again.
+fn in_cc(properties: RawProperties<'_>) -> Vec<Box<[u8]>> {
     match properties.headers().and_then(|headers| headers.get("CC")) {
         Some(ValueRef::List(list)) => list.iter().filter_map(key).collect(),
         _ => Vec::new(),
@@ -78,5 +86,17 @@ impl Broker {
         let exchange = self.exchange_for_publish(slot, exchange)?;
         let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(copies.iter().map(|key| &**key)).collect();
         Ok(self.catalog.route_all(exchange, &keys, properties))
+    }
+
+    /// The queues for a message that is routed a second time: a dead letter, or one that was delayed.
+    pub(super) fn route_again(&mut self, exchange: ExchangeId, content: &Content<'_>) -> Arc<Route> {
+        let properties = content.properties();
+        let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
+        if visible.is_empty() && content.blind.is_empty() {
+            return self.catalog.route(exchange, content.routing_key, properties);
+        }
+        let further = visible.iter().map(|key| &**key).chain(blind::unpack(content.blind));
+        let keys: Vec<&[u8]> = std::iter::once(content.routing_key).chain(further).collect();
+        self.catalog.route_all(exchange, &keys, properties)
     }
 }

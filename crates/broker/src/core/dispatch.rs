@@ -15,6 +15,7 @@ use crate::limits::{PACE_BYTES, PACED_BYTES_MIN, QUEUE_RESUME_TENTHS, REMOTE_WIN
 use crate::message::{Content, Message};
 use crate::queue::{Queue, Taker};
 use crate::ready::Place;
+use crate::timers::Due;
 use catalog::{QueueId, ShardId};
 
 /// Bytes that limits add to each waiting message for its block and its place in the list.
@@ -297,7 +298,7 @@ impl Broker {
             make_room(queue, &mut self.waiting, &mut self.dead, fx);
             rearm(&mut self.timers, queue);
             if more {
-                self.timers.set_now(queue.id.index, &mut queue.timer_us, self.now_us);
+                self.timers.set_now(Due::Queue(queue.id.index), &mut queue.timer_us, self.now_us);
             }
         }
         if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {

@@ -5,7 +5,7 @@
 //! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `runs` (of definitions), `transact`,
-//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `delay` (what waits in an exchange), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
 
 mod bury;
 mod commands;
@@ -13,6 +13,7 @@ mod consume;
 mod copies;
 mod declare;
 mod define;
+mod delay;
 mod dispatch;
 mod post;
 mod publish;
@@ -28,8 +29,10 @@ use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
 use crate::dead_letters::DeadLetters;
 use crate::death::LastDeath;
+use crate::delayed::Delayed;
 use crate::effects::{Effects, Slot};
 use crate::letter::{Asker, Refused};
+use crate::limits::DELAYED_MESSAGES_MAX;
 use crate::message::Message;
 use crate::peer::{Login, Peer};
 use crate::queue::{Queue, Remote, RemoteKey};
@@ -147,6 +150,8 @@ pub struct Broker {
     counters: Counters,
     now_us: u64,
     timers: Timers,
+    /// Messages that exchanges hold back.
+    delayed: Delayed,
     /// When the deliveries that are out are looked at next, with a consumer timeout.
     overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
@@ -184,6 +189,7 @@ impl Broker {
             counters: Counters::default(),
             now_us: 0,
             timers: Timers::default(),
+            delayed: Delayed::new(DELAYED_MESSAGES_MAX),
             overdue_look_us: 0,
             dead: DeadLetters::default(),
             last_death: None,
@@ -212,13 +218,13 @@ impl Broker {
         self.queues.iter().flatten().map(|queue| &**queue)
     }
 
-    /// Bytes of the lists of messages, waiting and unsettled, beside the messages themselves.
+    /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves.
     pub fn room_bytes(&self) -> usize {
-        (self.waiting + self.tables.unsettled) * LISTED_BYTES
+        (self.waiting + self.tables.unsettled) * LISTED_BYTES + self.delayed.listed_bytes()
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 12] {
+    pub fn census(&self) -> [(&'static str, usize); 13] {
         let waiting = self.accepting.iter().map(VecDeque::len).sum();
         [
             ("sessions", self.tables.peers.iter().flatten().count()),
@@ -232,6 +238,7 @@ impl Broker {
             ("letters that came early", self.early.len()),
             ("queues that are full", self.full.len()),
             ("timers", self.timers.len()),
+            ("delayed messages", self.delayed.len()),
             ("dead letters", self.dead.len()),
         ]
     }

@@ -82,6 +82,7 @@ impl Broker {
             routing_key: publish.routing_key,
             properties: properties.as_bytes(),
             body: publish.body,
+            blind: copies.as_ref().map_or(&[], |copies| copies.blind.as_slice()),
             arrived_us: self.now_us,
         };
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
@@ -213,12 +214,13 @@ impl Broker {
     ) {
         let mut kept: Option<Message> = None;
         let mut waits = 0;
-        let mut declined = false;
+        let mut declined = !route.held.is_empty() && !self.hold(route, content, fx);
         match &*route.queues {
-            [] => self.unroutable(slot, number, content, mandatory, fx),
+            [] if route.held.is_empty() => self.unroutable(slot, number, content, mandatory, fx),
+            [] => {}
             [only] if self.is_home(only.home) => {
                 let offered = self.offer(only.id, content, &mut kept, true, fx);
-                declined = offered == Offered::Declined;
+                declined |= offered == Offered::Declined;
                 waits += self.await_store(offered, publication);
             }
             [only] => {
@@ -252,7 +254,7 @@ impl Broker {
         }
     }
 
-    fn spread_abroad<E: Effects>(
+    pub(super) fn spread_abroad<E: Effects>(
         &mut self,
         route: &Route,
         content: &Content<'_>,

@@ -271,13 +271,8 @@ mod tests {
         let pool = Pool::new(PoolOptions::default());
         let headers = Some(Table::new().with("mine", Value::I32(1)).expect("short"));
         let properties = Properties { headers, priority: Some(3), ..Properties::default() }.to_bytes();
-        let content = Content {
-            exchange: b"",
-            routing_key: b"q",
-            properties: &properties,
-            body: BodyRef::Small(b"m"),
-            arrived_us: 0,
-        };
+        let body = BodyRef::Small(b"m");
+        let content = Content { routing_key: b"q", properties: &properties, body, ..Content::EMPTY };
         let twice = counted(&counted(&content.keep(&pool), Some(1), &pool), Some(2), &pool);
         let headers = twice.content().properties().headers().expect("headers").to_table().expect("well formed");
         assert_eq!(headers.get("x-delivery-count"), Some(&Value::I64(2)));

@@ -1,4 +1,4 @@
-//! Time: messages and queues whose time is over.
+//! Time: messages and queues whose time is over, delayed messages whose time has come.
 //!
 //! Enters: the time, as the shard tells it.  Leaves: expired messages given up, unused queues removed; when to look next.
 //! Owns:   when a queue must be looked at.
@@ -11,7 +11,7 @@ use crate::death::Reason;
 use crate::effects::Effects;
 use crate::limits::{EXPIRED_PER_LOOK, LETTERS_PACE_US};
 use crate::queue::Queue;
-use crate::timers::Timers;
+use crate::timers::{Due, Timers};
 use catalog::{Definition, QueueId, Refusal};
 use wire::ReplyCode;
 
@@ -36,26 +36,37 @@ impl Broker {
 
     /// Does what is due.
     pub fn fire<E: Effects>(&mut self, fx: &mut E) {
-        while let Some(index) = self.timers.take_due(self.now_us) {
-            let Some(Some(queue)) = self.queues.get_mut(index as usize) else { continue };
-            queue.timer_us = 0;
-            let id = queue.id;
-            if queue.is_unused_since(self.now_us) {
-                if let Some(features) = &mut queue.features {
-                    features.expires_us = None;
+        while let Some(due) = self.timers.take_due(self.now_us) {
+            match due {
+                Due::Queue(index) => self.look_at(index, fx),
+                Due::Delayed => {
+                    self.delayed.timer_us = 0;
+                    self.release_due(fx);
                 }
-                self.define_unasked(Definition::RemoveQueue { id }, fx);
-            } else if self.outrun_by_letters.take().is_some() {
-                // What takes the dead letters needs a moment, as after a publisher that outruns its consumers.
-                self.timers.set(index, &mut queue.timer_us, self.now_us + LETTERS_PACE_US);
-                continue;
             }
-            self.make_due(id);
         }
         if self.options.consumer_timeout_ms > 0 && self.now_us >= self.overdue_look_us {
             self.look_for_overdue(fx);
         }
         self.dispatch_due(fx);
+    }
+
+    /// The time of a queue has come.
+    fn look_at<E: Effects>(&mut self, index: u32, fx: &mut E) {
+        let Some(Some(queue)) = self.queues.get_mut(index as usize) else { return };
+        queue.timer_us = 0;
+        let id = queue.id;
+        if queue.is_unused_since(self.now_us) {
+            if let Some(features) = &mut queue.features {
+                features.expires_us = None;
+            }
+            self.define_unasked(Definition::RemoveQueue { id }, fx);
+        } else if self.outrun_by_letters.take().is_some() {
+            // What takes the dead letters needs a moment, as after a publisher that outruns its consumers.
+            self.timers.set(Due::Queue(index), &mut queue.timer_us, self.now_us + LETTERS_PACE_US);
+            return;
+        }
+        self.make_due(id);
     }
 
     /// Closes the channels with deliveries that wait too long for their acknowledgement. It notes how far each ledger has come
@@ -102,16 +113,16 @@ impl Broker {
 
 /// Sets the time of a queue by its head and by its own end. Nothing happens if an earlier time is set already.
 pub(super) fn rearm(timers: &mut Timers, queue: &mut Queue) {
-    let index = queue.id.index;
+    let due = Due::Queue(queue.id.index);
     if queue.expiring {
         match queue.ready.front().map(|head| queue.deadline_us(head)) {
             Some(u64::MAX) => {}
-            Some(deadline_us) => timers.set(index, &mut queue.timer_us, deadline_us),
+            Some(deadline_us) => timers.set(due, &mut queue.timer_us, deadline_us),
             None => queue.expiring = queue.has_ttl(),
         }
     }
     if let Some(unused_us) = queue.unused_deadline_us() {
-        timers.set(index, &mut queue.timer_us, unused_us);
+        timers.set(due, &mut queue.timer_us, unused_us);
     }
 }
 

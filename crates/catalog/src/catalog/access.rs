@@ -79,7 +79,7 @@ impl Catalog {
                     return Err(Refusal::reserved(Kind::Exchange, name));
                 }
                 let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(*vhost) };
-                if let Some(alternate) = arguments::exchange_name(what, arguments, ALTERNATE_EXCHANGE)? {
+                if let Some(alternate) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
                     self.check(user, *vhost, Read, Exchange, name.as_bytes())?;
                     self.check(user, *vhost, Write, Exchange, alternate)?;
                 }
@@ -114,7 +114,7 @@ impl Catalog {
                     return Ok(());
                 }
                 let what = What { kind: Kind::Queue, name, vhost: self.vhost_name(*vhost) };
-                if let Some(dead_letters) = arguments::exchange_name(what, arguments, DEAD_LETTER_EXCHANGE)? {
+                if let Some(dead_letters) = arguments::long_string(what, arguments, DEAD_LETTER_EXCHANGE)? {
                     self.check(user, *vhost, Read, Queue, name.as_bytes())?;
                     self.check(user, *vhost, Write, Exchange, dead_letters)?;
                 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     arguments,
     binding::{Head, Said, Target, Through},
-    exchange::{ExchangeKind, headers},
+    exchange::{Matching, consistent_hash, headers},
     ids::VhostId,
 };
 use wire::Table;
@@ -76,8 +76,10 @@ impl Catalog {
             _ => self.no_exchange(asked.vhost, asked.destination.as_bytes()),
         })?;
         let what = What { kind: Kind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
-        if self.exchanges.0.at(source).definition.kind == ExchangeKind::Headers {
-            headers::check(asked.arguments)?;
+        match self.exchanges.0.at(source).matching {
+            Matching::Headers => headers::check(asked.arguments)?,
+            Matching::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
+            Matching::Direct | Matching::Fanout | Matching::Topic => {}
         }
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
@@ -137,28 +139,50 @@ impl Catalog {
     /// Puts a new binding on its lists.
     fn link(&mut self, binding: u32, source: u32, target: Target) {
         let exchange = self.exchanges.0.at_mut(source);
-        let (kind, root) = (exchange.definition.kind, exchange.root);
+        let root = exchange.root;
         self.bindings.link(Through::Source, &mut exchange.from, binding);
         exchange.to_exchanges += u32::from(target.as_exchange().is_some());
         let mut into = *self.head_into(target);
         self.bindings.link(Through::Destination, &mut into, binding);
         *self.head_into(target) = into;
-        match kind {
-            ExchangeKind::Direct => self.direct.add(&mut self.bindings, binding),
-            ExchangeKind::Topic => self.topics.add(&mut self.bindings, root, binding),
-            ExchangeKind::Fanout | ExchangeKind::Headers => {}
+        match self.exchanges.0.at(source).matching {
+            Matching::Direct => self.direct.add(&mut self.bindings, binding),
+            Matching::Topic => self.topics.add(&mut self.bindings, root, binding),
+            // The oldest binding to a destination counts, as in RabbitMQ 3.10.
+            Matching::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
+            Matching::ConsistentHash(_) => self.seat(binding, source, target),
+            Matching::Fanout | Matching::Headers => {}
         }
         self.routes_altered(source);
+    }
+
+    /// The other bindings from a source on a destination's list, the newest first.
+    fn others(&self, binding: u32, source: u32, into: Head) -> impl Iterator<Item = u32> + '_ {
+        let all = self.bindings.iter(Through::Destination, into);
+        all.filter(move |&other| other != binding && self.bindings.get(other).source == source)
+    }
+
+    /// Gives a binding of a consistent-hash exchange the seat of its destination.
+    fn seat(&mut self, binding: u32, source: u32, target: Target) {
+        let destination = match target.as_exchange() {
+            Some(index) => consistent_hash::hash_destination(&self.exchanges.0.at(index).definition.name, false),
+            None => consistent_hash::hash_destination(&self.queues.table.at(target.index()).definition.name, true),
+        };
+        if let Matching::ConsistentHash(ring) = &mut self.exchanges.0.at_mut(source).matching {
+            ring.add(&mut self.bindings, binding, destination);
+        }
     }
 
     /// Removes a binding. Leaves its source to be removed if that must go with it.
     pub(super) fn remove_binding(&mut self, binding: u32) -> Option<u32> {
         let (source, target) = (self.bindings.get(binding).source, self.bindings.get(binding).target);
         let exchange = self.exchanges.0.at_mut(source);
-        match exchange.definition.kind {
-            ExchangeKind::Direct => self.direct.remove(&mut self.bindings, binding),
-            ExchangeKind::Topic => self.topics.remove(&mut self.bindings, binding),
-            ExchangeKind::Fanout | ExchangeKind::Headers => {}
+        let mut leaves_seat = false;
+        match &mut exchange.matching {
+            Matching::Direct => self.direct.remove(&mut self.bindings, binding),
+            Matching::Topic => self.topics.remove(&mut self.bindings, binding),
+            Matching::ConsistentHash(ring) => leaves_seat = ring.remove(&mut self.bindings, binding),
+            Matching::Fanout | Matching::Headers => {}
         }
         self.bindings.unlink(Through::Source, &mut exchange.from, binding);
         exchange.to_exchanges -= u32::from(target.as_exchange().is_some());
@@ -166,6 +190,9 @@ impl Catalog {
         let mut into = *self.head_into(target);
         self.bindings.unlink(Through::Destination, &mut into, binding);
         *self.head_into(target) = into;
+        if leaves_seat && let Some(heir) = self.others(binding, source, into).last() {
+            self.seat(heir, source, target);
+        }
         self.bindings.remove(binding);
         self.routes_altered(source);
         goes.then_some(source)

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE},
     binding::Head,
-    exchange::{Exchange, ExchangeDefinition, ExchangeKind},
+    exchange::{Exchange, ExchangeDefinition, Matching},
     ids::VhostId,
 };
 
@@ -41,11 +41,12 @@ impl Catalog {
         if name.starts_with("amq.") {
             return Err(Refusal::reserved(Kind::Exchange, name));
         }
-        let alternate = match arguments::exchange_name(what, arguments, ALTERNATE_EXCHANGE)? {
+        let alternate = match arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
             // As the alternate of another, the default exchange takes nothing: RabbitMQ's has no bindings to look at.
             None | Some([]) => None,
             Some(name) => Some(Name::new(Kind::Exchange, name)?),
         };
+        let matching = Matching::of(what, *kind, arguments)?;
         arguments::check_size(what, arguments)?;
         if self.exchanges.0.len() >= self.limits.exchanges_max {
             return Err(Refusal::precondition(format_args!(
@@ -62,12 +63,17 @@ impl Catalog {
             internal: *internal,
             arguments: arguments::boxed(arguments),
         };
-        let index = self.add_exchange(definition, alternate);
+        let index = self.add_exchange(definition, matching, alternate);
         Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: true }, true))
     }
 
     /// Makes an exchange that may be made.
-    pub(super) fn add_exchange(&mut self, definition: ExchangeDefinition, alternate: Option<Name>) -> u32 {
+    pub(super) fn add_exchange(
+        &mut self,
+        definition: ExchangeDefinition,
+        matching: Matching,
+        alternate: Option<Name>,
+    ) -> u32 {
         let version = self.next_version();
         let vhost = self.vhosts.at_mut(definition.vhost);
         // It may be the alternate that others look for.
@@ -75,11 +81,12 @@ impl Catalog {
             vhost.version = version;
         }
         vhost.alternates += u32::from(alternate.is_some());
-        let root = if definition.kind == ExchangeKind::Topic { self.topics.plant() } else { u32::MAX };
+        let root = if let Matching::Topic = matching { self.topics.plant() } else { u32::MAX };
         let serial = self.exchanges.0.next_serial();
         self.exchanges.0.insert(Exchange {
             definition,
             serial,
+            matching,
             alternate,
             from: Head::default(),
             to_exchanges: 0,

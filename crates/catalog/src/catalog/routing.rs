@@ -2,12 +2,12 @@
 //!
 //! Enters: an exchange, a routing key, properties.  Leaves: the queues, each once.
 //! Owns:   the walk from exchange to exchange, and its scratch.
-//! Never:  allocates for a key that it has met lately, or that leads to one queue; visits an exchange twice.
+//! Never:  allocates for a key that it has met lately, or that leads to one queue; visits an exchange twice; delays a message.
 
 use super::*;
 use crate::{
     binding::{NONE, Target, Through},
-    exchange::{Exchange, ExchangeKind, fanout, headers},
+    exchange::{Exchange, ExchangeKind, Matching, delayed, fanout, headers},
     ids::ExchangeId,
     route::{Route, RoutedQueue},
 };
@@ -23,6 +23,8 @@ pub(super) struct Walk {
     /// Indexes of queues.
     queues: Vec<u32>,
     routed: Vec<RoutedQueue>,
+    /// Indexes of exchanges that hold the message back.
+    held: Vec<u32>,
     nowhere: [Arc<Route>; 2],
     /// The last route to several queues, by `cacheable`: the next one is often the same.
     last: [Arc<Route>; 2],
@@ -30,13 +32,15 @@ pub(super) struct Walk {
 
 impl Default for Walk {
     fn default() -> Self {
-        let nowhere = [false, true].map(|cacheable| Arc::new(Route { queues: Box::new([]), cacheable }));
+        let nowhere =
+            [false, true].map(|cacheable| Arc::new(Route { queues: Box::default(), held: Box::default(), cacheable }));
         Self {
             number: 0,
             to_visit: Vec::new(),
             targets: Vec::new(),
             queues: Vec::new(),
             routed: Vec::new(),
+            held: Vec::new(),
             last: nowhere.clone(),
             nowhere,
         }
@@ -66,8 +70,13 @@ impl Catalog {
                     return self.queues.route(target.index());
                 }
             }
-            ExchangeKind::Headers => return self.walk_from(id.index, &[routing_key], properties),
-            ExchangeKind::Fanout | ExchangeKind::Topic => {}
+            ExchangeKind::Headers | ExchangeKind::Delayed => {
+                return self.walk_from(id.index, &[routing_key], properties);
+            }
+            ExchangeKind::ConsistentHash if !is_by_key(exchange) => {
+                return self.walk_from(id.index, &[routing_key], properties);
+            }
+            ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::ConsistentHash => {}
         }
         let key = if is_deaf(exchange) { b"" } else { routing_key };
         let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
@@ -98,7 +107,10 @@ impl Catalog {
 
     /// A route that does not follow from one routing key.
     fn uncached(&self, route: Arc<Route>) -> Arc<Route> {
-        if route.cacheable { Arc::new(Route { queues: route.queues.clone(), cacheable: false }) } else { route }
+        if !route.cacheable {
+            return route;
+        }
+        Arc::new(Route { queues: route.queues.clone(), held: Box::default(), cacheable: false })
     }
 
     fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
@@ -112,15 +124,28 @@ impl Catalog {
             targets.clear();
             let exchange = self.exchanges.0.at(index);
             let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
-            match exchange.definition.kind {
-                ExchangeKind::Direct => {
+            if exchange.definition.kind == ExchangeKind::Delayed {
+                cacheable = false;
+                if delayed::delay_ms(properties).is_some() {
+                    self.walk.held.push(index);
+                    continue;
+                }
+            }
+            match &exchange.matching {
+                Matching::Direct => {
                     keys.iter().for_each(|key| self.direct.route(&self.bindings, index, key, &mut targets));
                 }
-                ExchangeKind::Fanout => fanout::route(&self.bindings, from, &mut targets),
-                ExchangeKind::Topic => {
+                Matching::Fanout => fanout::route(&self.bindings, from, &mut targets),
+                Matching::Topic => {
                     keys.iter().for_each(|key| self.topics.route(&self.bindings, root, key, &mut targets));
                 }
-                ExchangeKind::Headers => {
+                Matching::ConsistentHash(ring) => {
+                    cacheable &= ring.is_by_key();
+                    // The first key alone counts, as in RabbitMQ.
+                    let key = keys.first().copied().unwrap_or_default();
+                    targets.extend(ring.route(&self.bindings, key, properties));
+                }
+                Matching::Headers => {
                     cacheable = false;
                     let headers = properties.headers().unwrap_or_default();
                     headers::route(&self.bindings, from, headers, &mut targets);
@@ -145,10 +170,15 @@ impl Catalog {
 
     /// The route to the queues that a walk has come upon.
     fn found(&mut self, cacheable: bool) -> Arc<Route> {
-        let Walk { queues, routed, nowhere, last, .. } = &mut self.walk;
+        let Walk { queues, routed, nowhere, last, held, .. } = &mut self.walk;
         if queues.len() > 1 {
             queues.sort_unstable();
             queues.dedup();
+        }
+        if !held.is_empty() {
+            let queues = queues.iter().map(|&queue| self.queues.routed(queue)).collect();
+            let held = held.drain(..).map(|index| self.exchanges.id(index)).collect();
+            return Arc::new(Route { queues, held, cacheable: false });
         }
         match **queues {
             [] => return Arc::clone(&nowhere[usize::from(cacheable)]),
@@ -159,7 +189,7 @@ impl Catalog {
         routed.extend(queues.iter().map(|&queue| self.queues.routed(queue)));
         let last = &mut last[usize::from(cacheable)];
         if *last.queues != **routed {
-            *last = Arc::new(Route { queues: routed.as_slice().into(), cacheable });
+            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), cacheable });
         }
         Arc::clone(last)
     }
@@ -182,6 +212,11 @@ impl Catalog {
             to_visit.push(index);
         }
     }
+}
+
+/// Whether nothing of a message but its routing key makes a difference to a consistent-hash exchange.
+fn is_by_key(exchange: &Exchange) -> bool {
+    matches!(&exchange.matching, Matching::ConsistentHash(ring) if ring.is_by_key())
 }
 
 /// Whether the routing key makes no difference: a fanout exchange that leads to queues alone.

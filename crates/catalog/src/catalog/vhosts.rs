@@ -6,10 +6,11 @@
 
 use super::*;
 use crate::{
-    exchange::{ExchangeDefinition, PREDECLARED},
+    exchange::{ExchangeDefinition, Matching, PREDECLARED},
     ids::{ExchangeId, VhostId},
     vhost::Vhost,
 };
+use wire::Table;
 
 impl Catalog {
     pub(super) fn create_vhost(&mut self, name: &Name) -> Result<Executed, Refusal> {
@@ -40,7 +41,9 @@ impl Catalog {
                 internal,
                 arguments: None,
             };
-            let index = self.add_exchange(definition, None);
+            let what = What { kind: Kind::Exchange, name, vhost: "" };
+            let matching = Matching::of(what, kind, &Table::new())?;
+            let index = self.add_exchange(definition, matching, None);
             if name.is_empty() {
                 self.vhosts.at_mut(id).default_exchange = self.exchanges.id(index);
             }

@@ -1,0 +1,242 @@
+//! Consistent-hash exchange (RabbitMQ's `x-consistent-hash`): one destination a message, by a hash, in proportion to weights.
+//!
+//! Enters: bindings whose keys are weights; what a message is hashed by.  Leaves: the one binding that gets it.
+//! Owns:   the seats of one exchange, one a destination; the meaning of `hash-header` and `hash-property`.
+//! Never:  depends on a seed, an id or the order of bindings: a key goes to the same queue on every shard, and after a restart.
+//!
+//! For a key every seat draws a lot, from the hash of both alone, and the best lot wins (weighted rendezvous hashing): a seat
+//! that comes or goes takes or leaves its own share and moves no other message. With u even between 0 and 1, -ln u / weight is
+//! least in proportion to the weights. Seats of equal weight need no logarithm: the highest draw among them is the best.
+
+use crate::{
+    arguments::{HASH_HEADER, HASH_PROPERTY, long_string, term},
+    binding::{Bindings, NONE, Target},
+    limits::WEIGHT_MAX,
+    refusal::{Refusal, What},
+};
+use wire::{RawProperties, Table, ValueRef};
+
+/// What of a message decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HashOn {
+    RoutingKey,
+    Header(Box<[u8]>),
+    MessageId,
+    CorrelationId,
+    Timestamp,
+}
+
+/// A binding, as it draws.
+struct Seat {
+    hash: u64,
+    binding: u32,
+}
+
+/// The seats of one weight.
+struct Row {
+    weight: u32,
+    seats: Vec<Seat>,
+}
+
+/// The seats of one exchange.
+pub(crate) struct Ring {
+    on: HashOn,
+    /// By weight.
+    rows: Vec<Row>,
+}
+
+/// The weight that a binding key says, as Erlang reads numbers.
+pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
+    let (negative, digits) = match key {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Refusal::precondition(format_args!("The binding key must be an integer: {}", term(key))));
+    }
+    let number = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    match digits.iter().fold(0, number) {
+        0 => Err(Refusal::precondition("The binding key must be greater than 0")),
+        _ if negative => Err(Refusal::precondition("The binding key must be greater than 0")),
+        weight => match u32::try_from(weight) {
+            Ok(weight) if weight <= WEIGHT_MAX => Ok(weight),
+            _ => Err(Refusal::precondition(format_args!("The binding key must be {WEIGHT_MAX} at most"))),
+        },
+    }
+}
+
+impl Ring {
+    /// Of a new exchange.
+    pub fn new(what: What<'_>, arguments: &Table) -> Result<Self, Refusal> {
+        let header = long_string(what, arguments, HASH_HEADER)?;
+        let on = match (header, long_string(what, arguments, HASH_PROPERTY)?) {
+            (None, None) => HashOn::RoutingKey,
+            (Some(header), None) => HashOn::Header(header.into()),
+            (None, Some(b"message_id")) => HashOn::MessageId,
+            (None, Some(b"correlation_id")) => HashOn::CorrelationId,
+            (None, Some(b"timestamp")) => HashOn::Timestamp,
+            (None, Some(other)) => {
+                let other = String::from_utf8_lossy(other);
+                return Err(Refusal::precondition(format_args!("Unsupported property: {other}")));
+            }
+            (Some(_), Some(_)) => {
+                return Err(Refusal::precondition("hash-header and hash-property are mutually exclusive"));
+            }
+        };
+        Ok(Self { on, rows: Vec::new() })
+    }
+
+    /// Whether the routing key alone decides.
+    #[inline]
+    pub fn is_by_key(&self) -> bool {
+        self.on == HashOn::RoutingKey
+    }
+
+    /// Seats a binding: the only one to its destination, whose hash is [`hash_destination`].
+    pub fn add(&mut self, bindings: &mut Bindings, binding: u32, destination: u64) {
+        let Ok(weight) = weight(bindings.key(binding)) else {
+            unreachable!("weights are checked before they are bound")
+        };
+        let at = self.rows.partition_point(|row| row.weight < weight);
+        if self.rows.get(at).is_none_or(|row| row.weight != weight) {
+            self.rows.insert(at, Row { weight, seats: Vec::new() });
+        }
+        let seats = &mut self.rows[at].seats;
+        bindings.set_node(binding, seats.len() as u32);
+        seats.push(Seat { hash: destination, binding });
+    }
+
+    /// Takes a binding's seat away. Answers whether it had one.
+    pub fn remove(&mut self, bindings: &mut Bindings, binding: u32) -> bool {
+        let at = bindings.get(binding).node;
+        if at == NONE {
+            return false;
+        }
+        let weight = weight(bindings.key(binding)).unwrap_or_default();
+        let Ok(row) = self.rows.binary_search_by_key(&weight, |row| row.weight) else {
+            unreachable!("a binding is seated by its weight")
+        };
+        let seats = &mut self.rows[row].seats;
+        debug_assert_eq!(seats[at as usize].binding, binding, "a binding knows its seat");
+        seats.swap_remove(at as usize);
+        if let Some(moved) = seats.get(at as usize) {
+            bindings.set_node(moved.binding, at);
+        } else if seats.is_empty() {
+            self.rows.remove(row);
+        }
+        true
+    }
+
+    /// Where a message goes.
+    pub fn route(&self, bindings: &Bindings, routing_key: &[u8], properties: RawProperties<'_>) -> Option<Target> {
+        let key = self.key(routing_key, properties);
+        let mut best = None;
+        for row in &self.rows {
+            let draws = row.seats.iter().map(|seat| (mix(seat.hash ^ key), seat.binding));
+            let Some((draw, binding)) = draws.max_by_key(|&(draw, _)| draw) else { continue };
+            let wait = -even(draw).ln() / f64::from(row.weight);
+            if best.is_none_or(|(least, _)| wait < least) {
+                best = Some((wait, binding));
+            }
+        }
+        best.map(|(_, binding)| bindings.get(binding).target)
+    }
+
+    /// What decides, as a number. All messages that lack it are alike.
+    fn key(&self, routing_key: &[u8], properties: RawProperties<'_>) -> u64 {
+        match &self.on {
+            HashOn::RoutingKey => hash(routing_key),
+            HashOn::Header(name) => {
+                let mut headers = properties.headers().unwrap_or_default().iter().map_while(Result::ok);
+                headers.find(|(found, _)| found.as_bytes() == &**name).map_or(0, |(_, value)| hash_value(value))
+            }
+            HashOn::MessageId => properties.message_id().map_or(0, |id| hash(id.as_bytes())),
+            HashOn::CorrelationId => properties.correlation_id().map_or(0, |id| hash(id.as_bytes())),
+            HashOn::Timestamp => properties.timestamp().map_or(0, |seconds| hash(&seconds.to_be_bytes())),
+        }
+    }
+}
+
+/// The hash of a destination's name; queues and exchanges may have the same one.
+pub(crate) fn hash_destination(name: &str, is_queue: bool) -> u64 {
+    hash(name.as_bytes()) ^ u64::from(is_queue)
+}
+
+/// A header by what it means: a number is the same in whatever type a client sends it.
+fn hash_value(value: ValueRef<'_>) -> u64 {
+    if let Some(bytes) = value.as_bytes() {
+        return hash(bytes);
+    }
+    if let Some(number) = value.as_i64() {
+        return hash(&number.to_be_bytes());
+    }
+    match value {
+        ValueRef::Bool(truth) => hash(&[truth.into()]),
+        ValueRef::F32(number) => hash(&f64::from(number).to_be_bytes()),
+        ValueRef::F64(number) => hash(&number.to_be_bytes()),
+        ValueRef::Decimal(number) => mix(hash(&number.value.to_be_bytes()) ^ u64::from(number.scale)),
+        ValueRef::Timestamp(seconds) => hash(&seconds.to_be_bytes()),
+        ValueRef::List(list) => hash(list.as_bytes()),
+        ValueRef::Table(table) => hash(table.as_bytes()),
+        _ => 0,
+    }
+}
+
+/// The same for the same bytes, on every machine.
+fn hash(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let sum = words.iter().fold(bytes.len() as u64 + 1, |sum, word| mix(sum ^ u64::from_le_bytes(*word)));
+    mix(sum.rotate_left(32) ^ u64::from_le_bytes(last))
+}
+
+/// Each bit of the outcome depends on each of `value`, and no two values have the same (the finaliser of SplitMix64).
+#[inline]
+fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+/// A draw as a number above 0, at most 1.
+fn even(draw: u64) -> f64 {
+    const STEPS: f64 = (1_u64 << 53) as f64;
+    ((draw >> 11) as f64 + 0.5) / STEPS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weight;
+
+    #[test]
+    fn what_is_a_weight() {
+        let integer = "PRECONDITION_FAILED - The binding key must be an integer: ";
+        let positive = "PRECONDITION_FAILED - The binding key must be greater than 0";
+        for (key, expect) in [
+            ("1", Ok(1)),
+            ("+20", Ok(20)),
+            ("007", Ok(7)),
+            ("1000000000", Ok(1_000_000_000)),
+            ("0", Err(positive.to_owned())),
+            ("-0", Err(positive.to_owned())),
+            ("-3", Err(positive.to_owned())),
+            ("", Err(format!("{integer}<<>>"))),
+            ("-", Err(format!("{integer}<<\"-\">>"))),
+            ("1.5", Err(format!("{integer}<<\"1.5\">>"))),
+            (" 1", Err(format!("{integer}<<\" 1\">>"))),
+            ("ten", Err(format!("{integer}<<\"ten\">>"))),
+            ("zehn ü", Err(format!("{integer}<<\"zehn ü\">>"))),
+            ("a\"b\\c", Err(format!("{integer}<<\"a\\\"b\\\\c\">>"))),
+            ("1\n", Err(format!("{integer}<<49,10>>"))),
+            ("1000000001", Err("PRECONDITION_FAILED - The binding key must be 1000000000 at most".to_owned())),
+            (
+                "99999999999999999999999",
+                Err("PRECONDITION_FAILED - The binding key must be 1000000000 at most".to_owned()),
+            ),
+        ] {
+            assert_eq!(weight(key.as_bytes()).map_err(|refusal| refusal.text), expect, "{key}");
+        }
+    }
+}
