@@ -1,5 +1,7 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
+mod policies;
+
 use crate::world::{At, World};
 use catalog::Limits;
 use wire::method::{basic, confirm, queue, tx};

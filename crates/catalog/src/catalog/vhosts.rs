@@ -8,7 +8,8 @@ use super::*;
 use crate::{
     exchange::{ExchangeDefinition, PREDECLARED},
     ids::{ExchangeId, VhostId},
-    vhost::Vhost,
+    policy::Policies,
+    vhost::{Vhost, VhostLimits},
 };
 
 impl Catalog {
@@ -28,7 +29,15 @@ impl Catalog {
             )));
         }
         let unknown = ExchangeId { index: u32::MAX, serial: 0 };
-        let vhost = Vhost { name: name.clone(), default_exchange: unknown, alternates: 0, version: 0 };
+        let vhost = Vhost {
+            name: name.clone(),
+            default_exchange: unknown,
+            alternates: 0,
+            version: 0,
+            policies: Policies::default(),
+            limits: VhostLimits::default(),
+            queues: 0,
+        };
         let id = self.vhosts.insert(vhost);
         for (name, kind, internal) in PREDECLARED {
             let definition = ExchangeDefinition {
@@ -39,8 +48,9 @@ impl Catalog {
                 auto_delete: false,
                 internal,
                 arguments: None,
+                policy: None,
             };
-            let index = self.add_exchange(definition, None);
+            let index = self.add_exchange(definition);
             if name.is_empty() {
                 self.vhosts.at_mut(id).default_exchange = self.exchanges.id(index);
             }
