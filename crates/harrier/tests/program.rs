@@ -6,6 +6,8 @@ mod certificates;
 mod definitions;
 #[path = "program/passwords.rs"]
 mod passwords;
+#[path = "program/policies.rs"]
+mod policies;
 #[path = "program/tls.rs"]
 mod tls;
 
