@@ -41,6 +41,12 @@ impl Rooms {
     /// What waits in a queue has changed.
     #[inline]
     pub fn count(&mut self, queue: &mut Queue) {
+        if queue.features.as_ref().is_some_and(|features| features.counted_bytes.is_some()) {
+            self.recount(queue);
+        }
+    }
+
+    fn recount(&mut self, queue: &mut Queue) {
         let bytes = queue.memory_bytes();
         if let Some(features) = &mut queue.features
             && let Some(counted) = &mut features.counted_bytes

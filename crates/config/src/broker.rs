@@ -161,7 +161,7 @@ settings! {
     }
     "Definitions" {
         /// A definitions file to begin with, as RabbitMQ and harrier definitions export write it (JSON): users, virtual
-        /// hosts, permissions, exchanges, queues, bindings. Beside it counts what the configuration file has; the
+        /// hosts, permissions, policies, limits, exchanges, queues, bindings. Beside it counts what the configuration file has; the
         /// default user is there only if the definitions have no users.
         definitions: Option<String> = "", Kind::Text;
         /// Virtual hosts.

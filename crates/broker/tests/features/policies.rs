@@ -88,7 +88,9 @@ fn of_several_the_highest_counts_and_the_operators_lesser_number() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
         let fill = |world: &mut World| {
-            (0..9).for_each(|_| drop(world.publish(publisher, "", "q", "x")));
+            for _ in 0..9 {
+                world.publish(publisher, "", "q", "x");
+            }
             counts(world, owner, "q")
         };
         for (written, expect) in [

@@ -130,7 +130,7 @@ impl Catalog {
         Refusal::detail(
             ReplyCode::NotAllowed,
             format_args!(
-                "Connection refused for user '{}': user connection limit ({most}) is reached",
+                "connection refused for user '{}': user connection limit ({most}) is reached",
                 self.user_name(user)
             ),
         )

@@ -127,7 +127,7 @@ fn accounts_and_limits_are_read_again() {
     assert!(connect("one").is_err());
     let error = connect("two").expect_err("there is one already").to_string();
     assert!(
-        error.contains("530 NOT_ALLOWED - Connection refused for user 'a': user connection limit (1) is reached"),
+        error.contains("530 NOT_ALLOWED - connection refused for user 'a': user connection limit (1) is reached"),
         "{error}"
     );
     let second = client.open_channel().expect("two are allowed");
