@@ -53,6 +53,10 @@ impl Reload {
         let Request::Run(config) = request.map_err(|error| error.to_string())? else {
             return Err("the command line asks for something else".to_owned());
         };
+        // A file that was there by default would take every user along.
+        if let (Some(path), None) = (&self.config.file, &config.file) {
+            return Err(format!("{}: the file is gone", path.display()));
+        }
         let begun = beginning(&config, &self.limits, self.shards).map_err(|error| error.to_string())?;
         config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));

@@ -362,7 +362,7 @@ impl Shard {
         for (vhost, bytes, bytes_max) in counted {
             let all = self.household.register.note_waiting(vhost, shard, bytes);
             let was_full = self.broker.is_vhost_full(vhost);
-            let full = if was_full { all >= bytes_max / 10 * 9 } else { all >= bytes_max };
+            let full = if was_full { all >= bytes_max - bytes_max / 10 } else { all >= bytes_max };
             if full != was_full {
                 let vhost_name = self.broker.catalog().vhost_name(vhost);
                 tracing::warn!(shard, vhost = vhost_name, full, bytes = all, "limit of a virtual host's queues");

@@ -224,3 +224,49 @@ fn what_is_wrong_with_a_policy_is_told_with_its_place() {
         assert!(stderr.starts_with(&format!("harrier broker: {}{expect}", configuration.path())), "{text}: {stderr}");
     }
 }
+
+#[test]
+fn a_definitions_file_is_read_again_and_both_sources_are_exported() {
+    let configuration = Configuration::new("both-sources");
+    let file = configuration.folder.path("definitions.json");
+    let definitions = |most: u32| {
+        let policy = format!("\"pattern\": \"^of-file\", \"definition\": {{\"max-length\": {most}}}");
+        let user = "\"users\": [{\"name\": \"guest\", \"password_hash\": \"WqYO5fWt0KvXUkmecjAd/zysV+XsDPsMLD90crtc7gcvhwi+\", \
+                    \"hashing_algorithm\": \"rabbit_password_hashing_sha256\"}]";
+        let permission = "\"permissions\": [{\"user\": \"guest\", \"vhost\": \"/\", \"configure\": \".*\", \"write\": \".*\", \
+                          \"read\": \".*\"}]";
+        format!(
+            "{{\"vhosts\": [{{\"name\": \"/\"}}], {user}, {permission}, \
+             \"policies\": [{{\"vhost\": \"/\", \"name\": \"p\", {policy}}}]}}"
+        )
+    };
+    std::fs::write(&file, definitions(1)).expect("writes");
+    let own = format!("definitions = {file:?}\n{}", policy("own", "^of-both", "max-length = 2"));
+    let operator = own.clone() + &policy("own", "", "max-length = 3").replace("[[policy]]", "[[operator_policy]]");
+    let broker = configuration.start(&operator);
+    let (mut client, channel) = connect(&broker);
+    let mut kept = |queue: &str| {
+        declare(&mut client, channel, queue);
+        for _ in 0..5 {
+            client.publish(channel, &Publish::to("", queue), b"x").expect("published");
+        }
+        let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+        client.declare_queue(channel, queue, &passive).expect("it is there").messages
+    };
+    assert_eq!([kept("of-file"), kept("of-both"), kept("of-none")], [1, 2, 3]);
+    std::fs::write(&file, definitions(2)).expect("writes");
+    configuration.reload(&broker, &own);
+    assert_eq!([kept("of-file"), kept("of-both"), kept("of-none")], [2, 2, 8]);
+    let twice = own.clone() + &policy("p", "", "max-length = 9");
+    configuration.write(&twice);
+    broker.signal(rustix::process::Signal::HUP);
+    broker.await_line("policy.name: there are two of the name 'p' in virtual host '/'");
+    configuration.write(&operator);
+    let output = output(&["definitions", "export", "--config", &configuration.path()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in
+        ["\"name\": \"own\"", "\"name\": \"p\"", "\"component\": \"operator_policy\"", "\"pattern\": \"^of-file\""]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
