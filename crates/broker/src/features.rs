@@ -38,12 +38,18 @@ pub struct Features {
     pub delivery_limit: Option<u32>,
     /// How often those did that came back (with a delivery limit only).
     pub returns: HashMap<Place, u32>,
+    /// Where its vhost's bytes are counted: those of this queue that are.
+    pub counted_bytes: Option<u64>,
 }
 
 impl Features {
-    /// Of a queue that is made now.
-    pub fn of(definition: &QueueDefinition, now_us: u64) -> Option<Box<Features>> {
-        let features = QueueFeatures::of(definition.arguments.as_deref())?;
+    /// Of a queue that is made or put under other policies now; `is_counted`: its vhost counts its bytes.
+    pub fn of(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<Features>> {
+        let features = match definition.features() {
+            Some(features) => features,
+            None if is_counted => QueueFeatures::default(),
+            None => return None,
+        };
         let grave = features.dead_letter_exchange.map(|exchange| {
             let (vhost, queue) = (definition.vhost, definition.name.shared());
             Arc::new(Grave { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
@@ -60,7 +66,18 @@ impl Features {
             single_active: features.single_active_consumer,
             delivery_limit: features.delivery_limit,
             returns: HashMap::new(),
+            counted_bytes: is_counted.then_some(0),
         }))
+    }
+
+    /// Takes over what the queue did before it was put under other policies.
+    pub fn succeed(&mut self, before: Features) {
+        if self.expires_us == before.expires_us {
+            self.used_us = before.used_us;
+        }
+        if self.delivery_limit.is_some() {
+            self.returns = before.returns;
+        }
     }
 
     /// A message comes back that a consumer had: answers how often it did, or `None` if that is too often.

@@ -24,6 +24,7 @@ mod message;
 mod peer;
 mod queue;
 mod ready;
+mod rooms;
 mod timers;
 
 pub use crate::core::{Broker, BrokerOptions, Counters, Flow, Publish};

@@ -32,6 +32,8 @@ pub const PACE_BYTES: u64 = 4 << 20;
 /// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
 /// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
 pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
+/// Bytes that limits add to each waiting message for its block and its place in the list.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 72;
 /// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
 /// and leave with the next flush.
 pub const EXPIRED_PER_LOOK: usize = 256;

@@ -96,6 +96,8 @@ pub(crate) struct Peer {
     pub publishes: bool,
     /// A queue it published to is full.
     pub held_by: Option<QueueId>,
+    /// Its virtual host has as many bytes waiting as it may.
+    pub vhost_is_full: bool,
     /// It gives the consumers of this queue a moment.
     pub paced_by: Option<QueueId>,
     /// It was sent `connection.blocked`.
@@ -118,6 +120,7 @@ impl Peer {
             run: None,
             publishes: false,
             held_by: None,
+            vhost_is_full: false,
             paced_by: None,
             told_blocked: false,
             owns_queues: false,

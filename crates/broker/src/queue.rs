@@ -7,7 +7,7 @@
 use crate::consumer::ConsumerKey;
 use crate::death::Grave;
 use crate::features::Features;
-use crate::limits::PACE_BYTES;
+use crate::limits::{MESSAGE_OVERHEAD_BYTES, PACE_BYTES};
 use crate::message::{Content, Message};
 use crate::ready::Ready;
 use catalog::{QueueId, ShardId, VhostId};
@@ -113,6 +113,12 @@ impl Queue {
             expiring: false,
             timer_us: 0,
         }
+    }
+
+    /// Bytes that its waiting messages hold, with what comes with them.
+    #[inline]
+    pub fn memory_bytes(&self) -> u64 {
+        self.ready.bytes() + self.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
     }
 
     /// Where its dead letters go.

@@ -40,7 +40,7 @@ pub const X_DELAY: &str = "x-delay";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
-const QUEUE_TYPE: &str = "x-queue-type";
+pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Arguments in which a queue declared again must be as it is. Others are kept and not compared.
 const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[

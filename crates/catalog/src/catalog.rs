@@ -1,7 +1,7 @@
 //! The catalog: everything defined, as one deterministic state machine.
 //!
 //! Enters: definitions, in the same order on every shard.  Leaves: their outcome; ids; routes.
-//! Owns:   vhosts, exchanges, queues, bindings, users, permissions, and the memory of routes.
+//! Owns:   vhosts, exchanges, queues, bindings, users, permissions, policies, limits, and the memory of routes.
 //! Never:  holds a message, knows a connection, reads a clock, draws a random number.
 //!
 //! Read `Definition` first: it is all that can change here. `routing` is what happens for every message.
@@ -12,6 +12,7 @@ mod exchanges;
 mod lookup;
 mod queues;
 mod routing;
+mod rules;
 mod users;
 mod vhosts;
 
@@ -102,6 +103,9 @@ impl Catalog {
                 self.clear_topic_permission(user, vhost, exchange)
             }
             Definition::ClearPermission { user, vhost } => self.clear_permission(user, vhost),
+            Definition::SetPolicies { policies, operator_policies } => self.set_policies(policies, operator_policies),
+            Definition::SetVhostLimits { vhost, limits } => self.set_vhost_limits(vhost, *limits),
+            Definition::SetUserLimits { user, limits } => self.set_user_limits(user, *limits),
         }?;
         if executed.changed {
             self.version += 1;

@@ -9,8 +9,11 @@ use crate::{
     ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
     name::Name,
     password::Password,
-    user::{Permission, TopicPermission},
+    policy::Policy,
+    user::{Permission, TopicPermission, UserLimits},
+    vhost::VhostLimits,
 };
+use std::sync::Arc;
 use wire::Table;
 
 /// A change of the catalog. The same changes in the same order give every replica the same state and the same ids.
@@ -199,6 +202,27 @@ pub enum Definition {
         /// The vhost.
         vhost: Name,
     },
+    /// Puts these policies in the place of all there are, in every vhost. What exists is under them at once.
+    SetPolicies {
+        /// The policies.
+        policies: Arc<[Policy]>,
+        /// The operator's own.
+        operator_policies: Arc<[Policy]>,
+    },
+    /// Says what may be in a vhost. What is in it stays.
+    SetVhostLimits {
+        /// The vhost.
+        vhost: Name,
+        /// What may be in it.
+        limits: VhostLimits,
+    },
+    /// Says what a user may have. What it has it keeps.
+    SetUserLimits {
+        /// The user.
+        user: Name,
+        /// What it may have.
+        limits: UserLimits,
+    },
 }
 
 /// What came of a definition.
@@ -251,6 +275,10 @@ pub enum Outcome {
     Permitted,
     /// The session's exclusive queues, if any, are gone.
     SessionForgotten,
+    /// Policies are as asked.
+    Governed,
+    /// Limits are as asked.
+    Limited,
 }
 
 /// A queue that a definition removed; its home drops the messages and tells the consumers.
@@ -273,12 +301,14 @@ pub struct Executed {
     pub outcome: Outcome,
     /// The queues that went with it.
     pub queues_removed: Vec<RemovedQueue>,
+    /// The queues that do something else now beyond queueing, or whose bytes their vhost begins or ends to count.
+    pub queues_changed: Vec<QueueId>,
     /// Whether anything is different now.
     pub changed: bool,
 }
 
 impl Executed {
     pub(crate) fn new(outcome: Outcome, changed: bool) -> Self {
-        Self { outcome, queues_removed: Vec::new(), changed }
+        Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed }
     }
 }

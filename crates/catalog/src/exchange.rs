@@ -17,10 +17,12 @@ use crate::{
     limits::Limits,
     name::Name,
     named::{NameTable, Named},
+    policy::Effective,
     refusal::{Refusal, What},
 };
 use consistent_hash::Ring;
 use std::fmt;
+use std::sync::Arc;
 use wire::{ReplyCode, Table};
 
 /// How an exchange chooses.
@@ -117,6 +119,8 @@ pub struct ExchangeDefinition {
     pub internal: bool,
     /// As declared.
     pub arguments: Option<Box<Table>>,
+    /// What policies say of it for now. It is no argument: an exchange declared again is not asked about it.
+    pub policy: Option<Arc<Effective>>,
 }
 
 impl ExchangeDefinition {

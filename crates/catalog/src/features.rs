@@ -1,10 +1,11 @@
-//! What a queue does beyond queueing: the effect of its arguments.
+//! What a queue does beyond queueing: the effect of its arguments and of the policies over it.
 //!
-//! Enters: the arguments of a queue, checked.  Leaves: times, limits, names.
-//! Owns:   which argument means what.
-//! Never:  refuses anything: `arguments` has done that.
+//! Enters: the arguments of a queue and what its policies come to, checked.  Leaves: times, limits, names.
+//! Owns:   which argument means what, and which wins where a policy says it too: the lesser number, else the argument.
+//! Never:  refuses anything: `arguments` and `policy` have done that.
 
 use crate::arguments::{DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY};
+use crate::policy::Effective;
 use wire::{Table, Value};
 
 /// What becomes of a publish for which a queue has no room.
@@ -19,7 +20,7 @@ pub enum Overflow {
     RejectToDeadLetters,
 }
 
-/// The effect of a queue's arguments.
+/// The effect of a queue's arguments and policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueFeatures {
     /// How long its messages wait (`x-message-ttl`).
@@ -45,26 +46,37 @@ pub struct QueueFeatures {
 }
 
 impl QueueFeatures {
-    /// Of these arguments; `None` for a plain queue.
-    pub fn of(arguments: Option<&Table>) -> Option<Self> {
-        let arguments = arguments?;
-        let number = |name: &str| arguments.get(name)?.as_i64().and_then(|number| u64::try_from(number).ok());
-        let bytes = |name: &str| arguments.get(name)?.as_bytes().map(Box::from);
+    /// Of these arguments and policies; `None` for a plain queue.
+    pub fn of(arguments: Option<&Table>, policy: Option<&Effective>) -> Option<Self> {
+        if arguments.is_none() && policy.is_none() {
+            return None;
+        }
+        let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
+        let number = |name: &str| argument(name)?.as_i64().and_then(|number| u64::try_from(number).ok());
+        // The names of arguments are those of policies behind `x-`.
+        let lesser = |name: &str| {
+            let said = policy.and_then(|policy| policy.number(name.strip_prefix("x-")?));
+            number(name).into_iter().chain(said).min()
+        };
+        let own_or_said = |name: &str| {
+            let own = argument(name).and_then(Value::as_bytes);
+            own.or_else(|| policy.and_then(|policy| policy.text(name.strip_prefix("x-")?)))
+        };
         let features = QueueFeatures {
-            message_ttl_ms: number("x-message-ttl"),
-            expires_ms: number("x-expires"),
-            messages_max: number("x-max-length"),
-            body_bytes_max: number("x-max-length-bytes"),
-            overflow: match arguments.get("x-overflow").and_then(Value::as_str) {
-                Some("reject-publish") => Overflow::Reject,
-                Some("reject-publish-dlx") => Overflow::RejectToDeadLetters,
+            message_ttl_ms: lesser("x-message-ttl"),
+            expires_ms: lesser("x-expires"),
+            messages_max: lesser("x-max-length"),
+            body_bytes_max: lesser("x-max-length-bytes"),
+            overflow: match own_or_said("x-overflow") {
+                Some(b"reject-publish") => Overflow::Reject,
+                Some(b"reject-publish-dlx") => Overflow::RejectToDeadLetters,
                 _ => Overflow::DropHead,
             },
-            dead_letter_exchange: bytes(DEAD_LETTER_EXCHANGE),
-            dead_letter_routing_key: bytes(DEAD_LETTER_ROUTING_KEY),
+            dead_letter_exchange: own_or_said(DEAD_LETTER_EXCHANGE).map(Box::from),
+            dead_letter_routing_key: own_or_said(DEAD_LETTER_ROUTING_KEY).map(Box::from),
             priority_max: number("x-max-priority").map_or(0, |level| level.min(u8::MAX.into()) as u8),
-            single_active_consumer: arguments.get("x-single-active-consumer").and_then(Value::as_bool) == Some(true),
-            delivery_limit: number("x-delivery-limit").map(|times| u32::try_from(times).unwrap_or(u32::MAX)),
+            single_active_consumer: argument("x-single-active-consumer").and_then(Value::as_bool) == Some(true),
+            delivery_limit: lesser("x-delivery-limit").map(|times| u32::try_from(times).unwrap_or(u32::MAX)),
         };
         (features != Self::default()).then_some(features)
     }
@@ -82,9 +94,9 @@ mod tests {
                 .iter()
                 .fold(Table::new(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"))
         };
-        assert_eq!(QueueFeatures::of(None), None);
+        assert_eq!(QueueFeatures::of(None, None), None);
         let plain = [("x-queue-mode", Value::text("lazy")), ("x-overflow", Value::text("drop-head"))];
-        assert_eq!(QueueFeatures::of(Some(&table(&plain))), None);
+        assert_eq!(QueueFeatures::of(Some(&table(&plain)), None), None);
         let rich = table(&[
             ("x-message-ttl", Value::I8(5)),
             ("x-max-length", Value::I64(7)),
@@ -100,6 +112,6 @@ mod tests {
             priority_max: 10,
             ..QueueFeatures::default()
         };
-        assert_eq!(QueueFeatures::of(Some(&rich)), Some(expect));
+        assert_eq!(QueueFeatures::of(Some(&rich), None), Some(expect));
     }
 }

@@ -1,7 +1,7 @@
 //! The catalog: what is defined, who may use it, and where messages go.
 //!
 //! Enters: definitions; routing keys and headers.  Leaves: ids and refusals; queues.
-//! Owns:   vhosts, exchanges, queues, bindings, users and permissions, one replica on every shard.
+//! Owns:   vhosts, exchanges, queues, bindings, users, permissions, policies and limits, one replica on every shard.
 //! Never:  holds a message, knows a connection or a thread, reads a clock, draws a random number.
 //!
 //! Read `Definition`, then `Catalog`. The exchange types are one file each under `exchange`.
@@ -19,6 +19,7 @@ mod name;
 mod named;
 mod password;
 mod permission;
+mod policy;
 mod queue;
 mod refusal;
 mod route;
@@ -36,7 +37,9 @@ pub use limits::Limits;
 pub use name::{Kind, Name};
 pub use password::Password;
 pub use permission::{Operation, Resource};
+pub use policy::{ApplyTo, Effective, Policy, PolicyFault, policy_keys};
 pub use queue::QueueDefinition;
 pub use refusal::{Refusal, Scope};
 pub use route::{Route, RoutedQueue};
-pub use user::{LoginRefused, Permission, TopicPermission, User};
+pub use user::{LoginRefused, Permission, TopicPermission, User, UserLimits};
+pub use vhost::VhostLimits;

@@ -28,6 +28,9 @@ pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Topic permissions of one user: they are looked through.
 pub const TOPIC_PERMISSIONS_MAX: usize = 256;
 
+/// Policies of all vhosts together, those of operators included: each queue that is declared is held against those of its vhost.
+pub const POLICIES_MAX: usize = 4096;
+
 /// Bytes of a password, so that comparing one is bounded.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 

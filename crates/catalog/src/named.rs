@@ -118,8 +118,8 @@ impl<T: Named> NameTable<T> {
     }
 
     /// All things in the order of their indexes, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.things.iter_mut().flatten()
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.things.iter_mut().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_mut()?)))
     }
 
     /// Indexes of all things of a vhost, in their order.

@@ -35,27 +35,45 @@ pub enum Resource {
     Queue,
 }
 
+/// A pattern of names, ready for use.
 #[derive(Debug)]
-enum Pattern {
+pub(crate) enum Pattern {
     Everything,
     Nothing,
     Regex(Box<Regex>),
 }
 
 impl Pattern {
+    /// Of a permission: an empty one is in no name but the empty one.
     fn compile(written: &str) -> Result<Self, Refusal> {
-        let invalid = |why: &str| Refusal::precondition(format_args!("invalid permission pattern '{written}': {why}"));
-        if written.len() > PATTERN_BYTES_MAX {
-            return Err(invalid("too long"));
-        }
+        let invalid =
+            |why: String| Refusal::precondition(format_args!("invalid permission pattern '{written}': {why}"));
         match written {
-            ".*" | "^.*$" => return Ok(Self::Everything),
-            "" | "^$" => return Ok(Self::Nothing),
-            _ => {}
+            "" | "^$" => Ok(Self::Nothing),
+            _ => Self::of_policy(written).map_err(invalid),
+        }
+    }
+
+    /// Of a policy: an empty one is in every name. Says why it is none.
+    pub fn of_policy(written: &str) -> Result<Self, String> {
+        if written.len() > PATTERN_BYTES_MAX {
+            return Err("too long".to_owned());
+        }
+        if let "" | ".*" | "^.*$" = written {
+            return Ok(Self::Everything);
         }
         match RegexBuilder::new(written).size_limit(PATTERN_COMPILED_BYTES_MAX).build() {
             Ok(regex) => Ok(Self::Regex(Box::new(regex))),
-            Err(error) => Err(invalid(&error.to_string())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether it is somewhere in a name.
+    pub fn is_in(&self, name: &[u8]) -> bool {
+        match self {
+            Pattern::Everything => true,
+            Pattern::Nothing => name.is_empty(),
+            Pattern::Regex(regex) => regex.is_match(name),
         }
     }
 }
@@ -117,11 +135,7 @@ impl CompiledTopic {
             Operation::Read => &self.read,
             Operation::Configure => return true,
         };
-        match pattern {
-            Pattern::Everything => true,
-            Pattern::Nothing => routing_key.is_empty(),
-            Pattern::Regex(regex) => regex.is_match(routing_key),
-        }
+        pattern.is_in(routing_key)
     }
 }
 

@@ -6,10 +6,12 @@
 
 use crate::{
     binding::Head,
+    features::QueueFeatures,
     ids::{QueueId, SessionId, ShardId, VhostId},
     limits::Limits,
     name::Name,
     named::{NameTable, Named},
+    policy::Effective,
     route::{Route, RoutedQueue},
 };
 use foldhash::fast::FixedState;
@@ -34,6 +36,15 @@ pub struct QueueDefinition {
     pub exclusive: Option<SessionId>,
     /// As declared.
     pub arguments: Option<Box<Table>>,
+    /// What policies say of it for now. It is no argument: a queue declared again is not asked about it.
+    pub policy: Option<Arc<Effective>>,
+}
+
+impl QueueDefinition {
+    /// What it does beyond queueing; `None` for a plain queue.
+    pub fn features(&self) -> Option<QueueFeatures> {
+        QueueFeatures::of(self.arguments.as_deref(), self.policy.as_deref())
+    }
 }
 
 pub(crate) struct Queue {

@@ -47,6 +47,15 @@ pub struct TopicPermission {
     pub read: String,
 }
 
+/// What a user may have, as an operator says; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Connections at one time (RabbitMQ's `max-connections`).
+    pub connections_max: Option<u32>,
+    /// Channels of all its connections (RabbitMQ's `max-channels`).
+    pub channels_max: Option<u32>,
+}
+
 /// Why a login failed. For the log; the client hears `refusal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefused {
@@ -91,6 +100,8 @@ pub struct User {
     pub loopback_only: bool,
     /// How it proves itself.
     pub password: Password,
+    /// What it may have.
+    pub limits: UserLimits,
     /// By vhost.
     pub(crate) permissions: Vec<(VhostId, Compiled)>,
     /// By vhost and exchange.
@@ -106,6 +117,11 @@ impl User {
     pub(crate) fn on_topics(&self, vhost: VhostId, exchange: &str) -> Option<&CompiledTopic> {
         let on = |(on, name, _): &&(VhostId, Name, CompiledTopic)| *on == vhost && **name == *exchange;
         self.topics.iter().find(on).map(|(.., compiled)| compiled)
+    }
+
+    /// What it may do: vhost, patterns.
+    pub fn permissions(&self) -> impl Iterator<Item = (VhostId, &Permission)> {
+        self.permissions.iter().map(|(vhost, compiled)| (*vhost, &compiled.written))
     }
 
     /// Its permissions on topics: vhost, exchange, patterns.

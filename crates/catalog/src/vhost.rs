@@ -8,9 +8,21 @@ use crate::{
     ids::{ExchangeId, VhostId},
     limits::Limits,
     name::Name,
+    policy::Policies,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+
+/// What may be in a vhost, as an operator says; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VhostLimits {
+    /// Connections at one time (RabbitMQ's `max-connections`).
+    pub connections_max: Option<u32>,
+    /// Queues (RabbitMQ's `max-queues`).
+    pub queues_max: Option<u32>,
+    /// Bytes that wait in its queues, as the memory limit counts them. RabbitMQ has no such limit.
+    pub queue_bytes_max: Option<u64>,
+}
 
 pub(crate) struct Vhost {
     pub name: Name,
@@ -19,6 +31,12 @@ pub(crate) struct Vhost {
     pub alternates: u32,
     /// When something last changed that can alter routes from more than one exchange.
     pub version: u64,
+    /// What operators say of its queues and exchanges.
+    pub policies: Policies,
+    /// What may be in it.
+    pub limits: VhostLimits,
+    /// How many queues are.
+    pub queues: u32,
 }
 
 pub(crate) struct Vhosts {

@@ -1,12 +1,15 @@
 //! Virtual hosts, users and permissions of the file.
 //!
-//! Enters: `[[vhost]]`, `[[user]]`, `[[permission]]`.  Leaves: the same, checked against each other.
+//! Enters: `[[vhost]]`, `[[user]]`, `[[permission]]`, `[[topic_permission]]`.  Leaves: the same, checked against each other.
 //! Owns:   their keys, and what stands in when the file has none.
 //! Never:  decides what a pattern matches; shows a password in an error or in `Debug`.
 
-use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX};
+use crate::broker::BrokerConfig;
+use crate::limits::{MAX_QUEUE_BYTES_MOST, NAME_BYTES_MAX, PASSWORD_BYTES_MAX};
 use crate::origin::{Fault, Origin, Place};
-use crate::setting::{quoted, type_of};
+use crate::policies::Policy;
+use crate::setting::{Kind, Value, quoted, type_of};
+use crate::tables::{TABLES, TableForm};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 use toml::Spanned;
@@ -17,6 +20,12 @@ use toml::de::{DeTable, DeValue};
 pub struct Vhost {
     /// Its name.
     pub name: String,
+    /// Connections at one time.
+    pub max_connections: Option<u32>,
+    /// Queues.
+    pub max_queues: Option<u32>,
+    /// Bytes that wait in its queues.
+    pub max_queue_bytes: Option<u64>,
     /// Where it is declared.
     pub origin: Origin,
 }
@@ -30,6 +39,10 @@ pub struct User {
     pub password: Password,
     /// Labels such as `administrator`.
     pub tags: Vec<String>,
+    /// Connections at one time.
+    pub max_connections: Option<u32>,
+    /// Channels of all its connections.
+    pub max_channels: Option<u32>,
     /// Where it is declared.
     pub origin: Origin,
 }
@@ -66,81 +79,45 @@ pub struct Permission {
     pub origin: Origin,
 }
 
-/// A key of one of the tables, for the documents.
-pub(crate) struct Key {
-    pub name: &'static str,
-    pub form: &'static str,
-    pub help: &'static str,
+/// With which routing keys a user may use a topic exchange: two patterns.
+#[derive(Clone, Debug)]
+pub struct TopicPermission {
+    /// The user.
+    pub user: String,
+    /// The virtual host.
+    pub vhost: String,
+    /// The exchange.
+    pub exchange: String,
+    /// Keys it may publish with.
+    pub write: String,
+    /// Keys it may bind with.
+    pub read: String,
+    /// Where it is declared.
+    pub origin: Origin,
 }
 
-/// A kind of table, for the documents.
-pub(crate) struct TableForm {
-    pub name: &'static str,
-    pub help: &'static str,
-    pub keys: &'static [Key],
-}
-
-const fn key(name: &'static str, form: &'static str, help: &'static str) -> Key {
-    Key { name, form, help }
-}
-
-pub(crate) const TABLES: [TableForm; 3] = [
-    TableForm {
-        name: "vhost",
-        help: "A virtual host. Without any, there is one: /.",
-        keys: &[key("name", "text", "Its name.")],
-    },
-    TableForm {
-        name: "user",
-        help: "A user. Without any, there is one: guest with password guest, from loopback only. With any, guest is \
-               gone unless it is among them.",
-        keys: &[
-            key("name", "text", "The name."),
-            key(
-                "password_hash",
-                "text",
-                "A hash of the password: what harrier hash-password prints (Argon2), or the password_hash of RabbitMQ. \
-                 Empty: the user has no password, and only a certificate can log it in.",
-            ),
-            key("password", "text", "Instead of the hash: the password, as it is. The broker warns of it."),
-            key("tags", "list of texts, optional", "Labels such as administrator, for the management side."),
-        ],
-    },
-    TableForm {
-        name: "permission",
-        help: "What a user may do in a virtual host. The three patterns are regular expressions that are looked for \
-               anywhere in the name of an exchange or queue: ^orders$ is one name, .* is all, the empty one is none. A \
-               user without a permission on a virtual host cannot open it. The default user may do everything in \
-               every virtual host, unless the file has a [[user]] or a [[permission]].",
-        keys: &[
-            key("user", "text", "A user of this file, or guest if the file has none."),
-            key("vhost", "text", "A virtual host of this file, or / if the file has none."),
-            key("configure", "pattern", "Names it may declare and delete."),
-            key("write", "pattern", "Names it may publish to, and bind to something."),
-            key("read", "pattern", "Names it may consume from, and bind something to."),
-        ],
-    },
-];
-
-/// The accounts of a file.
+/// The accounts of a file, and its policies.
 #[derive(Default)]
 pub(crate) struct Accounts {
     pub vhosts: Vec<Vhost>,
     pub users: Vec<User>,
     pub permissions: Vec<Permission>,
+    pub topic_permissions: Vec<TopicPermission>,
+    pub policies: Vec<Policy>,
+    pub operator_policies: Vec<Policy>,
 }
 
 /// One table under way: what it has, and what is wrong with it.
-struct Entry<'t, 'd> {
-    place: &'t Place<'t>,
+pub(crate) struct Entry<'t, 'd> {
+    pub place: &'t Place<'t>,
     form: &'static TableForm,
-    table: &'t DeTable<'d>,
-    origin: Origin,
+    pub table: &'t DeTable<'d>,
+    pub origin: Origin,
     faults: &'t mut Vec<Fault>,
 }
 
 impl Accounts {
-    /// Takes in the value of the key `vhost`, `user` or `permission`.
+    /// Takes in the value of a key that is one of the tables.
     pub fn read(&mut self, place: &Place<'_>, name: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<Fault>) {
         let Some(form) = TABLES.iter().find(|form| form.name == name) else { return };
         let DeValue::Array(items) = value.get_ref() else {
@@ -160,12 +137,25 @@ impl Accounts {
             match name {
                 "vhost" => {
                     let name = entry.name("name");
-                    self.vhosts.extend(name.map(|name| Vhost { name, origin }));
+                    let (max_connections, max_queues) = (entry.count("max_connections"), entry.count("max_queues"));
+                    let max_queue_bytes = entry.bytes("max_queue_bytes");
+                    let vhost = |name| Vhost { name, max_connections, max_queues, max_queue_bytes, origin };
+                    self.vhosts.extend(name.map(vhost));
                 }
                 "user" => {
                     let (name, password, tags) = (entry.name("name"), entry.password(), entry.tags());
+                    let (max_connections, max_channels) = (entry.count("max_connections"), entry.count("max_channels"));
                     if let (Some(name), Some(password)) = (name, password) {
-                        self.users.push(User { name, password, tags, origin });
+                        self.users.push(User { name, password, tags, max_connections, max_channels, origin });
+                    }
+                }
+                "policy" => self.policies.extend(Policy::read(&mut entry)),
+                "operator_policy" => self.operator_policies.extend(Policy::read(&mut entry)),
+                "topic_permission" => {
+                    let names = ["user", "vhost", "exchange"].map(|key| entry.name(key));
+                    let patterns = ["write", "read"].map(|key| entry.text(key));
+                    if let ([Some(user), Some(vhost), Some(exchange)], [Some(write), Some(read)]) = (names, patterns) {
+                        self.topic_permissions.push(TopicPermission { user, vhost, exchange, write, read, origin });
                     }
                 }
                 _ => {
@@ -185,11 +175,24 @@ impl Accounts {
     pub fn complete(mut self, faults: &mut Vec<Fault>, warnings: &mut Vec<String>) -> Self {
         let guest_may_do_everything = self.users.is_empty() && self.permissions.is_empty();
         if self.vhosts.is_empty() {
-            self.vhosts.push(Vhost { name: "/".into(), origin: Origin::Default });
+            self.vhosts.push(Vhost {
+                name: "/".into(),
+                max_connections: None,
+                max_queues: None,
+                max_queue_bytes: None,
+                origin: Origin::Default,
+            });
         }
         if self.users.is_empty() {
             let password = Password::Plain("guest".to_owned());
-            self.users.push(User { name: "guest".to_owned(), password, tags: vec![], origin: Origin::Default });
+            self.users.push(User {
+                name: "guest".to_owned(),
+                password,
+                tags: vec![],
+                max_connections: None,
+                max_channels: None,
+                origin: Origin::Default,
+            });
         }
         if guest_may_do_everything {
             let all = || ".*".to_owned();
@@ -230,6 +233,20 @@ impl Accounts {
                 fault(origin, "permission", format!("there are two for user '{user}' in virtual host '{vhost}'"));
             }
         }
+        let mut topics = HashSet::new();
+        for TopicPermission { user, vhost, exchange, origin, .. } in &self.topic_permissions {
+            if !users.contains(&**user) {
+                fault(origin, "topic_permission.user", format!("there is no user '{user}'"));
+            }
+            if !vhosts.contains(&**vhost) {
+                fault(origin, "topic_permission.vhost", format!("there is no virtual host '{vhost}'"));
+            }
+            if !topics.insert((&**user, &**vhost, &**exchange)) {
+                let why =
+                    format!("there are two for user '{user}' and exchange '{exchange}' in virtual host '{vhost}'");
+                fault(origin, "topic_permission", why);
+            }
+        }
         for user in self.users.iter().filter(|user| user.origin != Origin::Default) {
             if let Password::Plain(_) = user.password {
                 let place = &user.origin;
@@ -246,36 +263,56 @@ impl Accounts {
     }
 
     /// As a file has them.
-    pub fn print(vhosts: &[Vhost], users: &[User], permissions: &[Permission]) -> String {
+    pub fn print(config: &BrokerConfig) -> String {
         let mut out = String::new();
         let mut put = |table: &str, keys: &[(&str, String)]| {
             let _infallible = write!(out, "\n[[{table}]]\n");
-            for (key, value) in keys {
+            for (key, value) in keys.iter().filter(|(_, value)| !value.is_empty()) {
                 let _infallible = writeln!(out, "{key} = {value}");
             }
         };
-        for vhost in vhosts {
-            put("vhost", &[("name", quoted(&vhost.name))]);
+        fn number(limit: Option<impl ToString>) -> String {
+            limit.map(|limit| limit.to_string()).unwrap_or_default()
         }
-        for user in users {
+        for Vhost { name, max_connections, max_queues, max_queue_bytes, .. } in &config.vhosts {
+            let limits = [
+                ("max_connections", number(*max_connections)),
+                ("max_queues", number(*max_queues)),
+                ("max_queue_bytes", number(*max_queue_bytes)),
+            ];
+            put("vhost", &[&[("name", quoted(name))], &limits[..]].concat());
+        }
+        for user in &config.users {
             let tags = user.tags.iter().map(|tag| quoted(tag)).collect::<Vec<_>>().join(", ");
             let password = match &user.password {
                 Password::Plain(secret) => ("password", quoted(secret)),
                 Password::Hash(hash) => ("password_hash", quoted(hash)),
             };
-            put("user", &[("name", quoted(&user.name)), password, ("tags", format!("[{tags}]"))]);
+            let limits =
+                [("max_connections", number(user.max_connections)), ("max_channels", number(user.max_channels))];
+            put(
+                "user",
+                &[&[("name", quoted(&user.name)), password, ("tags", format!("[{tags}]"))], &limits[..]].concat(),
+            );
         }
-        for permission in permissions {
+        for permission in &config.permissions {
             let Permission { user, vhost, configure, write, read, .. } = permission;
             let pairs = [("user", user), ("vhost", vhost), ("configure", configure), ("write", write), ("read", read)];
             put("permission", &pairs.map(|(key, value)| (key, quoted(value))));
         }
+        for permission in &config.topic_permissions {
+            let TopicPermission { user, vhost, exchange, write, read, .. } = permission;
+            let pairs = [("user", user), ("vhost", vhost), ("exchange", exchange), ("write", write), ("read", read)];
+            put("topic_permission", &pairs.map(|(key, value)| (key, quoted(value))));
+        }
+        config.policies.iter().for_each(|policy| put("policy", &policy.printed()));
+        config.operator_policies.iter().for_each(|policy| put("operator_policy", &policy.printed()));
         out
     }
 }
 
 impl Entry<'_, '_> {
-    fn fault(&mut self, origin: Origin, key: &str, why: impl Into<String>) {
+    pub fn fault(&mut self, origin: Origin, key: &str, why: impl Into<String>) {
         self.faults.push(Fault::new(origin, format!("{}.{key}", self.form.name), why));
     }
 
@@ -296,12 +333,12 @@ impl Entry<'_, '_> {
         }
     }
 
-    fn value(&self, key: &str) -> Option<(Origin, &DeValue<'_>)> {
+    pub fn value(&self, key: &str) -> Option<(Origin, &DeValue<'_>)> {
         let value = self.table.get(key)?;
         Some((self.place.line_of(value.span().start), value.get_ref()))
     }
 
-    fn text(&mut self, key: &str) -> Option<String> {
+    pub fn text(&mut self, key: &str) -> Option<String> {
         let (origin, why) = match self.value(key) {
             Some((_, DeValue::String(text))) => return Some(text.to_string()),
             Some((origin, other)) => (origin, format!("a string is needed, not {}", type_of(other))),
@@ -311,12 +348,32 @@ impl Entry<'_, '_> {
         None
     }
 
-    fn name(&mut self, key: &str) -> Option<String> {
+    pub fn name(&mut self, key: &str) -> Option<String> {
         let text = self.text(key)?;
         let Some(why) = name_fault(&text) else { return Some(text) };
         let origin = self.value(key).map_or_else(|| self.origin.clone(), |(origin, _)| origin);
         self.fault(origin, key, why);
         None
+    }
+
+    /// A number that may be left out.
+    fn number(&mut self, key: &str, kind: Kind) -> Option<u64> {
+        let (origin, read) = self.value(key).map(|(origin, value)| (origin, kind.read_toml(value)))?;
+        match read {
+            Ok(Value::Number(number)) => return Some(number),
+            Ok(_) => self.fault(origin, key, "a number is needed"),
+            Err(why) => self.fault(origin, key, why),
+        }
+        None
+    }
+
+    fn count(&mut self, key: &str) -> Option<u32> {
+        let count = self.number(key, Kind::number(0, u32::MAX.into()))?;
+        u32::try_from(count).ok()
+    }
+
+    fn bytes(&mut self, key: &str) -> Option<u64> {
+        self.number(key, Kind::Bytes { least: 0, most: MAX_QUEUE_BYTES_MOST })
     }
 
     fn password(&mut self) -> Option<Password> {

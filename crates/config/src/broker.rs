@@ -4,13 +4,14 @@
 //! Owns:   every name, range, default and sentence of help.
 //! Never:  reads a source itself.
 
-use crate::accounts::{Permission, User, Vhost};
+use crate::accounts::{Permission, TopicPermission, User, Vhost};
 use crate::limits::{
     CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
     TIME_S_MAX,
 };
 use crate::machine::Machine;
 use crate::origin::{ConfigError, Fault, Origin};
+use crate::policies::Policy;
 use crate::setting::{Kind, Setting, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ macro_rules! settings {
             pub users: Vec<User>,
             /// `[[permission]]`: who may do what where; everything for the default user, if the file names neither.
             pub permissions: Vec<Permission>,
+            /// `[[topic_permission]]`: who may use which routing keys.
+            pub topic_permissions: Vec<TopicPermission>,
+            /// `[[policy]]`: what holds for many queues or exchanges.
+            pub policies: Vec<Policy>,
+            /// `[[operator_policy]]`: the same, merged with the others.
+            pub operator_policies: Vec<Policy>,
             /// The file that was read, if one was.
             pub file: Option<Arc<Path>>,
             /// What is odd but no fault, in sentences for the log.
@@ -62,6 +69,9 @@ macro_rules! settings {
                     vhosts: vec![],
                     users: vec![],
                     permissions: vec![],
+                    topic_permissions: vec![],
+                    policies: vec![],
+                    operator_policies: vec![],
                     file: None,
                     warnings: vec![],
                     values,
@@ -151,7 +161,7 @@ settings! {
     }
     "Definitions" {
         /// A definitions file to begin with, as RabbitMQ and harrier definitions export write it (JSON): users, virtual
-        /// hosts, permissions, exchanges, queues, bindings. Beside it counts what the configuration file has; the
+        /// hosts, permissions, policies, limits, exchanges, queues, bindings. Beside it counts what the configuration file has; the
         /// default user is there only if the definitions have no users.
         definitions: Option<String> = "", Kind::Text;
         /// Virtual hosts.
@@ -268,6 +278,14 @@ impl BrokerConfig {
     pub fn origin(&self, name: &str) -> &Origin {
         let at = SETTINGS.iter().position(|setting| setting.name == name).expect("a declared setting");
         &self.values[at].1
+    }
+
+    /// The settings that have other values in another configuration.
+    pub fn settings_changed(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = self.values.iter().zip(&other.values);
+        let changed =
+            SETTINGS.iter().zip(pairs).filter(|(_, ((mine, _), (theirs, _)))| mine.to_toml() != theirs.to_toml());
+        changed.map(|(setting, _)| setting.name).collect()
     }
 
     /// An error about a setting that its user finds, told where it was set.

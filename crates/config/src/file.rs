@@ -4,12 +4,13 @@
 //! Owns:   what a key may be.
 //! Never:  stops at the first fault.
 
-use crate::accounts::{Accounts, TABLES};
+use crate::accounts::Accounts;
 use crate::broker::SETTINGS;
 use crate::limits::FILE_BYTES_MAX;
 use crate::load::Values;
 use crate::origin::{Fault, Origin, Place};
 use crate::setting::type_of;
+use crate::tables::TABLES;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use toml::Spanned;

@@ -18,11 +18,13 @@ mod load;
 mod machine;
 mod origin;
 mod page;
+mod policies;
 mod print;
 mod setting;
 mod size;
+mod tables;
 
-pub use accounts::{Password, Permission, User, Vhost};
+pub use accounts::{Password, Permission, TopicPermission, User, Vhost};
 pub use broker::{
     BrokerConfig, ClientCertificates, LogFormat, LogLevel, LoginFrom, MemoryLimit, SETTINGS, SanType, TlsVersion,
 };
@@ -30,4 +32,5 @@ pub use load::{DEFAULT_FILE, Request};
 pub use machine::Machine;
 pub use origin::{ConfigError, Fault, Origin};
 pub use page::{help, reference};
+pub use policies::{Policy, Said, Term};
 pub use setting::{Kind, Setting, Value};

@@ -13,6 +13,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a password; the broker compares no longer ones.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
+/// The most that the bytes waiting in a virtual host may be limited to: what no machine has.
+pub const MAX_QUEUE_BYTES_MOST: u64 = 1 << 50;
+
 /// Bytes of a setting that is text.
 pub const TEXT_BYTES_MAX: usize = 1024;
 

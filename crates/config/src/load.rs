@@ -110,6 +110,9 @@ impl BrokerConfig {
         config.vhosts = accounts.vhosts;
         config.users = accounts.users;
         config.permissions = accounts.permissions;
+        config.topic_permissions = accounts.topic_permissions;
+        config.policies = accounts.policies;
+        config.operator_policies = accounts.operator_policies;
         config.file = read;
         config.warnings = warnings;
         let config = Box::new(config);

@@ -4,10 +4,10 @@
 //! Owns:   the words around the declaration.
 //! Never:  says anything of one setting that the declaration does not.
 
-use crate::accounts::TABLES;
 use crate::broker::SETTINGS;
 use crate::load::DEFAULT_FILE;
 use crate::setting::Setting;
+use crate::tables::TABLES;
 use std::fmt::Write;
 
 const COLUMNS: usize = 100;
@@ -41,7 +41,7 @@ pub fn help() -> String {
     out.push_str(
         "\nAn option is written --name VALUE or --name=VALUE, with - or _ between its words. Of an option given twice the \
          last\ncounts, unless it is repeatable. Each setting is also a variable, HARRIER_ and its name in capitals, with\n\
-         commas between the items of a list; and a key of the file, where virtual hosts, users and permissions are too.\n\
+         commas between the items of a list; and a key of the file, where virtual hosts, users and policies are too.\n\
          The command line overrides the environment, and that the file.\n",
     );
     out
@@ -89,7 +89,7 @@ pub fn reference() -> String {
             setting.help.trim()
         );
     }
-    out.push_str("\n## Virtual hosts, users and permissions\nIn the file only, below all settings; each table may be repeated.\n");
+    out.push_str("\n## Virtual hosts, users, permissions and policies\nIn the file only, below all settings; each table may be repeated.\n");
     for form in &TABLES {
         let _infallible = write!(out, "\n### `[[{}]]`\n{}\n\n| key | is | |\n|---|---|---|\n", form.name, form.help);
         for key in form.keys {

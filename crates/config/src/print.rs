@@ -38,8 +38,8 @@ impl BrokerConfig {
             };
             let _infallible = writeln!(out, "{} = {}{size}", setting.name, value.to_toml());
         }
-        let _infallible = write!(out, "\n# == Virtual hosts, users, permissions\n");
-        out.push_str(&Accounts::print(&self.vhosts, &self.users, &self.permissions));
+        let _infallible = write!(out, "\n# == Virtual hosts, users, permissions, policies\n");
+        out.push_str(&Accounts::print(self));
         out
     }
 
@@ -48,7 +48,7 @@ impl BrokerConfig {
         let settings = SETTINGS.iter().zip(&self.values);
         let mut out: String =
             settings.map(|(setting, (value, _))| format!("{} = {}\n", setting.name, value.to_toml())).collect();
-        out.push_str(&Accounts::print(&self.vhosts, &self.users, &self.permissions));
+        out.push_str(&Accounts::print(self));
         out
     }
 }

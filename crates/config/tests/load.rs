@@ -218,10 +218,13 @@ fn what_a_file_refuses() {
         ("[[vhost]]\n", "FILE:1: vhost.name: it is missing"),
         ("[[vhost]]\nname = 1", "FILE:2: vhost.name: a string is needed, not an integer"),
         ("[[vhost]]\nname = \"\"", "FILE:2: vhost.name: a name is not empty"),
-        ("[[vhost]]\nname = \"a\"\nnme = \"\"", "FILE:3: vhost.nme: unknown key; [[vhost]] has name"),
+        (
+            "[[vhost]]\nname = \"a\"\nnme = \"\"",
+            "FILE:3: vhost.nme: unknown key; [[vhost]] has name, max_connections, max_queues, max_queue_bytes",
+        ),
         (
             "[[vhost]]\nname = \"a\"\nshards = 2",
-            "FILE:3: vhost.shards: this setting belongs above the first [[…]]; [[vhost]] has name",
+            "FILE:3: vhost.shards: this setting belongs above the first [[…]]; [[vhost]] has name, max_connections, max_queues, max_queue_bytes",
         ),
         ("[[vhost]]\nname = \"a\"\n[[vhost]]\nname = \"a\"", "FILE:3: vhost.name: there are two virtual hosts 'a'"),
         ("[[user]]\nname = \"a\"", "FILE:1: user.password: it is missing"),
@@ -240,6 +243,24 @@ fn what_a_file_refuses() {
         (
             "[[permission]]\nuser = \"guest\"\nvhost = \"b\"\nconfigure = \"\"\nwrite = \"\"\nread = \"\"",
             "FILE:1: permission.vhost: there is no virtual host 'b'",
+        ),
+        (
+            "[[vhost]]\nname = \"a\"\nmax_queues = -1",
+            "FILE:3: vhost.max_queues: '-1' is negative; it takes a number from 0 to 4294967295",
+        ),
+        (
+            "[[user]]\nname = \"a\"\npassword_hash = \"\"\nmax_channels = \"many\"",
+            "FILE:4: user.max_channels: an integer is needed, not a string",
+        ),
+        (
+            "[[topic_permission]]\nuser = \"a\"\nvhost = \"b\"\nexchange = \"x\"\nwrite = \"\"\nread = \"\"",
+            "FILE:1: topic_permission.user: there is no user 'a'\nFILE:1: topic_permission.vhost: there is no virtual host 'b'",
+        ),
+        (
+            "[[policy]]\nvhost = \"/\"\nname = \"p\"\npattern = 1\npriority = 1.5\napply_to = \"x\"\ndefinition = { a = 1.5 }",
+            "FILE:4: policy.pattern: a string is needed, not an integer\nFILE:5: policy.priority: a whole number is needed\n\
+             FILE:6: policy.apply_to: it takes queues, exchanges, all\nFILE:7: policy.definition.a: a policy's value is a \
+             number, a text, a boolean or a list of them, not a float",
         ),
         (
             "shards = 999\nspin_us = 9999\n\n[[vhost]]\n",
@@ -281,9 +302,14 @@ fn a_file_of_accounts() {
 
 #[test]
 fn what_is_printed_makes_the_same_configuration() {
+    let rules = "[[topic_permission]]\nuser = \"u\"\nvhost = \"ä \\\" \\\\ b\"\nexchange = \"x\"\nwrite = '^\\.'\nread = \"\"\n\
+                 [[policy]]\nvhost = \"v\"\nname = \"p\"\npattern = '^\\.'\npriority = -3\n[policy.definition]\n\
+                 message-ttl = 0x10\nha-params = [\"a\", 1, true]\n[[operator_policy]]\nvhost = \"v\"\nname = \"o\"\n\
+                 pattern = ''\napply_to = \"queues\"\ndefinition = { expires = 5 }\n";
     let accounts = "queue_memory_share = 7\nframe_bytes_max = \"1MiB\"\n[[vhost]]\nname = \"ä \\\" \\\\ b\"\n[[user]]\nname = \"u\"\n\
-                    password = \"\\u0001'\\\"\"\ntags = [\"a\", \"b\"]\n";
-    let file = File::new("print", accounts.as_bytes());
+                    password = \"\\u0001'\\\"\"\ntags = [\"a\", \"b\"]\nmax_channels = 4\n";
+    let accounts = &accounts.replacen("b\"\n", "b\"\nmax_queue_bytes = \"2KiB\"\nmax_queues = 0\n", 1);
+    let file = File::new("print", format!("{accounts}{rules}").as_bytes());
     let path = file.0.to_string_lossy().into_owned();
     let words = "--listen unix:/a\"b --listen [::1]:5 --memory-limit 2GiB --tcp-congestion bbr --log-level warn";
     for (words, path) in [("", "/nowhere"), (words, "/nowhere"), (words, &*path), ("--memory-limit 9%", &*path)] {

@@ -6,7 +6,7 @@
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{Fault, Json};
-use catalog::{ExchangeKind, Kind, Name, Password, Permission, TopicPermission};
+use catalog::{ExchangeKind, Kind, Name, Password, Permission, Policy, TopicPermission, UserLimits, VhostLimits};
 use wire::{Table, Value};
 
 /// An entry and where it stands.
@@ -19,6 +19,7 @@ pub(crate) struct User {
     pub name: Name,
     pub password: Password,
     pub tags: Vec<Name>,
+    pub limits: UserLimits,
 }
 
 pub(crate) struct Exchange {
@@ -58,13 +59,29 @@ pub struct File {
     pub(crate) exchanges: Vec<At<Exchange>>,
     pub(crate) queues: Vec<At<Queue>>,
     pub(crate) bindings: Vec<At<Binding>>,
-    /// Sections that mean nothing to this broker yet, as they are written: `policies`, `parameters`, `global_parameters`.
+    pub(crate) policies: Vec<At<Policy>>,
+    pub(crate) operator_policies: Vec<At<Policy>>,
+    /// What each virtual host may hold: what its own entry says.
+    pub(crate) vhost_limits: Vec<At<(Name, VhostLimits)>>,
+    /// The same, as the parameters say.
+    pub(crate) limit_parameters: Vec<At<(Name, VhostLimits)>>,
+    /// What means nothing to this broker, as it is written: other `parameters`, `global_parameters`.
     pub kept: Vec<(String, Vec<Json>)>,
     /// What is odd but no fault, in sentences.
     pub warnings: Vec<String>,
 }
 
 impl File {
+    /// The policies: place and policy.
+    pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.policies.iter().map(|policy| (&*policy.path, &policy.entry))
+    }
+
+    /// The operator's own: place and policy.
+    pub fn operator_policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        self.operator_policies.iter().map(|policy| (&*policy.path, &policy.entry))
+    }
+
     /// Whether it has users of its own.
     pub fn has_users(&self) -> bool {
         !self.users.is_empty()
@@ -85,6 +102,9 @@ impl File {
             ("exchanges", self.exchanges.len()),
             ("queues", self.queues.len()),
             ("bindings", self.bindings.len()),
+            ("policies", self.policies.len()),
+            ("operator_policies", self.operator_policies.len()),
+            ("vhost-limits", self.limit_parameters.len()),
         ];
         counts.extend(self.kept.iter().map(|(name, entries)| (&**name, entries.len())));
         counts.retain(|(_, count)| *count > 0);
@@ -108,8 +128,19 @@ pub fn read(text: &[u8]) -> Result<File, Vec<Fault>> {
     for (name, value) in sections {
         file.take_section(&name, value, &mut faults);
     }
+    file.warn_of_limits();
     faults.truncate(FAULTS_MAX);
     if faults.is_empty() { Ok(file) } else { Err(faults) }
+}
+
+/// Components of parameters that have an effect.
+pub(crate) const OPERATOR_POLICY: &str = "operator_policy";
+pub(crate) const VHOST_LIMITS: &str = "vhost-limits";
+
+fn has_effect(parameter: &Json) -> bool {
+    let Json::Object(fields) = parameter else { return true };
+    let component = fields.iter().find(|(name, _)| name == "component").map(|(_, component)| component);
+    [OPERATOR_POLICY, VHOST_LIMITS].iter().any(|known| component == Some(&Json::text(known)))
 }
 
 /// Sections about the file and its origin.
@@ -135,15 +166,17 @@ impl File {
                 return faults.push(Fault { path: format!(".{name}"), why });
             }
         };
-        if ["policies", "parameters", "global_parameters"].contains(&name) {
-            if !items.is_empty() {
-                let count = items.len();
-                self.warnings.push(format!(".{name}: {count} kept, but without effect in this broker"));
-                self.kept.push((name.to_owned(), items));
-            }
-            return;
+        let (items, kept): (Vec<_>, Vec<_>) = items.into_iter().enumerate().partition(|(_, item)| match name {
+            "global_parameters" => false,
+            "parameters" => has_effect(item),
+            _ => true,
+        });
+        if !kept.is_empty() {
+            let count = kept.len();
+            self.warnings.push(format!(".{name}: {count} kept, but without effect in this broker"));
+            self.kept.push((name.to_owned(), kept.into_iter().map(|(_, item)| item).collect()));
         }
-        for (at, item) in items.iter().enumerate() {
+        for (at, item) in &items {
             let path = format!(".{name}[{at}]");
             let Json::Object(fields) = item else {
                 faults.push(Fault { path, why: format!("an object is needed, not {}", item.kind()) });
@@ -163,9 +196,9 @@ impl File {
     }
 }
 
-struct Entry<'a> {
-    path: &'a str,
-    fields: &'a [(String, Json)],
+pub(crate) struct Entry<'a> {
+    pub path: &'a str,
+    pub fields: &'a [(String, Json)],
 }
 
 impl Entry<'_> {
@@ -174,15 +207,18 @@ impl Entry<'_> {
         let path = self.path.to_owned();
         Ok(match section {
             "vhosts" => {
-                file.vhosts.push(At { path, entry: self.name(Kind::Vhost, "name")? });
-                self.warn_of(file, "limits");
+                let name = self.name(Kind::Vhost, "name")?;
+                let limits = self.vhost_limits("limits")?;
+                file.vhosts.push(At { path: path.clone(), entry: name.clone() });
+                if limits != VhostLimits::default() {
+                    file.vhost_limits.push(At { path, entry: (name, limits) });
+                }
                 &["name", "limits", "metadata", "description", "tags", "tracing", "default_queue_type"]
             }
             "users" => {
-                let entry =
-                    User { name: self.name(Kind::User, "name")?, password: self.password()?, tags: self.tags()? };
+                let (name, password, tags) = (self.name(Kind::User, "name")?, self.password()?, self.tags()?);
+                let entry = User { name, password, tags, limits: self.user_limits()? };
                 file.users.push(At { path, entry });
-                self.warn_of(file, "limits");
                 &["name", "password_hash", "hashing_algorithm", "tags", "limits"]
             }
             "permissions" => {
@@ -251,19 +287,39 @@ impl Entry<'_> {
                 file.bindings.push(At { path, entry });
                 &["vhost", "source", "destination", "destination_type", "routing_key", "arguments", "properties_key"]
             }
+            "policies" => {
+                let policy = self.policy(file, self.name(Kind::Vhost, "vhost")?, self.policy_name()?, false)?;
+                file.policies.push(At { path, entry: policy });
+                &["vhost", "name", "pattern", "apply-to", "definition", "priority"]
+            }
+            "parameters" => {
+                let vhost = self.name(Kind::Vhost, "vhost")?;
+                if self.get("component") == Some(&Json::text(OPERATOR_POLICY)) {
+                    let Some(Json::Object(fields)) = self.get("value") else {
+                        return Err(self.fault("value", "an object is needed"));
+                    };
+                    let value = Entry { path: &format!("{path}.value"), fields };
+                    let policy = value.policy(file, vhost, self.policy_name()?, true)?;
+                    file.operator_policies.push(At { path, entry: policy });
+                } else {
+                    let limits = self.vhost_limits("value")?;
+                    file.limit_parameters.push(At { path, entry: (vhost, limits) });
+                }
+                &["vhost", "component", "name", "value"]
+            }
             other => return Err(Fault { path: format!(".{other}"), why: "there is no such section".to_owned() }),
         })
     }
 
-    fn fault(&self, key: &str, why: impl Into<String>) -> Fault {
+    pub(crate) fn fault(&self, key: &str, why: impl Into<String>) -> Fault {
         Fault { path: format!("{}.{key}", self.path), why: why.into() }
     }
 
-    fn get(&self, key: &str) -> Option<&Json> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Json> {
         self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    fn optional_text(&self, key: &str) -> Result<Option<String>, Fault> {
+    pub(crate) fn optional_text(&self, key: &str) -> Result<Option<String>, Fault> {
         match self.get(key) {
             None => Ok(None),
             Some(Json::Text(text)) => Ok(Some(text.clone())),
@@ -271,11 +327,11 @@ impl Entry<'_> {
         }
     }
 
-    fn text(&self, key: &str) -> Result<String, Fault> {
+    pub(crate) fn text(&self, key: &str) -> Result<String, Fault> {
         self.optional_text(key)?.ok_or_else(|| self.fault(key, "it is missing"))
     }
 
-    fn name(&self, kind: Kind, key: &str) -> Result<Name, Fault> {
+    pub(crate) fn name(&self, kind: Kind, key: &str) -> Result<Name, Fault> {
         Name::new(kind, self.text(key)?.as_bytes()).map_err(|refusal| self.fault(key, refusal.text))
     }
 
@@ -332,21 +388,10 @@ impl Entry<'_> {
             Some(other) => Err(self.fault("arguments", format!("an object is needed, not {}", other.kind()))),
         }
     }
-
-    fn warn_of(&self, file: &mut File, key: &str) {
-        let has = match self.get(key) {
-            Some(Json::List(items)) => !items.is_empty(),
-            Some(Json::Object(fields)) => !fields.is_empty(),
-            _ => false,
-        };
-        if has {
-            file.warnings.push(format!("{}.{key}: without effect in this broker", self.path));
-        }
-    }
 }
 
 /// Arguments, typed as RabbitMQ types those of a file.
-fn table(fields: &[(String, Json)]) -> Result<Table, (String, String)> {
+pub(crate) fn table(fields: &[(String, Json)]) -> Result<Table, (String, String)> {
     let mut table = Table::new();
     for (key, value) in fields {
         let path = format!(".{key}");

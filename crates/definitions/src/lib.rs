@@ -11,6 +11,7 @@ mod file;
 mod json;
 pub mod limits;
 mod load;
+mod rules;
 mod write;
 
 pub use file::{File, read};

@@ -6,7 +6,7 @@
 
 use crate::file::{At, Binding, Exchange, File, Queue, User};
 use crate::{Fault, Json};
-use catalog::{Catalog, Definition, Name, Refusal, ShardId, VhostId};
+use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 
 /// Takes definitions in, and keeps them.
 struct Taking<'a> {
@@ -32,7 +32,7 @@ impl Taking<'_> {
 }
 
 impl File {
-    /// Has a catalog take everything in, in the order in which one thing needs another. Queues are spread over `shards`;
+    /// Has a catalog take everything in but the policies, in the order in which one thing needs another. Queues are spread over `shards`;
     /// `loopback_only` says which users may come from this machine only. Answers what was taken, for other replicas.
     ///
     /// # Errors
@@ -47,10 +47,17 @@ impl File {
         for At { path, entry: name } in &self.vhosts {
             to.take(path, Definition::CreateVhost { name: name.clone() })?;
         }
-        for At { path, entry: User { name, password, tags } } in &self.users {
-            let (name, password, tags) = (name.clone(), password.clone(), tags.clone());
+        for (path, vhost, limits) in self.vhost_limits() {
+            to.vhost(path, &vhost)?;
+            to.take(path, Definition::SetVhostLimits { vhost, limits })?;
+        }
+        for At { path, entry: User { name, password, tags, limits } } in &self.users {
+            let (user, name, password, tags) = (name.clone(), name.clone(), password.clone(), tags.clone());
             let loopback_only = loopback_only(&name);
             to.take(path, Definition::PutUser { name, password, tags, loopback_only })?;
+            if *limits != UserLimits::default() {
+                to.take(path, Definition::SetUserLimits { user, limits: *limits })?;
+            }
         }
         for At { path, entry: (user, vhost, permission) } in &self.permissions {
             let (user, vhost, permission) = (user.clone(), vhost.clone(), permission.clone());
@@ -102,6 +109,9 @@ impl File {
                 Definition::BindExchange { vhost, source, destination, routing_key, arguments }
             };
             to.take(path, definition)?;
+        }
+        for (path, policy) in self.policies().chain(self.operator_policies()) {
+            to.vhost(path, &policy.vhost)?;
         }
         Ok(to.taken)
     }

@@ -4,8 +4,10 @@
 //! Owns:   the order and the names of the keys.
 //! Never:  writes a password as it is: a plain one is hashed first.
 
+use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
+use crate::rules::MAX_QUEUE_BYTES;
 use crate::{File, Json};
-use catalog::{Catalog, Destination, Password};
+use catalog::{Catalog, Destination, Password, VhostLimits};
 use wire::{Table, Value};
 
 /// What a catalog holds, as the text of a file; what `file` has kept goes with it. `salt` is drawn for each plain password.
@@ -25,7 +27,13 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
             ("password_hash", Json::Text(hashed.written().unwrap_or_default())),
             ("hashing_algorithm", Json::text(algorithm)),
             ("tags", Json::List(tags)),
-            ("limits", object([])),
+            (
+                "limits",
+                limits([
+                    ("max-connections", number(user.limits.connections_max)),
+                    ("max-channels", number(user.limits.channels_max)),
+                ]),
+            ),
         ]));
         for (vhost, name) in catalog.vhosts() {
             let Some(permission) = user.permission(vhost) else { continue };
@@ -47,7 +55,36 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
             ])
         }));
     }
-    let vhosts = catalog.vhosts().map(|(_, name)| object([("name", Json::text(name))])).collect();
+    let (mut vhosts, mut parameters) = (Vec::new(), Vec::new());
+    for (id, name) in catalog.vhosts() {
+        let VhostLimits { connections_max, queues_max, queue_bytes_max } = catalog.vhost_limits(id);
+        // RabbitMQ knows no such limit, and does not look here.
+        let own = limits([(MAX_QUEUE_BYTES, queue_bytes_max)]);
+        vhosts.push(object([("name", Json::text(name)), ("limits", own)]));
+        if connections_max.is_some() || queues_max.is_some() {
+            let value = limits([("max-connections", number(connections_max)), ("max-queues", number(queues_max))]);
+            parameters.push(object([
+                ("vhost", Json::text(name)),
+                ("component", Json::text(VHOST_LIMITS)),
+                ("name", Json::text("limits")),
+                ("value", value),
+            ]));
+        }
+    }
+    let mut policies = Vec::new();
+    for (policy, is_operator) in catalog.policies() {
+        let (vhost, name) = (("vhost", Json::text(&policy.vhost)), ("name", Json::text(&policy.name)));
+        let pattern = ("pattern", Json::text(&policy.pattern));
+        let apply_to = ("apply-to", Json::text(policy.apply_to.name()));
+        let definition = ("definition", arguments(Some(&policy.definition)));
+        let priority = ("priority", Json::Int(policy.priority));
+        if is_operator {
+            let value = object([pattern, apply_to, definition, priority]);
+            parameters.push(object([vhost, ("component", Json::text(OPERATOR_POLICY)), name, ("value", value)]));
+        } else {
+            policies.push(object([vhost, name, pattern, apply_to, definition, priority]));
+        }
+    }
     let mut bindings = Vec::new();
     let mut exchanges = Vec::new();
     for (id, exchange) in catalog.exchanges() {
@@ -89,7 +126,8 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
             ("arguments", arguments(queue.arguments.as_deref())),
         ])
     });
-    let kept = |section: &str| Json::List(file.map(|file| file.kept(section)).unwrap_or_default());
+    let kept = |section: &str| file.map(|file| file.kept(section)).unwrap_or_default();
+    parameters.extend(kept("parameters"));
     let whole = object([
         ("product_name", Json::text("Harrier")),
         ("product_version", Json::text(version)),
@@ -97,9 +135,9 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
         ("vhosts", Json::List(vhosts)),
         ("permissions", Json::List(permissions)),
         ("topic_permissions", Json::List(topics)),
-        ("parameters", kept("parameters")),
-        ("global_parameters", kept("global_parameters")),
-        ("policies", kept("policies")),
+        ("parameters", Json::List(parameters)),
+        ("global_parameters", Json::List(kept("global_parameters"))),
+        ("policies", Json::List(policies)),
         ("exchanges", Json::List(exchanges)),
         ("queues", Json::List(queues.collect())),
         ("bindings", Json::List(bindings)),
@@ -109,6 +147,17 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
 
 fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
     Json::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn number(limit: Option<u32>) -> Option<u64> {
+    limit.map(u64::from)
+}
+
+/// Those of the limits that there are.
+fn limits<const N: usize>(limits: [(&str, Option<u64>); N]) -> Json {
+    let set =
+        limits.into_iter().filter_map(|(key, limit)| Some((key.to_owned(), i64::try_from(limit?).unwrap_or(i64::MAX))));
+    Json::Object(set.map(|(key, limit)| (key, Json::Int(limit))).collect())
 }
 
 fn arguments(table: Option<&Table>) -> Json {

@@ -1,6 +1,6 @@
 //! Files of definitions: RabbitMQ's own, what is wrong with others, and that what is written is read.
 
-use catalog::{Catalog, Limits, LoginRefused, Operation};
+use catalog::{ApplyTo, Catalog, Definition, Limits, LoginRefused, Operation, VhostLimits};
 use definitions::{read, write};
 
 const RABBITMQ: &[u8] = include_bytes!("data/rabbitmq-3.10.8.json");
@@ -9,20 +9,22 @@ fn load(text: &[u8]) -> Result<(Catalog, Vec<String>), String> {
     let file = read(text).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let mut catalog = Catalog::new(Limits::default());
     file.load(&mut catalog, 2, |user| user == "guest").map_err(|fault| fault.to_string())?;
+    let policies = file.policies().map(|(_, policy)| policy.clone()).collect();
+    let operator_policies = file.operator_policies().map(|(_, policy)| policy.clone()).collect();
+    catalog.execute(&Definition::SetPolicies { policies, operator_policies }).map_err(|refusal| refusal.text)?;
     Ok((catalog, file.warnings))
 }
 
 #[test]
 fn what_rabbitmq_exports_is_taken_in() {
     let (catalog, warnings) = load(RABBITMQ).expect("RabbitMQ's own");
-    assert_eq!(
-        warnings,
-        [
-            ".parameters: 1 kept, but without effect in this broker",
-            ".policies: 1 kept, but without effect in this broker",
-            ".vhosts[0].limits: without effect in this broker"
-        ]
-    );
+    assert_eq!(warnings, [""; 0]);
+    let shop = catalog.vhost_by_name("shop").expect("there");
+    assert_eq!(catalog.vhost_limits(shop), VhostLimits { connections_max: Some(5), ..VhostLimits::default() });
+    let (policy, is_operator) = catalog.policies().next().expect("one");
+    assert_eq!((&*policy.vhost, &*policy.name, &*policy.pattern, policy.priority), ("shop", "ttl", "^orders", 3));
+    assert_eq!((policy.apply_to, is_operator), (ApplyTo::Queues, false));
+    assert_eq!(policy.definition.get("message-ttl").and_then(wire::Value::as_i64), Some(1000));
     let orders = catalog.authenticate(b"orders", b"s3cret", false).expect("RabbitMQ's hash of this password");
     assert_eq!(catalog.authenticate(b"orders", b"secret", false), Err(LoginRefused::InvalidCredentials));
     assert_eq!(catalog.authenticate(b"guest", b"guest", false), Err(LoginRefused::OnlyFromLoopback));
@@ -41,7 +43,7 @@ fn what_is_written_is_read() {
     let file = read(RABBITMQ).expect("sound");
     let text = write(&catalog, Some(&file), "0", || [1, 2, 3, 4]);
     let (again, warnings) = load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    assert_eq!(warnings.len(), 2, "policies and parameters are kept: {warnings:?}");
+    assert_eq!(warnings, [""; 0]);
     let same = write(&again, read(text.as_bytes()).ok().as_ref(), "0", || [1, 2, 3, 4]);
     // The newest binding of an exchange stands first, so that reading turns them round.
     let sorted = |text: &str| {
@@ -58,6 +60,13 @@ fn what_is_wrong_is_told_with_its_place() {
     let user = |more: &str| format!("{{\"users\": [{{\"name\": \"a\"{more}}}]}}");
     let vhost = "\"vhosts\": [{\"name\": \"/\"}]";
     let queue = |more: &str| format!("{{{vhost}, \"queues\": [{{\"vhost\": \"/\", \"name\": \"q\"{more}}}]}}");
+    let policy = |more: &str| {
+        format!("{{{vhost}, \"policies\": [{{\"vhost\": \"/\", \"name\": \"p\", \"pattern\": \"\"{more}}}]}}")
+    };
+    let operator = |value: &str| {
+        let names = "\"vhost\": \"/\", \"name\": \"p\", \"component\": \"operator_policy\"";
+        format!("{{{vhost}, \"parameters\": [{{{names}, \"value\": {value}}}]}}")
+    };
     let cases = [
         ("".to_owned(), "this is no JSON: EOF while parsing a value at line 1 column 0"),
         ("{\n\"users\": [}".to_owned(), "this is no JSON: expected value at line 2 column 11"),
@@ -78,6 +87,34 @@ fn what_is_wrong_is_told_with_its_place() {
             ".users[0].hashing_algorithm: 'rabbit_password_hashing_md5' is not known here: \
              rabbit_password_hashing_sha256 and argon2 are",
         ),
+        (
+            user(", \"limits\": {\"max-chanels\": 1}"),
+            ".users[0].limits.max-chanels: no such limit; there are max-connections, max-channels",
+        ),
+        (
+            user(", \"limits\": [[\"max-channels\", \"1\"]]"),
+            ".users[0].limits.max-channels: a whole number is needed, not a string",
+        ),
+        (user(", \"limits\": 5"), ".users[0].limits: an object is needed, or a list of pairs"),
+        (policy(""), ".policies[0].definition: it is missing"),
+        (
+            policy(", \"definition\": {\"max-length\": -1}"),
+            ".policies[0].definition.max-length: 0 is the least, not -1",
+        ),
+        (
+            policy(", \"definition\": {\"expires\": 1}, \"apply-to\": \"rooms\""),
+            ".policies[0].apply-to: it takes queues, exchanges or all, not 'rooms'",
+        ),
+        (
+            policy(", \"definition\": {\"expires\": 1}, \"priority\": \"1\""),
+            ".policies[0].priority: a whole number is needed, not a string",
+        ),
+        (
+            operator("{\"pattern\": \"\", \"definition\": {\"alternate-exchange\": \"x\"}}"),
+            ".parameters[0].value.definition.alternate-exchange: an operator policy cannot say that; it has message-ttl, expires, \
+             max-length, max-length-bytes, delivery-limit",
+        ),
+        (operator("5"), ".parameters[0].value: an object is needed"),
         (user(", \"tags\": [1]"), ".users[0].tags: a list of strings, or a string with commas, is needed"),
         (queue(", \"durable\": \"yes\""), ".queues[0].durable: a boolean is needed, not a string"),
         (queue(", \"type\": \"quorum\""), ".queues[0].type: queues are classic here, not quorum"),
@@ -151,4 +188,46 @@ fn exchanges_of_further_types_are_read_and_written() {
     ] {
         assert_eq!(load(text.as_bytes()).map(drop).expect_err(expect), expect);
     }
+}
+
+#[test]
+fn policies_and_limits_go_in_and_out() {
+    let text = br#"{
+        "vhosts": [{"name": "/", "limits": [["max-connections", 9], ["max-queue-bytes", 4096]]}, {"name": "b"}],
+        "users": [{"name": "u", "limits": {"max-connections": 1, "max-channels": -1}}],
+        "policies": [{"vhost": "/", "name": "p", "pattern": "^a", "definition": {"max-length": 5, "ha-mode": "all"}}],
+        "parameters": [
+            {"vhost": "b", "component": "operator_policy", "name": "o", "value":
+                {"pattern": "", "apply-to": "queues", "priority": -1, "definition": {"expires": 60000}}},
+            {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 7}},
+            {"vhost": "/", "component": "shovel", "name": "s", "value": {}}
+        ]
+    }"#;
+    let (catalog, warnings) = load(text).expect("sound");
+    assert_eq!(
+        warnings,
+        [
+            ".policies[0]: ha-mode has no effect in this broker",
+            ".parameters: 1 kept, but without effect in this broker"
+        ]
+    );
+    let root = catalog.vhost_by_name("/").expect("there");
+    let limits = VhostLimits { connections_max: None, queues_max: Some(7), queue_bytes_max: Some(4096) };
+    assert_eq!(catalog.vhost_limits(root), limits);
+    let user = catalog.users().next().expect("one").1;
+    assert_eq!((user.limits.connections_max, user.limits.channels_max), (Some(1), None));
+    let written = write(&catalog, read(text).ok().as_ref(), "0", || [1, 2, 3, 4]);
+    let (again, _) = load(written.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{written}"));
+    assert_eq!(again.vhost_limits(again.vhost_by_name("/").expect("there")), limits);
+    assert!(again.policies().eq(catalog.policies()), "{written}");
+    assert_eq!(again.users().next().expect("one").1.limits, user.limits);
+    assert!(written.contains("\"component\": \"shovel\""), "{written}");
+    let twice =
+        String::from_utf8_lossy(text).replace("{\"vhost\": \"b\", \"component\"", "{\"vhost\": \"c\", \"component\"");
+    assert_eq!(load(twice.as_bytes()).map(drop), Err(".parameters[0].vhost: there is no virtual host 'c'".to_owned()));
+    let (_, warnings) = load(b"{\"vhosts\": [{\"name\": \"/\", \"limits\": {\"max-queues\": 1}}]}").expect("sound");
+    assert!(
+        warnings[0].starts_with(".vhosts[0].limits: without effect: as in RabbitMQ, the parameters say"),
+        "{warnings:?}"
+    );
 }

@@ -6,6 +6,7 @@
 
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
+use crate::reload::Reload;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
 use shard::{Server, StartError};
@@ -23,7 +24,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     let outcome = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()) {
         Ok(Request::Help) => return print(&config::help()),
         Ok(Request::Print(config)) => return print(&config.to_toml()),
-        Ok(Request::Run(config)) => run(&config, began),
+        Ok(Request::Run(config)) => run(words, *config, began),
         Err(error) => Err(error.into()),
     };
     match outcome {
@@ -62,9 +63,9 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
+fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), Failure> {
     let machine = Machine::here();
-    let options = options(config, &machine, seed()?)?;
+    let (options, begun) = options(&config, &machine, seed()?)?;
     log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -75,6 +76,7 @@ fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
             .flat_map(|file| &file.warnings)
             .for_each(|odd| tracing::warn!("{path}: {odd}"));
     }
+    crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
     // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
@@ -89,15 +91,21 @@ fn run(config: &BrokerConfig, began: Instant) -> Result<(), Failure> {
     if let Some(tls) = &tls {
         tls::warn_of(&tls.certificates());
     }
+    let (limits, configuration) = (options.catalog.clone(), config.file.clone());
     let server = Server::start(options)?;
-    signals.watch(server.stopper(), move || tls.iter().for_each(tls::reload))?;
+    let mut reload = Reload::new(words.to_vec(), config, limits, shards, begun, server.operator());
+    let at_hangup = move || {
+        tls.iter().for_each(tls::reload);
+        reload.run();
+    };
+    signals.watch(server.stopper(), at_hangup)?;
     tracing::info!(
         version = greeting::VERSION,
         addresses = server.addresses().join(" "),
         shards,
         memory_limit_bytes,
         open_files_max,
-        configuration = config.file.as_deref().map(|path| tracing::field::display(path.display())),
+        configuration = configuration.as_deref().map(|path| tracing::field::display(path.display())),
         pid = std::process::id(),
         start_us = began.elapsed().as_micros() as u64,
         "harrier broker is ready"

@@ -1,10 +1,11 @@
-//! What a broker begins with: virtual hosts, users and permissions of the configuration, and its definitions file.
+//! What a broker begins with: virtual hosts, users, permissions and policies of the configuration, and its definitions file.
 //!
 //! Enters: a configuration.  Leaves: definitions that every catalog will take, or which one it refuses.
 //! Owns:   their order.
 //! Never:  lets a faulty pattern reach a running broker.
 
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission};
+use crate::policies;
+use catalog::{Catalog, Definition, Limits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
 use config::{BrokerConfig, ConfigError, Fault, Origin};
 use definitions::File;
 
@@ -77,11 +78,33 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
             Definition::SetPermission { user: name(&written.user), vhost: name(&written.vhost), permission };
         (definition, "permission", &written.origin)
     });
+    let vhost_limits = config.vhosts.iter().filter_map(|vhost| {
+        let limits = VhostLimits {
+            connections_max: vhost.max_connections,
+            queues_max: vhost.max_queues,
+            queue_bytes_max: vhost.max_queue_bytes,
+        };
+        let definition = Definition::SetVhostLimits { vhost: name(&vhost.name), limits };
+        (limits != VhostLimits::default()).then_some((definition, "vhost", &vhost.origin))
+    });
+    let user_limits = config.users.iter().filter_map(|user| {
+        let limits = UserLimits { connections_max: user.max_connections, channels_max: user.max_channels };
+        let definition = Definition::SetUserLimits { user: name(&user.name), limits };
+        (limits != UserLimits::default()).then_some((definition, "user", &user.origin))
+    });
+    let topics = config.topic_permissions.iter().map(|written| {
+        let definition = Definition::SetTopicPermission {
+            user: name(&written.user),
+            vhost: name(&written.vhost),
+            exchange: name(&written.exchange),
+            permission: TopicPermission { write: written.write.clone(), read: written.read.clone() },
+        };
+        (definition, "topic_permission", &written.origin)
+    });
     // Tried once here, where a refusal can be told with its line.
     let mut trial = Catalog::new(limits.clone());
-    let tried = vhosts.chain(users).chain(permissions).map(|(definition, key, origin): (_, &str, &Origin)| match trial
-        .execute(&definition)
-    {
+    let all = vhosts.chain(vhost_limits).chain(users).chain(user_limits).chain(permissions).chain(topics);
+    let tried = all.map(|(definition, key, origin): (_, &str, &Origin)| match trial.execute(&definition) {
         Ok(_executed) => Ok(definition),
         Err(refusal) => Err(Fault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
     });
@@ -92,10 +115,11 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
         let loaded = file.load(&mut trial, shards, loopback_only);
         definitions.extend(loaded.map_err(|fault| config.fault("definitions", format!("{path}: {fault}")))?);
     }
+    definitions.extend(policies::all(config, file.as_ref(), &mut trial)?);
     Ok(Beginning { definitions, catalog: trial, file })
 }
 
 /// The configuration has checked its names.
-fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     Name::from(text)
 }

@@ -12,7 +12,9 @@ mod greeting;
 mod hash_password;
 mod log;
 mod options;
+mod policies;
 mod process;
+mod reload;
 mod tls;
 
 use std::ffi::OsString;

@@ -6,25 +6,31 @@
 
 use crate::definitions::beginning;
 use crate::greeting::greeting;
-use catalog::Limits;
+use catalog::{Catalog, Limits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
 use shard::ServerOptions;
 use std::time::Duration;
 
-/// The options of the broker that a configuration describes.
+/// The options of the broker that a configuration describes, and a catalog of what it begins with.
 ///
 /// # Errors
 /// What only its users can check: addresses, patterns, a share of unknown memory.
-pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Result<ServerOptions, ConfigError> {
+pub fn options(
+    config: &BrokerConfig,
+    machine: &Machine,
+    hash_seed: u64,
+) -> Result<(ServerOptions, Catalog), ConfigError> {
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
     let catalog = limits(config, hash_seed);
     let shards = config.shard_count(machine);
     let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
-    Ok(ServerOptions {
-        tls: crate::tls::server(config, &listen)?,
+    let tls = crate::tls::server(config, &listen)?;
+    let begun = beginning(config, &catalog, shards)?;
+    let options = ServerOptions {
+        tls,
         external: crate::tls::external(config),
         listen,
         listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
@@ -37,7 +43,7 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
             ..SessionLimits::default()
         },
         greeting: greeting(),
-        definitions: beginning(config, &catalog, shards)?.definitions,
+        definitions: begun.definitions,
         catalog,
         output_bytes_max: config.session_output_bytes_max as usize,
         memory_bytes_max,
@@ -47,7 +53,8 @@ pub fn options(config: &BrokerConfig, machine: &Machine, hash_seed: u64) -> Resu
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
         drain_timeout: seconds(config.drain_timeout_s),
-    })
+    };
+    Ok((options, begun.catalog))
 }
 
 fn socket(config: &BrokerConfig) -> SocketOptions {
@@ -101,7 +108,8 @@ mod tests {
         let config = config(&[]).expect("the default");
         let defaults = Limits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
-        let options = options(&config, &MACHINE, 1).expect("sound");
+        let (options, begun) = options(&config, &MACHINE, 1).expect("sound");
+        assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));

@@ -6,6 +6,8 @@ mod certificates;
 mod definitions;
 #[path = "program/passwords.rs"]
 mod passwords;
+#[path = "program/policies.rs"]
+mod policies;
 #[path = "program/runs.rs"]
 mod runs;
 #[path = "program/tls.rs"]

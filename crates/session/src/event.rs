@@ -113,7 +113,7 @@ pub enum Event<'a> {
         /// The method, never one of those that have an event of their own.
         method: Method<'a>,
     },
-    /// A channel is open. Server: `open-ok` is written. Client: it has arrived.
+    /// A channel is open. Server: `open-ok` is written, unless `owner_opens_channels`. Client: it has arrived.
     ChannelOpened {
         /// Its number.
         channel: u16,

@@ -34,7 +34,8 @@
 //!
 //! **Server.** `Inbound::server` greets. The owner answers `Login` with `login_accepted`, `login_challenged` or
 //! `login_refused`, and `Open` with `open_accepted` or `fail`, before it calls `next` again. From then on `Method` and
-//! `Publish` want answers; channels are opened and closed by the session, and reported.
+//! `Publish` want answers; channels are opened and closed by the session, and reported, unless the owner wants to answer
+//! (`SessionLimits`).
 //!
 //! **Client.** The owner sends `Outbound::protocol_header`, then answers `Start` with `log_in`, `Tune` with `tune` and
 //! `open`; after `OpenOk` it may `open_channel`, and send methods and contents on those that have `ChannelOpened`.

@@ -70,6 +70,8 @@ pub struct SessionLimits {
     pub message_bytes_max: u64,
     /// Whether the owner writes `close-ok`, once what the close entails has happened, instead of the session at once.
     pub owner_answers_close: bool,
+    /// Whether a server's owner writes `channel.open-ok`, if it lets the channel in, instead of the session at once.
+    pub owner_opens_channels: bool,
 }
 
 impl Default for SessionLimits {
@@ -80,6 +82,7 @@ impl Default for SessionLimits {
             heartbeat_s: HEARTBEAT_S,
             message_bytes_max: MESSAGE_BYTES_MAX,
             owner_answers_close: false,
+            owner_opens_channels: false,
         }
     }
 }

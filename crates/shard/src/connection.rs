@@ -4,6 +4,7 @@
 //! Owns:   the link, the parser, the bytes that are not parsed yet, how far the connection has come.
 //! Never:  knows a queue.
 
+use crate::register::Seat;
 use catalog::{UserId, VhostId};
 use link::Link;
 use session::{Heartbeat, Inbound};
@@ -44,7 +45,7 @@ pub enum Farewell {
 }
 
 /// A connection.
-pub struct Connection {
+pub(crate) struct Connection {
     /// The link.
     pub link: Box<dyn Link>,
     /// The parser and protocol state.
@@ -77,6 +78,8 @@ pub struct Connection {
     pub queued: bool,
     /// What the client can hear.
     pub capabilities: session::Capabilities,
+    /// Its place in the register, while its session is open.
+    pub seat: Option<Seat>,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }

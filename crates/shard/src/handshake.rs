@@ -6,16 +6,17 @@
 
 use crate::connection::Phase;
 use crate::proofs::Claim;
+use crate::register::{Crowded, Seat};
 use crate::shard::Shard;
 use broker::{Effects, Slot};
-use catalog::{LoginRefused, SessionId, UserId};
+use catalog::{LoginRefused, Refusal, SessionId, UserId};
 use link::Identity;
 use session::sasl::{self, Credentials};
 use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::ShortStr;
-use wire::method::connection;
+use wire::method::{Method, channel, connection};
 
 /// How clients log in by their certificates.
 #[derive(Clone)]
@@ -133,14 +134,21 @@ impl Shard {
     }
 
     pub(crate) fn open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(Some(connection)) = self.connections.get(slot as usize) else { return };
         let Phase::LoggedIn { user } = connection.phase else { return };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
+        // RabbitMQ counts before it looks whether the user may open the virtual host.
+        let seat = match self.take_seat(user, name) {
+            Ok(seat) => seat,
+            Err(refusal) => return self.refuse(slot, 0, refusal, connection::Open::ID, now),
+        };
         let vhost = match self.broker.catalog().open_vhost(user, name) {
             Ok(vhost) => vhost,
             Err(refusal) => return self.refuse(slot, 0, refusal, connection::Open::ID, now),
         };
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.phase = Phase::Open { user, vhost };
+        connection.seat = seat;
         let capabilities = broker::Capabilities {
             consumer_cancel_notify: connection.capabilities.has(Capabilities::CONSUMER_CANCEL_NOTIFY),
             connection_blocked: connection.capabilities.has(Capabilities::CONNECTION_BLOCKED),
@@ -150,5 +158,52 @@ impl Shard {
             connection.inbound.open_accepted(out, pool);
         }
         self.set_timer(slot, now);
+    }
+
+    /// A connection's place in the register; none in a virtual host that is not there, which is refused elsewhere.
+    fn take_seat(&self, user: UserId, vhost_name: &[u8]) -> Result<Option<Seat>, Refusal> {
+        let catalog = self.broker.catalog();
+        let Ok(vhost_name) = std::str::from_utf8(vhost_name) else { return Ok(None) };
+        let Some(vhost) = catalog.vhost_by_name(vhost_name) else { return Ok(None) };
+        let (vhost_max, user_max) =
+            (catalog.vhost_limits(vhost).connections_max, catalog.user_limits(user).connections_max);
+        match self.household.register.enter((vhost, vhost_max), (user, user_max)) {
+            Ok(seat) => Ok(Some(seat)),
+            Err(Crowded::Vhost(most)) => Err(catalog.vhost_is_crowded(user, vhost_name, most)),
+            Err(Crowded::User(most)) => Err(catalog.user_is_crowded(user, most)),
+        }
+    }
+
+    /// A client opens a channel, unless its user has as many as it may.
+    pub(crate) fn open_channel(&mut self, slot: Slot, channel: u16, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let (Phase::Open { user, .. }, Some(seat)) = (connection.phase, &mut connection.seat) else { return };
+        let catalog = self.broker.catalog();
+        if let Err(most) = seat.open_channel(catalog.user_limits(user).channels_max) {
+            let refusal = catalog.user_has_its_channels(user, most);
+            return self.refuse(slot, channel, refusal, (0, 0), now);
+        }
+        if let Some((out, pool)) = self.desk.writer(slot) {
+            out.method(pool, channel, &Method::ChannelOpenOk(channel::OpenOk {}));
+        }
+        self.broker.open_channel(slot, channel);
+    }
+
+    /// A channel is gone.
+    pub(crate) fn close_channel(&mut self, slot: Slot, channel: u16) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+            && let Some(seat) = &mut connection.seat
+        {
+            seat.close_channel();
+        }
+        self.broker.close_channel(slot, channel, &mut self.desk);
+    }
+
+    /// A session is over: it counts no more, and what it had goes.
+    pub(crate) fn close_session(&mut self, slot: Slot) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            connection.seat = None;
+        }
+        self.broker.close_session(slot, &mut self.desk);
     }
 }

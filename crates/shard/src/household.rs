@@ -1,10 +1,11 @@
-//! What the shards of one broker share: counts, and nothing that needs a lock.
+//! What the shards of one broker share: counts, none of which needs a lock on the way of a message.
 //!
 //! Enters: each shard's use of memory and number of connections.  Leaves: the sums, and whether the broker is over its limit.
-//! Owns:   one cache line a shard.
+//! Owns:   one cache line a shard, and the register of virtual hosts and users.
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
 use crate::limits::PROGRAM_BYTES;
+use crate::register::Register;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 #[repr(align(128))]
@@ -21,6 +22,7 @@ pub struct Household {
     memory_bytes_max: u64,
     connections_max: u32,
     stopping: AtomicBool,
+    pub(crate) register: Register,
 }
 
 impl Household {
@@ -28,7 +30,13 @@ impl Household {
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
         let lines = (0..shards).map(|_| Line::default()).collect();
         let memory_bytes_max = memory_bytes_max - PROGRAM_BYTES.min(memory_bytes_max / 16);
-        Household { lines, memory_bytes_max, connections_max, stopping: AtomicBool::new(false) }
+        Household {
+            lines,
+            memory_bytes_max,
+            connections_max,
+            stopping: AtomicBool::new(false),
+            register: Register::default(),
+        }
     }
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.

@@ -9,6 +9,7 @@ use crate::limits::LOOK_UP;
 use crate::mail::Doorbell;
 use crate::shard::{Shard, Work};
 use crate::spin::Spin;
+use catalog::{Definition, Refusal};
 use link::{Abort, Link, Listener};
 use mio::{Events, Poll, Token};
 use std::io;
@@ -29,15 +30,23 @@ pub(crate) struct Front {
     pub shards: Vec<Door>,
 }
 
-/// The way of a link to a shard, and its doorbell.
-type Door = (Sender<Box<dyn Link>>, Arc<Doorbell>);
+/// What comes to a shard from outside its own connections and mail.
+pub(crate) enum Arrival {
+    /// A link that a client opened.
+    Link(Box<dyn Link>),
+    /// Changes that an operator makes (to shard 0), and where the refusals go.
+    Definitions(Vec<Definition>, Sender<Vec<Refusal>>),
+}
+
+/// The way to a shard, and its doorbell.
+type Door = (Sender<Arrival>, Arc<Doorbell>);
 
 pub(crate) struct Reactor {
     pub shard: Shard,
     pub id: u16,
     pub poll: Poll,
     pub front: Option<Front>,
-    pub incoming: Receiver<Box<dyn Link>>,
+    pub incoming: Receiver<Arrival>,
     pub bell: Arc<Doorbell>,
     pub household: Arc<Household>,
     pub spin: Spin,
@@ -53,8 +62,14 @@ impl Reactor {
         let mut stop_at: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            while let Ok(link) = self.incoming.try_recv() {
-                self.adopt(link, now);
+            while let Ok(arrival) = self.incoming.try_recv() {
+                match arrival {
+                    Arrival::Link(link) => self.adopt(link, now),
+                    Arrival::Definitions(definitions, refused) => {
+                        // An operator who has gone does not mind.
+                        let _heard = refused.send(self.shard.operate(definitions, now));
+                    }
+                }
             }
             if accept_again {
                 accept_again = self.accept(now);
@@ -141,7 +156,7 @@ impl Reactor {
                         Some(shard) if shard == self.id => mine.push(link),
                         Some(shard) => {
                             let (sender, bell) = &front.shards[shard as usize];
-                            if sender.send(link).is_ok() {
+                            if sender.send(Arrival::Link(link)).is_ok() {
                                 bell.wake();
                             }
                         }

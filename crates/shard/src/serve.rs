@@ -30,6 +30,10 @@ pub(crate) enum Next {
     Login(crate::handshake::Login),
     /// A virtual host was chosen.
     Open { vhost: Vec<u8> },
+    /// The client opens a channel.
+    OpenChannel { channel: u16 },
+    /// The client has closed a channel.
+    CloseChannel { channel: u16 },
     /// Limits are settled.
     Tuned(session::Tuning),
     /// A new secret.
@@ -219,6 +223,8 @@ impl Shard {
             Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             Next::Login(login) => self.log_in(slot, login, now),
             Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
+            Next::OpenChannel { channel } => self.open_channel(slot, channel, now),
+            Next::CloseChannel { channel } => self.close_channel(slot, channel),
             Next::Tuned(tuning) => {
                 if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
@@ -264,9 +270,9 @@ impl Shard {
         let done = connection.inbound.fail(fault, out, pool);
         match fault.scope {
             _ if done => self.leave(slot, now),
-            Scope::Channel => self.broker.close_channel(slot, fault.channel, &mut self.desk),
+            Scope::Channel => self.close_channel(slot, fault.channel),
             Scope::Connection => {
-                self.broker.close_session(slot, &mut self.desk);
+                self.close_session(slot);
                 self.limit_phase(slot, Phase::Closing, now);
             }
             Scope::Link => self.leave(slot, now),
@@ -275,7 +281,7 @@ impl Shard {
 
     /// The session is over: what is written still goes out, then the link ends.
     pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
-        self.broker.close_session(slot, &mut self.desk);
+        self.close_session(slot);
         self.limit_phase(slot, Phase::Leaving, now);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.farewell = Farewell::WhenSent;
@@ -310,14 +316,8 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &m
                 Err(refusal) => Next::Refuse { channel, refusal, method: id },
             }
         }
-        Event::ChannelOpened { channel } => {
-            broker.open_channel(slot, channel);
-            Next::Go
-        }
-        Event::ChannelClosed { channel, .. } => {
-            broker.close_channel(slot, channel, desk);
-            Next::Go
-        }
+        Event::ChannelOpened { channel } => Next::OpenChannel { channel },
+        Event::ChannelClosed { channel, .. } => Next::CloseChannel { channel },
         Event::Login { mechanism, response, capabilities, .. } => Next::Login(crate::handshake::Login {
             mechanism: mechanism.as_bytes().into(),
             response: response.into(),

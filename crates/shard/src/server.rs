@@ -10,11 +10,11 @@ use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
 use crate::proofs::Prover;
-use crate::reactor::{BELL, Front, Reactor};
+use crate::reactor::{Arrival, BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, ShardId};
+use catalog::{Catalog, Definition, Limits, Refusal, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
@@ -100,6 +100,7 @@ impl From<io::Error> for StartError {
 /// A running broker.
 pub struct Server {
     stopper: Stopper,
+    operator: Operator,
     threads: Vec<JoinHandle<io::Result<()>>>,
     addresses: Vec<String>,
 }
@@ -118,6 +119,24 @@ impl Stopper {
         for bell in &self.bells {
             bell.wake();
         }
+    }
+}
+
+/// Changes the definitions of a running broker, from any thread.
+#[derive(Clone)]
+pub struct Operator {
+    orders: mpsc::Sender<Arrival>,
+    bell: Arc<Doorbell>,
+}
+
+impl Operator {
+    /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
+    /// the others are made. `None`: the broker has stopped, and makes none.
+    pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
+        let (refused, refusals) = mpsc::channel();
+        self.orders.send(Arrival::Definitions(definitions, refused)).ok()?;
+        self.bell.wake();
+        refusals.recv().ok()
     }
 }
 
@@ -165,6 +184,7 @@ impl Server {
         let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
         let bells = bells.collect::<io::Result<Vec<_>>>()?;
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
+        let operator = Operator { orders: senders[0].clone(), bell: Arc::clone(&bells[0]) };
         let mut front = Some(Front { listeners, shards: senders.into_iter().zip(bells.iter().cloned()).collect() });
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
@@ -215,7 +235,7 @@ impl Server {
             })?;
             threads.push(thread);
         }
-        Ok(Server { stopper: Stopper { household, bells }, threads, addresses })
+        Ok(Server { stopper: Stopper { household, bells }, operator, threads, addresses })
     }
 
     /// Where clients connect; a port that was left to the system is known here.
@@ -231,6 +251,11 @@ impl Server {
     /// A handle that can stop the broker while another thread waits for its end.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// A handle by which another thread can change definitions.
+    pub fn operator(&self) -> Operator {
+        self.operator.clone()
     }
 
     /// Whether every shard still runs.

@@ -18,7 +18,7 @@ use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
 use crate::timers::Timers;
 use broker::{Broker, Effects, Slot};
-use catalog::ShardId;
+use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
 use session::heartbeat::Due;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
@@ -68,12 +68,14 @@ pub struct Shard {
     pub(crate) ready: Vec<Slot>,
     turns: Vec<Slot>,
     pub(crate) timers: Timers,
-    household: Arc<Household>,
+    pub(crate) household: Arc<Household>,
     memory_checked: Option<Instant>,
     /// The longest that the lists of messages were since heap memory was given back, and when that was.
     room_bytes_most: usize,
     heap_given_back: Option<Instant>,
     heap_waits: bool,
+    /// What waits here for virtual hosts whose bytes are counted, as the others know it.
+    vhosts_noted: Vec<(VhostId, u64)>,
     /// Publishers that give consumers a moment, in the order in which theirs is over.
     paced: VecDeque<(Instant, Slot)>,
     draining: bool,
@@ -101,6 +103,7 @@ impl Shard {
             room_bytes_most: 0,
             heap_given_back: None,
             heap_waits: false,
+            vhosts_noted: Vec::new(),
             paced: VecDeque::new(),
             draining: false,
         }
@@ -129,9 +132,11 @@ impl Shard {
         let peer = link.peer();
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let copy_below_bytes = link.shape().copy_below_bytes;
+        // A user may have as many channels as it may have.
+        let limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
         let connection = Connection {
             link,
-            inbound: Inbound::server(&self.options.session, Arc::clone(&self.options.greeting)),
+            inbound: Inbound::server(&limits, Arc::clone(&self.options.greeting)),
             kept: Vec::new(),
             unparsed: false,
             serial: self.serial,
@@ -146,6 +151,7 @@ impl Shard {
             peer_closed: false,
             queued: false,
             capabilities: Default::default(),
+            seat: None,
             timer_at: None,
         };
         let deadline = connection.deadline;
@@ -345,6 +351,32 @@ impl Shard {
             tracing::warn!(shard = self.options.shard.0, over, bytes = self.household.memory_bytes(), "memory limit");
             self.broker.set_memory_alarm(over, &mut self.desk);
         }
+        self.check_vhosts();
+    }
+
+    /// Looks which virtual hosts have as many bytes waiting as they may. One stays full until a tenth less waits, lest it
+    /// flutter.
+    fn check_vhosts(&mut self) {
+        let shard = self.options.shard.0;
+        let counted: Vec<_> = self.broker.counted_vhosts().collect();
+        self.vhosts_noted = counted.iter().map(|&(vhost, bytes, _)| (vhost, bytes)).collect();
+        for (vhost, bytes, bytes_max) in counted {
+            let all = self.household.register.note_waiting(vhost, shard, bytes);
+            let was_full = self.broker.is_vhost_full(vhost);
+            let full = if was_full { all >= bytes_max - bytes_max / 10 } else { all >= bytes_max };
+            if full != was_full {
+                let vhost_name = self.broker.catalog().vhost_name(vhost);
+                tracing::warn!(shard, vhost = vhost_name, full, bytes = all, "limit of a virtual host's queues");
+                self.broker.set_vhost_full(vhost, full, &mut self.desk);
+            }
+        }
+    }
+
+    /// Makes changes of definitions that an operator wants, at shard 0. Answers the refusals; the others are made.
+    pub fn operate(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
+        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
+        let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.desk));
+        made.filter_map(Result::err).collect()
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
@@ -370,9 +402,8 @@ impl Shard {
         {
             return Work::More;
         }
-        let look_up =
-            (congested || mail.waits() || self.broker.memory_alarm() || self.heap_waits || self.memory_moved())
-                .then(|| now + LOOK_UP);
+        let look_up = (congested || mail.waits() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
+            .then(|| now + LOOK_UP);
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
@@ -383,7 +414,13 @@ impl Shard {
     /// Whether the memory in use was last added up before it could have changed.
     fn memory_moved(&self) -> bool {
         let bytes = (self.desk.pool().used_bytes() + self.broker.room_bytes()) as u64;
+        // Others wait for what little a virtual host may have.
         bytes.abs_diff(self.household.shard_bytes(self.options.shard.0)) > 1 << 20
+            || self
+                .broker
+                .counted_vhosts()
+                .map(|(vhost, bytes, _)| (vhost, bytes))
+                .ne(self.vhosts_noted.iter().copied())
     }
 
     /// Ends a connection at once.

@@ -349,6 +349,7 @@ impl Broker {
         }
         let Some(mut queue) = place.take() else { return };
         self.timers.clear(Due::Queue(id.index), &mut queue.timer_us);
+        self.rooms.leave(&mut queue);
         self.waiting -= queue.ready.len();
         for taker in queue.takers {
             match taker {

@@ -11,7 +11,7 @@ use crate::features::Features;
 use crate::letter::{Answer, Asker, Letter, Refused};
 use crate::peer::{Awaiting, Then};
 use crate::queue::Queue;
-use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId};
+use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId, VhostId};
 use std::sync::Arc;
 
 impl Broker {
@@ -70,17 +70,9 @@ impl Broker {
     pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Asker>, definitions: Vec<Definition>, fx: &mut E) {
         let mut result = Ok(());
         for (made, definition) in definitions.into_iter().enumerate() {
-            match self.catalog.execute(&definition) {
-                Ok(executed) => {
-                    if executed.changed {
-                        self.pass_on(definition, fx);
-                    }
-                    self.carry_out(&executed, fx);
-                }
-                Err(refusal) => {
-                    result = Err(Refused { made, refusal });
-                    break;
-                }
+            if let Err(refusal) = self.execute_here(definition, fx) {
+                result = Err(Refused { made, refusal });
+                break;
             }
         }
         if let Some(asker) = asker {
@@ -90,13 +82,29 @@ impl Broker {
         }
     }
 
-    /// The replicas are told of a change that shard 0 has made.
-    fn pass_on<E: Effects>(&mut self, definition: Definition, fx: &mut E) {
-        self.version += 1;
-        let definition = Arc::new(definition);
-        for shard in (1..self.options.shards).map(ShardId) {
-            fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
+    /// A change of shard 0, of which the replicas are told.
+    fn execute_here<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+        assert_eq!(self.options.shard, ShardId(0), "changes are made by shard 0 first");
+        let executed = self.catalog.execute(&definition)?;
+        if executed.changed {
+            self.version += 1;
+            let definition = Arc::new(definition);
+            for shard in (1..self.options.shards).map(ShardId) {
+                fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
+            }
         }
+        self.carry_out(&executed, fx);
+        Ok(())
+    }
+
+    /// A change that an operator makes, at shard 0.
+    ///
+    /// # Errors
+    /// What the catalog refuses; nothing is changed then.
+    pub fn operate<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+        self.execute_here(definition, fx)?;
+        self.dispatch_due(fx);
+        Ok(())
     }
 
     /// Answers the changes that every replica has made.
@@ -146,7 +154,7 @@ impl Broker {
         self.answered(asker, answer, fx);
     }
 
-    /// Queues that a change made or removed and that live here.
+    /// Queues that a change made, removed or put under other policies and that live here.
     fn carry_out<E: Effects>(&mut self, executed: &Executed, fx: &mut E) {
         for removed in &executed.queues_removed {
             if self.is_home(removed.home) {
@@ -160,6 +168,42 @@ impl Broker {
         {
             self.make_queue(id);
         }
+        for id in &executed.queues_changed {
+            self.renew_queue(*id);
+        }
+        // A virtual host that goes takes its limits along.
+        let is_gone = |vhost| self.catalog.vhost_name(vhost).is_empty();
+        if executed.outcome == Outcome::Limited || self.rooms.iter().any(|(vhost, ..)| is_gone(vhost)) {
+            for vhost in self.find_rooms() {
+                self.tell_vhost(vhost, false, fx);
+            }
+        }
+    }
+
+    /// Looks up which virtual hosts have their bytes counted. Answers those that were full and are counted no more.
+    pub(super) fn find_rooms(&mut self) -> Vec<VhostId> {
+        let limits =
+            self.catalog.vhosts().filter_map(|(id, _)| Some((id, self.catalog.vhost_limits(id).queue_bytes_max?)));
+        self.rooms.renew(limits)
+    }
+
+    /// A queue is under other policies, or its bytes are counted from now on, or no more.
+    fn renew_queue(&mut self, id: QueueId) {
+        let Some(definition) = self.catalog.queue_definition(id) else { return };
+        let is_counted = self.catalog.vhost_limits(definition.vhost).queue_bytes_max.is_some();
+        let mut features = Features::of(definition, is_counted, self.now_us);
+        let Some(queue) = find(&mut self.queues, id) else { return };
+        self.rooms.leave(queue);
+        if let Some(before) = queue.features.take()
+            && let Some(features) = &mut features
+        {
+            features.succeed(*before);
+        }
+        queue.features = features;
+        queue.expiring |= queue.has_ttl();
+        self.rooms.count(queue);
+        // It gives up at once what has no place any more, and its time may come sooner.
+        self.make_due(id);
     }
 
     /// The queues that were defined before this shard began.
@@ -175,7 +219,8 @@ impl Broker {
         if let Some(definition) = self.catalog.queue_definition(id) {
             let mut queue =
                 Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
-            queue.features = Features::of(definition, self.now_us);
+            let is_counted = self.catalog.vhost_limits(definition.vhost).queue_bytes_max.is_some();
+            queue.features = Features::of(definition, is_counted, self.now_us);
             queue.expiring = queue.has_ttl();
             rearm(&mut self.timers, &mut queue);
             let index = id.index as usize;

@@ -18,8 +18,6 @@ use crate::ready::Place;
 use crate::timers::Due;
 use catalog::{QueueId, ShardId};
 
-/// Bytes that limits add to each waiting message for its block and its place in the list.
-const MESSAGE_OVERHEAD_BYTES: u64 = 72;
 /// Consumers of a queue that are looked at to see whether it waits for room.
 const PACED_TAKERS: usize = 4;
 
@@ -229,11 +227,12 @@ impl Broker {
             if make_room(queue, &mut self.waiting, &mut self.dead, fx) || new_head {
                 rearm(&mut self.timers, queue);
             }
+            self.rooms.count(queue);
         }
-        if self.outrun.is_none() && memory_of(queue) > queue.pace_bytes && self.tables.waits_for_room(queue, fx) {
+        if self.outrun.is_none() && queue.memory_bytes() > queue.pace_bytes && self.tables.waits_for_room(queue, fx) {
             self.outrun = Some(id);
         }
-        if !queue.full && memory_of(queue) > self.options.queue_bytes_max {
+        if !queue.full && queue.memory_bytes() > self.options.queue_bytes_max {
             queue.full = true;
             self.tell_full(id, true, fx);
         }
@@ -300,15 +299,16 @@ impl Broker {
             if more {
                 self.timers.set_now(Due::Queue(queue.id.index), &mut queue.timer_us, self.now_us);
             }
+            self.rooms.count(queue);
         }
-        if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && memory_of(queue) < PACE_BYTES / 2 {
+        if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && queue.memory_bytes() < PACE_BYTES / 2 {
             queue.pace_bytes = PACE_BYTES;
             for slot in std::mem::take(&mut queue.paced) {
                 self.unpace(slot, fx);
             }
         }
         let Some(queue) = find(&mut self.queues, id) else { return };
-        if queue.full && memory_of(queue) < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
+        if queue.full && queue.memory_bytes() < self.options.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
             queue.full = false;
             self.tell_full(id, false, fx);
         }
@@ -344,7 +344,7 @@ impl Broker {
         let paced_by = self.peer_mut(slot).and_then(|peer| peer.paced_by);
         if let Some(queue) = paced_by.and_then(|id| find(&mut self.queues, id)) {
             queue.paced.retain(|&paced| paced != slot);
-            let bytes = memory_of(queue);
+            let bytes = queue.memory_bytes();
             if bytes + PACED_BYTES_MIN > queue.paced_at_bytes {
                 queue.pace_bytes = bytes + PACE_BYTES;
             }
@@ -548,11 +548,6 @@ fn hand<E: Effects>(
             owed
         }
     }
-}
-
-/// Bytes that a queue's waiting messages hold, with what comes with them.
-pub(super) fn memory_of(queue: &Queue) -> u64 {
-    queue.ready.bytes() + queue.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
 }
 
 #[inline]

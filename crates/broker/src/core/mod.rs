@@ -36,8 +36,9 @@ use crate::limits::DELAYED_MESSAGES_MAX;
 use crate::message::Message;
 use crate::peer::{Login, Peer};
 use crate::queue::{Queue, Remote, RemoteKey};
+use crate::rooms::Rooms;
 use crate::timers::Timers;
-use catalog::{Catalog, Definition, QueueId, Refusal, ShardId};
+use catalog::{Catalog, Definition, QueueId, Refusal, ShardId, VhostId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
@@ -146,6 +147,10 @@ pub struct Broker {
     /// The same of the dead letters routed last.
     outrun_by_letters: Option<QueueId>,
     memory_alarm: bool,
+    /// Virtual hosts whose bytes are counted.
+    rooms: Rooms,
+    /// The memory is short, or a virtual host is full: publishers may have to wait.
+    alarmed: bool,
     questions: u32,
     counters: Counters,
     now_us: u64,
@@ -185,6 +190,8 @@ impl Broker {
             outrun: None,
             outrun_by_letters: None,
             memory_alarm: false,
+            rooms: Rooms::default(),
+            alarmed: false,
             questions: 0,
             counters: Counters::default(),
             now_us: 0,
@@ -194,6 +201,7 @@ impl Broker {
             dead: DeadLetters::default(),
             last_death: None,
         };
+        broker.find_rooms();
         broker.make_queues();
         broker
     }
@@ -250,7 +258,8 @@ impl Broker {
             self.tables.peers.resize_with(index + 1, || None);
         }
         assert!(self.tables.peers[index].is_none(), "the slot's earlier connection was closed");
-        self.tables.peers[index] = Some(Box::new(Peer::new(login)));
+        let vhost_is_full = self.rooms.is_full(login.vhost);
+        self.tables.peers[index] = Some(Box::new(Peer { vhost_is_full, ..Peer::new(login) }));
     }
 
     /// A connection is gone: what it had out goes back, what it owned goes.
@@ -311,7 +320,7 @@ impl Broker {
                 peer.awaiting.is_none()
                     && peer.held_by.is_none()
                     && peer.paced_by.is_none()
-                    && !(self.memory_alarm && peer.publishes)
+                    && !((self.memory_alarm || peer.vhost_is_full) && peer.publishes)
             }
             _ => true,
         }
@@ -323,14 +332,50 @@ impl Broker {
             return;
         }
         self.memory_alarm = on;
+        self.alarmed = on || self.rooms.any_full();
         for slot in 0..self.tables.peers.len() as u32 {
             self.tell_blocked(slot, fx);
         }
     }
 
+    /// Whether publishers are held back because memory is short, or a virtual host is full.
+    pub fn is_alarmed(&self) -> bool {
+        self.alarmed
+    }
+
     /// Whether the memory alarm is on.
     pub fn memory_alarm(&self) -> bool {
         self.memory_alarm
+    }
+
+    /// The virtual hosts whose bytes have a limit: what waits in their queues here, and what may wait in all of them.
+    pub fn counted_vhosts(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
+        self.rooms.iter()
+    }
+
+    /// As much waits in a virtual host as may, or no more: its publishers are held back, or go on.
+    pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, fx: &mut E) {
+        if !self.rooms.set_full(vhost, full) {
+            return;
+        }
+        self.tell_vhost(vhost, full, fx);
+    }
+
+    /// Whether as much waits in a virtual host as may.
+    pub fn is_vhost_full(&self, vhost: VhostId) -> bool {
+        self.rooms.is_full(vhost)
+    }
+
+    fn tell_vhost<E: Effects>(&mut self, vhost: VhostId, full: bool, fx: &mut E) {
+        self.alarmed = self.memory_alarm || self.rooms.any_full();
+        for slot in 0..self.tables.peers.len() as u32 {
+            if let Some(peer) = self.peer_mut(slot)
+                && peer.vhost == vhost
+            {
+                peer.vhost_is_full = full;
+                self.tell_blocked(slot, fx);
+            }
+        }
     }
 
     /// Tells a connection that it is held back, or no more.
@@ -341,6 +386,8 @@ impl Broker {
         };
         let reason: Option<&'static str> = if alarm && peer.publishes {
             Some("low on memory")
+        } else if peer.vhost_is_full && peer.publishes {
+            Some("virtual host is full")
         } else if peer.held_by.is_some() {
             Some("queue is full")
         } else {

@@ -4,7 +4,7 @@
 //! Owns:   the walk from exchange to queues, and which publishes wait for whom.
 //! Never:  looks into a body.
 
-use super::dispatch::{Offered, memory_of};
+use super::dispatch::Offered;
 use super::{Broker, Flow, copies, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
@@ -127,10 +127,10 @@ impl Broker {
             let _held = self.hold_back(slot, route, fx);
             return Flow::Wait;
         }
-        if (self.memory_alarm && first) || !self.full.is_empty() {
+        if (self.alarmed && first) || !self.full.is_empty() {
             return self.hold_back(slot, route, fx);
         }
-        if self.memory_alarm { Flow::Wait } else { Flow::Go }
+        if self.alarmed && !self.may_read(slot) { Flow::Wait } else { Flow::Go }
     }
 
     /// The queues for a publish, by the channel's last route if it repeats itself.
@@ -333,7 +333,7 @@ impl Broker {
     fn pace<E: Effects>(&mut self, slot: Slot, id: QueueId, fx: &mut E) {
         if let Some(queue) = find(&mut self.queues, id) {
             queue.paced.push(slot);
-            queue.paced_at_bytes = memory_of(queue);
+            queue.paced_at_bytes = queue.memory_bytes();
         }
         if let Some(peer) = self.peer_mut(slot) {
             peer.paced_by = Some(id);

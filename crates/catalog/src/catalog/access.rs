@@ -113,6 +113,7 @@ impl Catalog {
                 if self.queue(*vhost, name.as_bytes()).is_some() {
                     return Ok(());
                 }
+                self.check_queue_limit(*vhost, name)?;
                 let what = What { kind: Kind::Queue, name, vhost: self.vhost_name(*vhost) };
                 if let Some(dead_letters) = arguments::long_string(what, arguments, DEAD_LETTER_EXCHANGE)? {
                     self.check(user, *vhost, Read, Queue, name.as_bytes())?;
@@ -130,7 +131,10 @@ impl Catalog {
             | Definition::SetPermission { .. }
             | Definition::SetTopicPermission { .. }
             | Definition::ClearTopicPermission { .. }
-            | Definition::ClearPermission { .. } => Ok(()),
+            | Definition::ClearPermission { .. }
+            | Definition::SetPolicies { .. }
+            | Definition::SetVhostLimits { .. }
+            | Definition::SetUserLimits { .. } => Ok(()),
         }
     }
 

@@ -41,11 +41,9 @@ impl Catalog {
         if name.starts_with("amq.") {
             return Err(Refusal::reserved(Kind::Exchange, name));
         }
-        let alternate = match arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
-            // As the alternate of another, the default exchange takes nothing: RabbitMQ's has no bindings to look at.
-            None | Some([]) => None,
-            Some(name) => Some(Name::new(Kind::Exchange, name)?),
-        };
+        if let Some(name) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
+            Name::new(Kind::Exchange, name)?;
+        }
         let matching = Matching::of(what, *kind, arguments)?;
         arguments::check_size(what, arguments)?;
         if self.exchanges.0.len() >= self.limits.exchanges_max {
@@ -62,20 +60,18 @@ impl Catalog {
             auto_delete: *auto_delete,
             internal: *internal,
             arguments: arguments::boxed(arguments),
+            policy: None,
         };
-        let index = self.add_exchange(definition, matching, alternate);
+        let index = self.add_exchange(definition, matching);
         Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: true }, true))
     }
 
     /// Makes an exchange that may be made.
-    pub(super) fn add_exchange(
-        &mut self,
-        definition: ExchangeDefinition,
-        matching: Matching,
-        alternate: Option<Name>,
-    ) -> u32 {
+    pub(super) fn add_exchange(&mut self, mut definition: ExchangeDefinition, matching: Matching) -> u32 {
         let version = self.next_version();
         let vhost = self.vhosts.at_mut(definition.vhost);
+        definition.policy = vhost.policies.of_exchange(&definition.name);
+        let alternate = alternate_of(&definition);
         // It may be the alternate that others look for.
         if vhost.alternates != 0 {
             vhost.version = version;
@@ -140,6 +136,16 @@ impl Catalog {
             vhost.alternates -= u32::from(exchange.alternate.is_some());
         }
     }
+}
+
+/// Where messages go that an exchange finds no place for: as its argument says, else as its policy does. The default exchange
+/// needs none.
+pub(super) fn alternate_of(definition: &ExchangeDefinition) -> Option<Name> {
+    let argument = definition.arguments.as_ref().and_then(|arguments| arguments.get(ALTERNATE_EXCHANGE)?.as_bytes());
+    let name = argument.or_else(|| definition.policy.as_ref()?.alternate()).filter(|_| !definition.is_default())?;
+    // As the alternate of another, the default exchange takes nothing: RabbitMQ's has no bindings to look at. What is no name
+    // is none of an exchange either.
+    if name.is_empty() { None } else { Name::new(Kind::Exchange, name).ok() }
 }
 
 pub(super) const fn truth(value: bool) -> &'static str {

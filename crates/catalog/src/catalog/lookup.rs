@@ -9,8 +9,10 @@ use crate::{
     binding::Through,
     exchange::ExchangeDefinition,
     ids::{ExchangeId, UserId, VhostId},
+    policy::Policy,
     queue::QueueDefinition,
-    user::User,
+    user::{User, UserLimits},
+    vhost::VhostLimits,
 };
 use wire::Table;
 
@@ -81,8 +83,25 @@ impl Catalog {
 
     /// Whether what a queue gives up goes elsewhere.
     pub fn has_dead_letters(&self, id: QueueId) -> bool {
-        let arguments = self.queue_definition(id).and_then(|definition| definition.arguments.as_ref());
-        arguments.is_some_and(|arguments| arguments.get(crate::arguments::DEAD_LETTER_EXCHANGE).is_some())
+        let Some(definition) = self.queue_definition(id) else { return false };
+        let argument =
+            definition.arguments.as_ref().and_then(|table| table.get(crate::arguments::DEAD_LETTER_EXCHANGE));
+        argument.is_some() || definition.policy.as_ref().is_some_and(|policy| policy.has_dead_letters())
+    }
+
+    /// What may be in a vhost.
+    pub fn vhost_limits(&self, vhost: VhostId) -> VhostLimits {
+        self.vhosts.get(vhost).map(|vhost| vhost.limits).unwrap_or_default()
+    }
+
+    /// What a user may have.
+    pub fn user_limits(&self, user: UserId) -> UserLimits {
+        self.users.get(user).map(|user| user.limits).unwrap_or_default()
+    }
+
+    /// All policies, vhost by vhost, those that count first in front; and whether each is an operator's own.
+    pub fn policies(&self) -> impl Iterator<Item = (&Policy, bool)> {
+        self.vhosts.iter().flat_map(|(_, vhost)| vhost.policies.iter())
     }
 
     /// Whether a queue is one that another replica has and this one has yet to declare.

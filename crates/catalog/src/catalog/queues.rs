@@ -40,6 +40,7 @@ impl Catalog {
             let outcome = Outcome::Queue { id: self.queues.id(index), home: current.home, created: false };
             return Ok(Executed::new(outcome, false));
         }
+        self.check_queue_limit(*vhost, name)?;
         arguments::check_queue(what, arguments, self.limits.queue_types_as_classic)?;
         if self.queues.table.len() >= self.limits.queues_max {
             return Err(Refusal::precondition(format_args!(
@@ -47,6 +48,9 @@ impl Catalog {
                 self.limits.queues_max
             )));
         }
+        let under = self.vhosts.at_mut(*vhost);
+        under.queues += 1;
+        let policy = under.policies.of_queue(name, Some(arguments));
         let id = self.queues.insert(QueueDefinition {
             name: name.clone(),
             vhost: *vhost,
@@ -55,6 +59,7 @@ impl Catalog {
             home: *home,
             exclusive: *exclusive,
             arguments: arguments::boxed(arguments),
+            policy,
         });
         Ok(Executed::new(Outcome::Queue { id, home: *home, created: true }, true))
     }
@@ -98,6 +103,7 @@ impl Catalog {
         }
         self.remove_exchanges(doomed);
         let queue = self.queues.remove(index);
+        self.vhosts.at_mut(queue.definition.vhost).queues -= 1;
         RemovedQueue {
             id: QueueId { index, serial: queue.serial },
             home: queue.definition.home,

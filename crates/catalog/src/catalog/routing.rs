@@ -198,7 +198,7 @@ impl Catalog {
         self.walk.number = match self.walk.number.checked_add(1) {
             Some(number) => number,
             None => {
-                self.exchanges.0.iter_mut().for_each(|exchange| exchange.walk = 0);
+                self.exchanges.0.iter_mut().for_each(|(_, exchange)| exchange.walk = 0);
                 1
             }
         };

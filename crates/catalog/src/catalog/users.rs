@@ -9,7 +9,7 @@ use crate::{
     limits::{PASSWORD_BYTES_MAX, TOPIC_PERMISSIONS_MAX},
     password::Password,
     permission::{Compiled, CompiledTopic},
-    user::{Permission, TopicPermission, User},
+    user::{Permission, TopicPermission, User, UserLimits},
 };
 
 impl Catalog {
@@ -44,6 +44,7 @@ impl Catalog {
             tags: tags.to_vec(),
             loopback_only,
             password: password.clone(),
+            limits: UserLimits::default(),
             permissions: Vec::new(),
             topics: Vec::new(),
         };
@@ -131,6 +132,6 @@ impl Catalog {
     }
 }
 
-fn unknown(kind: Kind, name: &str) -> Refusal {
+pub(super) fn unknown(kind: Kind, name: &str) -> Refusal {
     Refusal::detail(ReplyCode::NotFound, format_args!("no {kind} '{name}'"))
 }

@@ -8,7 +8,8 @@ use super::*;
 use crate::{
     exchange::{ExchangeDefinition, Matching, PREDECLARED},
     ids::{ExchangeId, VhostId},
-    vhost::Vhost,
+    policy::Policies,
+    vhost::{Vhost, VhostLimits},
 };
 use wire::Table;
 
@@ -29,7 +30,15 @@ impl Catalog {
             )));
         }
         let unknown = ExchangeId { index: u32::MAX, serial: 0 };
-        let vhost = Vhost { name: name.clone(), default_exchange: unknown, alternates: 0, version: 0 };
+        let vhost = Vhost {
+            name: name.clone(),
+            default_exchange: unknown,
+            alternates: 0,
+            version: 0,
+            policies: Policies::default(),
+            limits: VhostLimits::default(),
+            queues: 0,
+        };
         let id = self.vhosts.insert(vhost);
         for (name, kind, internal) in PREDECLARED {
             let definition = ExchangeDefinition {
@@ -40,10 +49,11 @@ impl Catalog {
                 auto_delete: false,
                 internal,
                 arguments: None,
+                policy: None,
             };
             let what = What { kind: Kind::Exchange, name, vhost: "" };
             let matching = Matching::of(what, kind, &Table::new())?;
-            let index = self.add_exchange(definition, matching, None);
+            let index = self.add_exchange(definition, matching);
             if name.is_empty() {
                 self.vhosts.at_mut(id).default_exchange = self.exchanges.id(index);
             }

@@ -98,7 +98,9 @@ impl Inbound {
             return Err(self.fault(ReplyCode::ChannelError, number, method.id(), "expected 'channel.open'"));
         }
         self.channels.set(number, ChannelState::Open);
-        out.method(pool, number, &channel::OpenOk {}.into());
+        if !self.limits.owner_opens_channels {
+            out.method(pool, number, &channel::OpenOk {}.into());
+        }
         Ok(Step::Event(Event::ChannelOpened { channel: number }))
     }
 

@@ -1,0 +1,384 @@
+//! Policies: what an operator says of many queues and exchanges at once (RabbitMQ extension).
+//!
+//! Enters: policies as they are written; names.  Leaves: what they come to for one queue or exchange, or what is wrong with one.
+//! Owns:   the keys of a policy, which of several counts, and how it goes with one of the operator's own.
+//! Never:  changes a queue; knows a queue's arguments but for its type (`features` sets both against each other).
+
+use crate::{
+    arguments::{QUEUE_TYPE, shown},
+    limits::NAME_BYTES_MAX,
+    name::Name,
+    permission::Pattern,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use wire::{Table, Value};
+
+/// To what a policy applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApplyTo {
+    /// Queues and exchanges.
+    #[default]
+    All,
+    /// Queues.
+    Queues,
+    /// Exchanges.
+    Exchanges,
+}
+
+impl ApplyTo {
+    /// As RabbitMQ names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Queues => "queues",
+            Self::Exchanges => "exchanges",
+        }
+    }
+
+    /// What a name of RabbitMQ means.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::All, Self::Queues, Self::Exchanges].into_iter().find(|apply_to| apply_to.name() == name)
+    }
+}
+
+/// A policy as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Where it applies.
+    pub vhost: Name,
+    /// Its name, which no other policy of this vhost has.
+    pub name: Name,
+    /// A regular expression that is looked for anywhere in a name; the empty one is in all of them.
+    pub pattern: String,
+    /// To what.
+    pub apply_to: ApplyTo,
+    /// Of several that match, the one with the highest priority counts; of equal ones, the first by name.
+    pub priority: i64,
+    /// What it says: `message-ttl` and so on.
+    pub definition: Table,
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFault {
+    /// Which part of it: `pattern`, `definition`, `definition.message-ttl`.
+    pub key: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for PolicyFault {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}: {}", self.key, self.why)
+    }
+}
+
+impl std::error::Error for PolicyFault {}
+
+/// What a key's value may be.
+#[derive(Clone, Copy)]
+enum Takes {
+    /// A whole number, at least this.
+    Number(i64),
+    /// The name of an exchange, or a routing key.
+    Name,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// Whatever RabbitMQ makes of it: it has no effect here.
+    Anything,
+}
+
+struct Key {
+    name: &'static str,
+    takes: Takes,
+    /// An operator policy may say it; then the lesser number counts.
+    operators: bool,
+    /// It has an effect.
+    effect: bool,
+    /// Classic queues do not know it: RabbitMQ applies no part of a policy that has it to one.
+    other_types: bool,
+}
+
+const fn key(name: &'static str, takes: Takes) -> Key {
+    Key { name, takes, operators: false, effect: true, other_types: false }
+}
+
+const fn number(name: &'static str, least: i64) -> Key {
+    Key { operators: true, ..key(name, Takes::Number(least)) }
+}
+
+const fn idle(name: &'static str, takes: Takes) -> Key {
+    Key { effect: false, ..key(name, takes) }
+}
+
+const fn of_other_types(key: Key) -> Key {
+    Key { other_types: true, ..key }
+}
+
+const MESSAGE_TTL: &str = "message-ttl";
+const EXPIRES: &str = "expires";
+const MAX_LENGTH: &str = "max-length";
+const MAX_LENGTH_BYTES: &str = "max-length-bytes";
+const OVERFLOW: &str = "overflow";
+const DELIVERY_LIMIT: &str = "delivery-limit";
+const DEAD_LETTERS: &str = "dead-letter-exchange";
+const ALTERNATE: &str = "alternate-exchange";
+
+/// Every key of RabbitMQ 3.10, those of its mirrored queues and of federation included.
+const KEYS: &[Key] = &[
+    number(MESSAGE_TTL, 0),
+    number(EXPIRES, 1),
+    number(MAX_LENGTH, 0),
+    number(MAX_LENGTH_BYTES, 0),
+    key(OVERFLOW, Takes::Choice(&["drop-head", "reject-publish", "reject-publish-dlx"])),
+    key(DEAD_LETTERS, Takes::Name),
+    key("dead-letter-routing-key", Takes::Name),
+    of_other_types(number(DELIVERY_LIMIT, 0)),
+    key(ALTERNATE, Takes::Name),
+    idle("queue-mode", Takes::Choice(&["default", "lazy"])),
+    idle("queue-version", Takes::Number(1)),
+    Key { effect: false, ..number("max-in-memory-length", 0) },
+    Key { effect: false, ..number("max-in-memory-bytes", 0) },
+    of_other_types(idle("dead-letter-strategy", Takes::Choice(&["at-most-once", "at-least-once"]))),
+    of_other_types(idle("max-age", Takes::Anything)),
+    of_other_types(idle("stream-max-segment-size-bytes", Takes::Number(0))),
+    of_other_types(idle("queue-leader-locator", Takes::Anything)),
+    of_other_types(idle("initial-cluster-size", Takes::Number(0))),
+    idle("queue-master-locator", Takes::Anything),
+    idle("ha-mode", Takes::Anything),
+    idle("ha-params", Takes::Anything),
+    idle("ha-sync-mode", Takes::Anything),
+    idle("ha-sync-batch-size", Takes::Anything),
+    idle("ha-promote-on-shutdown", Takes::Anything),
+    idle("ha-promote-on-failure", Takes::Anything),
+    idle("federation-upstream", Takes::Anything),
+    idle("federation-upstream-set", Takes::Anything),
+    idle("federation-upstream-pattern", Takes::Anything),
+];
+
+/// The keys that have an effect: name, and whether an operator policy may say it too.
+pub fn policy_keys() -> impl Iterator<Item = (&'static str, bool)> {
+    KEYS.iter().filter(|key| key.effect).map(|key| (key.name, key.operators))
+}
+
+fn known(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+impl Takes {
+    fn check(self, value: &Value) -> Result<(), String> {
+        let integer = value.as_i64();
+        match self {
+            Takes::Anything => Ok(()),
+            Takes::Number(least) if integer.is_some_and(|number| number >= least) => Ok(()),
+            Takes::Number(least) => Err(match integer {
+                Some(number) => format!("{least} is the least, not {number}"),
+                None => format!("a whole number is needed, not {}", shown_typed(value)),
+            }),
+            Takes::Name => match value.as_str() {
+                Some(text) if text.len() <= NAME_BYTES_MAX => Ok(()),
+                Some(text) => Err(format!("{NAME_BYTES_MAX} bytes are the most, not {}", text.len())),
+                None => Err(format!("a string is needed, not {}", shown_typed(value))),
+            },
+            Takes::Choice(known) if value.as_str().is_some_and(|text| known.contains(&text)) => Ok(()),
+            Takes::Choice(known) => Err(format!("it takes {}, not {}", known.join(", "), shown_typed(value))),
+        }
+    }
+}
+
+fn shown_typed(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => format!("'{text}'"),
+        None => shown(value).into_owned(),
+    }
+}
+
+impl Policy {
+    /// Checks it, as one of the operator's own or not.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self, operator: bool) -> Result<(), PolicyFault> {
+        self.compile(operator).map(drop)
+    }
+
+    /// Keys that RabbitMQ knows and that have no effect here, and those with which it applies to no classic queue.
+    pub fn oddities(&self) -> Vec<String> {
+        self.keys().filter_map(|key| match (key.effect, key.other_types) {
+            (false, _) => Some(format!("{} has no effect in this broker", key.name)),
+            (true, true) => Some(format!(
+                "{} is not for classic queues: like RabbitMQ's, the policy applies to none, only to queues declared as \
+                 another type (queue_types_as_classic)",
+                key.name
+            )),
+            (true, false) => None,
+        })
+        .collect()
+    }
+
+    fn compile(&self, operator: bool) -> Result<Compiled, PolicyFault> {
+        let fault = |key: &str, why: String| Err(PolicyFault { key: key.to_owned(), why });
+        if self.name.is_empty() {
+            return fault("name", "a policy needs a name".to_owned());
+        }
+        let pattern = match Pattern::of_policy(&self.pattern) {
+            Ok(pattern) => pattern,
+            Err(why) => return fault("pattern", why),
+        };
+        if self.definition.is_empty() {
+            return fault("definition", "it says nothing".to_owned());
+        }
+        for (name, value) in self.definition.iter() {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            let at = format!("definition.{name}");
+            let Some(key) = known(&name) else {
+                return fault(&at, format!("a policy has no such key; there are {}", list_of(|key| key.effect)));
+            };
+            if operator && !key.operators {
+                let may = list_of(|key| key.operators && key.effect);
+                return fault(&at, format!("an operator policy cannot say that; it has {may}"));
+            }
+            if let Err(why) = key.takes.check(value) {
+                return fault(&at, why);
+            }
+        }
+        let of_other_types = self.keys().any(|key| key.other_types);
+        Ok(Compiled { written: self.clone(), pattern, of_other_types })
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.definition.iter().filter_map(|(name, _)| known(name.to_str().ok()?))
+    }
+}
+
+fn list_of(wanted: impl Fn(&Key) -> bool) -> String {
+    KEYS.iter().filter(|key| wanted(key)).map(|key| key.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A policy, ready for use.
+struct Compiled {
+    written: Policy,
+    pattern: Pattern,
+    of_other_types: bool,
+}
+
+impl Compiled {
+    fn is_for(&self, what: ApplyTo, name: &str, of_other_type: bool) -> bool {
+        (self.written.apply_to == ApplyTo::All || self.written.apply_to == what)
+            && (!self.of_other_types || of_other_type || what == ApplyTo::Exchanges)
+            && self.pattern.is_in(name.as_bytes())
+    }
+}
+
+/// What policies come to for a queue or an exchange.
+#[derive(Debug, PartialEq)]
+pub struct Effective {
+    /// The policy that counts.
+    pub policy: Option<Name>,
+    /// The operator's that counts.
+    pub operator_policy: Option<Name>,
+    /// What both say together.
+    pub definition: Table,
+}
+
+impl Effective {
+    fn of(policy: Option<&Policy>, operator: Option<&Policy>) -> Self {
+        let mut definition = policy.map(|policy| policy.definition.clone()).unwrap_or_default();
+        for (key, value) in operator.iter().flat_map(|policy| policy.definition.iter()) {
+            let own = key.to_str().ok().and_then(|key| definition.get(key)).and_then(Value::as_i64);
+            if own.is_none_or(|own| value.as_i64().is_some_and(|number| number < own)) {
+                definition.set(key.to_owned(), value.clone());
+            }
+        }
+        Effective {
+            policy: policy.map(|policy| policy.name.clone()),
+            operator_policy: operator.map(|policy| policy.name.clone()),
+            definition,
+        }
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.definition.get(key)?.as_i64().and_then(|number| u64::try_from(number).ok())
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&[u8]> {
+        self.definition.get(key)?.as_bytes()
+    }
+
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        self.definition.get(DEAD_LETTERS).is_some()
+    }
+
+    /// Where messages go for which an exchange finds no place.
+    pub(crate) fn alternate(&self) -> Option<&[u8]> {
+        self.text(ALTERNATE)
+    }
+}
+
+/// The policies of one vhost, those that count first in front.
+#[derive(Default)]
+pub(crate) struct Policies {
+    policies: Vec<Compiled>,
+    operator: Vec<Compiled>,
+    /// What pairs of them come to: queues under the same ones share it.
+    pairs: BTreeMap<(usize, usize), Arc<Effective>>,
+}
+
+/// Which place of a pair stands for no policy.
+const NO_POLICY: usize = usize::MAX;
+
+impl Policies {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn add(&mut self, policy: &Policy, operator: bool) -> Result<(), PolicyFault> {
+        let compiled = policy.compile(operator)?;
+        let list = if operator { &mut self.operator } else { &mut self.policies };
+        if list.iter().any(|other| other.written.name == policy.name) {
+            let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
+            return Err(PolicyFault { key: "name".to_owned(), why });
+        }
+        let before = |other: &Compiled| {
+            (-i128::from(other.written.priority), &other.written.name) < (-i128::from(policy.priority), &policy.name)
+        };
+        let at = list.partition_point(before);
+        list.insert(at, compiled);
+        self.pairs.clear();
+        Ok(())
+    }
+
+    /// As they are written, with whether it is the operator's.
+    pub fn iter(&self) -> impl Iterator<Item = (&Policy, bool)> {
+        let policies = self.policies.iter().map(|policy| (&policy.written, false));
+        policies.chain(self.operator.iter().map(|policy| (&policy.written, true)))
+    }
+
+    /// What they come to for a queue.
+    pub fn of_queue(&mut self, name: &str, arguments: Option<&Table>) -> Option<Arc<Effective>> {
+        let declared = arguments.and_then(|arguments| arguments.get(QUEUE_TYPE)).and_then(Value::as_str);
+        self.of(ApplyTo::Queues, name, declared.is_some_and(|declared| declared != "classic"))
+    }
+
+    /// What they come to for an exchange.
+    pub fn of_exchange(&mut self, name: &str) -> Option<Arc<Effective>> {
+        self.of(ApplyTo::Exchanges, name, false)
+    }
+
+    fn of(&mut self, what: ApplyTo, name: &str, of_other_type: bool) -> Option<Arc<Effective>> {
+        let first = |list: &[Compiled]| list.iter().position(|policy| policy.is_for(what, name, of_other_type));
+        let pair = (first(&self.policies), first(&self.operator));
+        if pair == (None, None) {
+            return None;
+        }
+        let written = |list: &[Compiled], at: Option<usize>| at.map(|at| list[at].written.clone());
+        let key = (pair.0.unwrap_or(NO_POLICY), pair.1.unwrap_or(NO_POLICY));
+        let effective = self.pairs.entry(key).or_insert_with(|| {
+            let (policy, operator) = (written(&self.policies, pair.0), written(&self.operator, pair.1));
+            Arc::new(Effective::of(policy.as_ref(), operator.as_ref()))
+        });
+        Some(Arc::clone(effective))
+    }
+}

@@ -1,0 +1,102 @@
+//! Policies of the configuration and of its definitions file, together.
+//!
+//! Enters: a configuration, a definitions file, a catalog with their virtual hosts.  Leaves: one definition, or what is wrong and where.
+//! Owns:   how a policy of the configuration is one of the catalog.
+//! Never:  decides which policy counts; the catalog does.
+
+use crate::definitions::name;
+use catalog::{ApplyTo, Catalog, Definition, Policy};
+use config::{BrokerConfig, ConfigError, Fault, Origin, Term};
+use definitions::File;
+use wire::{List, ShortString, Table, Value};
+
+/// All policies, checked and tried on a catalog; nothing if there is none.
+///
+/// # Errors
+/// The first that is wrong, with its line.
+pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> Result<Option<Definition>, ConfigError> {
+    let of_file = |operator: bool| -> Vec<Policy> {
+        let policies = file.into_iter().flat_map(|file| file.policies().map(|(_, policy)| (false, policy)));
+        let operators = file.into_iter().flat_map(|file| file.operator_policies().map(|(_, policy)| (true, policy)));
+        let wanted = policies.chain(operators).filter(|(is_operator, _)| *is_operator == operator);
+        wanted.map(|(_, policy)| policy.clone()).collect()
+    };
+    let join = |table: &str, written: &[config::Policy], mut all: Vec<Policy>, operator: bool| {
+        for policy in written {
+            let checked = read(policy, operator).and_then(|checked| {
+                let fault = |key: &str, why: String| Err((policy.origin.clone(), key.to_owned(), why));
+                if trial.vhost_by_name(&policy.vhost).is_none() {
+                    return fault("vhost", format!("there is no virtual host '{}'", policy.vhost));
+                }
+                if all.iter().any(|other| (&other.vhost, &other.name) == (&checked.vhost, &checked.name)) {
+                    let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
+                    return fault("name", why);
+                }
+                Ok(checked)
+            });
+            let fault = |(origin, key, why)| Fault { origin, key: format!("{table}.{key}"), why };
+            all.push(checked.map_err(fault)?);
+        }
+        Ok::<_, Fault>(all)
+    };
+    let policies = join("policy", &config.policies, of_file(false), false)?;
+    let operator_policies = join("operator_policy", &config.operator_policies, of_file(true), true)?;
+    if policies.is_empty() && operator_policies.is_empty() {
+        return Ok(None);
+    }
+    let definition = Definition::SetPolicies { policies: policies.into(), operator_policies: operator_policies.into() };
+    let at = config.policies.iter().chain(&config.operator_policies).next_back();
+    trial.execute(&definition).map_err(|refusal| Fault {
+        origin: at.map_or(Origin::Default, |policy| policy.origin.clone()),
+        key: "policy".to_owned(),
+        why: refusal.text,
+    })?;
+    Ok(Some(definition))
+}
+
+/// What of the configuration's policies has no effect, in sentences for the log.
+pub fn oddities(config: &BrokerConfig) -> Vec<String> {
+    let both = config.policies.iter().map(|policy| (policy, false));
+    let both = both.chain(config.operator_policies.iter().map(|policy| (policy, true)));
+    both.filter_map(|(policy, operator)| Some((policy, read(policy, operator).ok()?)))
+        .flat_map(|(written, policy)| {
+            let place = format!("{}: policy '{}'", written.origin, written.name);
+            policy.oddities().into_iter().map(move |odd| format!("{place}: {odd}"))
+        })
+        .collect()
+}
+
+/// A policy of the configuration, checked; or where it is wrong, in which key, and why.
+fn read(written: &config::Policy, operator: bool) -> Result<Policy, (Origin, String, String)> {
+    let mut definition = Table::new();
+    for said in &written.definition {
+        let key = ShortString::try_from(&*said.key)
+            .map_err(|_| (said.origin.clone(), "definition".to_owned(), "a key has 255 bytes at most".to_owned()))?;
+        definition.set(key, value(&said.value));
+    }
+    let policy = Policy {
+        vhost: name(&written.vhost),
+        name: name(&written.name),
+        pattern: written.pattern.clone(),
+        apply_to: ApplyTo::parse(&written.apply_to).unwrap_or_default(),
+        priority: written.priority,
+        definition,
+    };
+    match policy.check(operator) {
+        Ok(()) => Ok(policy),
+        Err(fault) => {
+            let key = fault.key.strip_prefix("definition.");
+            let said = key.and_then(|key| written.definition.iter().find(|said| said.key == key));
+            Err((said.map_or(&written.origin, |said| &said.origin).clone(), fault.key, fault.why))
+        }
+    }
+}
+
+fn value(term: &Term) -> Value {
+    match term {
+        Term::Flag(flag) => Value::Bool(*flag),
+        Term::Number(number) => Value::I64(*number),
+        Term::Text(text) => Value::text(text),
+        Term::List(items) => Value::List(items.iter().map(value).collect::<List>()),
+    }
+}
