@@ -99,8 +99,11 @@ impl Target {
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
         let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
-        self.facts.product = text("product");
-        self.facts.version = text("version");
+        // Harrier answers to RabbitMQ's name, and says its own beside.
+        (self.facts.product, self.facts.version) = match text("harrier") {
+            Some(version) => (Some("Harrier".to_owned()), Some(version)),
+            None => (text("product"), text("version")),
+        };
         self.facts.capabilities = capabilities(properties);
         self.facts.tcp = tcp.facts(url, tcp_is_set);
         client.close().map_err(|error| refusal(&parsed, &error))

@@ -1,7 +1,7 @@
 //! What the broker says of itself in `connection.start`.
 //!
 //! Enters: nothing.  Leaves: the server's properties and mechanisms.
-//! Owns:   the one list of capabilities. What is not true of this broker is not in it.
+//! Owns:   the one list of capabilities: what is not true of this broker is not in it. The name it answers to.
 //! Never:  depends on the client.
 
 use session::Greeting;
@@ -9,6 +9,12 @@ use wire::{Table, Value};
 
 /// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The product and the version whose ways this broker has. Clients that ask know RabbitMQ's ways by its name alone: kombu,
+/// and Celery by it, raises the prefetch count of a running consumer by the global flag only with RabbitMQ 3.3 or later. With
+/// any other it clears the flag, as the specification has it, which reaches new consumers alone here as there: one task
+/// with an eta too many would hold up all others.
+const SPEAKS_AS: (&str, &str) = ("RabbitMQ", "3.10.8");
 
 /// SASL mechanisms in the order of preference.
 const MECHANISMS: &str = "PLAIN AMQPLAIN";
@@ -45,10 +51,11 @@ fn offering(mechanisms: &str) -> Greeting {
     let properties = table([
         ("capabilities", Value::Table(capabilities)),
         ("copyright", text("Copyright the authors of Harrier")),
-        ("information", text("Licensed under the Apache License, version 2.0")),
+        ("harrier", text(VERSION)),
+        ("information", text("Harrier. Licensed under the Apache License, version 2.0")),
         ("platform", text(&platform)),
-        ("product", text("Harrier")),
-        ("version", text(VERSION)),
+        ("product", text(SPEAKS_AS.0)),
+        ("version", text(SPEAKS_AS.1)),
     ]);
     Greeting::new(&properties, mechanisms)
 }

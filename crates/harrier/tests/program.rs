@@ -279,7 +279,11 @@ fn it_greets_over_tcp_and_unix_sockets() {
         .iter()
         .map(|entry| entry.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).expect("an entry"))
         .collect();
-    assert_eq!(properties, ["capabilities", "copyright", "information", "platform", "product", "version"]);
+    assert_eq!(properties, ["capabilities", "copyright", "harrier", "information", "platform", "product", "version"]);
+    // Whose ways it has is what clients ask for; its own version stands beside.
+    for (name, expect) in [("product", "RabbitMQ"), ("version", "3.10.8"), ("harrier", env!("CARGO_PKG_VERSION"))] {
+        assert_eq!(start.server_properties.get(name).and_then(|value| value.as_str()), Some(expect), "{name}");
+    }
     let mut unix = UnixStream::connect(&path).expect("the broker listens");
     unix.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     assert_eq!(open(&mut unix), "connection.open-ok");

@@ -1,14 +1,16 @@
 // amqp091-go's run of the expectations.
 //
-// Enters: AMQP_URL. Leaves: a line for each expectation on standard output, as ../report.py has them.
+// Enters: AMQP_URL, over TLS also AMQP_CA, AMQP_CERTIFICATE and AMQP_KEY. Leaves: a line for each expectation on standard output, as ../report.py has them.
 // Owns:   its connections; queues and exchanges of its own names, deleted in the end.
 // Never:  sleeps: every wait is for a message or an event, with a deadline.
 package main
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -71,8 +73,17 @@ func refused(err error, code int, text string) {
 	}
 }
 
+// address is AMQP_URL, with what the library reads of TLS in it: the broker is verified, and this side shows its certificate.
+func address(authority string) string {
+	if authority == "" {
+		return os.Getenv("AMQP_URL")
+	}
+	words := url.Values{"cacertfile": {authority}, "certfile": {os.Getenv("AMQP_CERTIFICATE")}, "keyfile": {os.Getenv("AMQP_KEY")}, "auth_mechanism": {"external"}}
+	return os.Getenv("AMQP_URL") + "?" + words.Encode()
+}
+
 func dial() *amqp.Connection {
-	return must(amqp.DialConfig(os.Getenv("AMQP_URL"), amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(deadline)}))
+	return must(amqp.DialConfig(address(os.Getenv("AMQP_CA")), amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(deadline)}))
 }
 
 // scene is a connection and its channel, for one expectation.
@@ -142,10 +153,12 @@ func (s scene) routed(returns <-chan amqp.Return, exchange, key string, headers 
 	}
 }
 
-var expectations = []struct {
+type expectation struct {
 	name string
 	run  func(scene)
-}{
+}
+
+var expectations = []expectation{
 	{"connect", func(s scene) {
 		for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to"} {
 			equal(s.conn.Properties["capabilities"].(amqp.Table)[name] == true, true, name)
@@ -463,7 +476,7 @@ var expectations = []struct {
 		}
 	}},
 	{"heartbeat", func(scene) {
-		conn := must(amqp.DialConfig(os.Getenv("AMQP_URL"), amqp.Config{Heartbeat: time.Second}))
+		conn := must(amqp.DialConfig(address(os.Getenv("AMQP_CA")), amqp.Config{Heartbeat: time.Second}))
 		equal(conn.Config.Heartbeat, time.Second, "negotiated")
 		// Idle for more than two intervals: only a lost connection may say something.
 		select {
@@ -517,6 +530,13 @@ func main() {
 	only := map[string]bool{}
 	for _, name := range strings.Split(os.Getenv("INTEROP_ONLY"), ",") {
 		only[name] = name != ""
+	}
+	if foreign := os.Getenv("AMQP_FOREIGN_CA"); foreign != "" {
+		expectations = append(expectations, expectation{"tls-foreign-authority", func(scene) {
+			_, err := amqp.Dial(address(foreign))
+			var unknown x509.UnknownAuthorityError
+			equal(errors.As(err, &unknown), true, fmt.Sprint("refused for its authority: ", err))
+		}})
 	}
 	failed := false
 	for _, expectation := range expectations {

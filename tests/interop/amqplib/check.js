@@ -1,10 +1,11 @@
 // amqplib's run of the expectations.
 //
-// Enters: AMQP_URL. Leaves: a line for each expectation on standard output, as ../report.py has them.
+// Enters: AMQP_URL, over TLS also AMQP_CA. Leaves: a line for each expectation on standard output, as ../report.py has them.
 // Owns:   its connections; queues and exchanges of its own names, deleted in the end.
 // Never:  sleeps: every wait is for a message or an event, with a deadline.
 import { createRequire } from 'node:module';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 
 const amqp = createRequire(`${process.env.CACHE}/`)('amqplib');
@@ -30,8 +31,8 @@ function quiet(emitter) {
   return emitter;
 }
 
-async function connect(query = '') {
-  return quiet(await amqp.connect(URL_ + query));
+async function connect(query = '', authority = process.env.AMQP_CA) {
+  return quiet(await amqp.connect(URL_ + query, authority ? { ca: [readFileSync(authority)] } : undefined));
 }
 
 const channelOf = async (conn) => quiet(await conn.createChannel());
@@ -355,6 +356,14 @@ const expectations = {
     await (await channelOf(conn)).close();
   },
 };
+
+if (process.env.AMQP_FOREIGN_CA) {
+  // The broker's certificate is verified: by another authority it is none.
+  expectations['tls-foreign-authority'] = async () => {
+    const said = await connect('', process.env.AMQP_FOREIGN_CA).then(() => 'it was trusted', (error) => error.code);
+    equal(/^(UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?|SELF_SIGNED_CERT_IN_CHAIN)$/.test(said), true, said);
+  };
+}
 
 const only = new Set((process.env.INTEROP_ONLY ?? '').split(',').filter(Boolean));
 let failed = false;

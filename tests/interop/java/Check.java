@@ -34,7 +34,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * The Java client's run of the expectations.
  *
- * <p>Enters: AMQP_URL. Leaves: a line for each expectation on standard output, as ../report.py has them.
+ * <p>Enters: AMQP_URL, over TLS also AMQP_CA. Leaves: a line for each expectation on standard output, as ../report.py has them.
  * Owns: its connections; queues and exchanges of its own names, deleted in the end.
  * Never: sleeps: every wait is for a message or an event, with a deadline.
  */
@@ -71,8 +71,7 @@ public final class Check {
     }
 
     private static Connection connect(int heartbeatS) throws Exception {
-        ConnectionFactory factory = new ConnectionFactory();
-        factory.setUri(System.getenv("AMQP_URL"));
+        ConnectionFactory factory = Secure.factory(System.getenv("AMQP_CA"));
         factory.setAutomaticRecoveryEnabled(false);
         factory.setRequestedHeartbeat(heartbeatS);
         return factory.newConnection();
@@ -485,8 +484,7 @@ public final class Check {
         });
         EXPECTATIONS.put("update-secret", (connection, channel) -> {
             // The library renews a secret when its refresh service says so: here at once, by hand.
-            ConnectionFactory factory = new ConnectionFactory();
-            factory.setUri(System.getenv("AMQP_URL"));
+            ConnectionFactory factory = Secure.factory(System.getenv("AMQP_CA"));
             String user = factory.getUsername();
             String password = factory.getPassword();
             BlockingQueue<Callable<Boolean>> renewals = new LinkedBlockingQueue<>();
@@ -546,6 +544,9 @@ public final class Check {
     }
 
     public static void main(String[] arguments) {
+        if (System.getenv("AMQP_FOREIGN_CA") != null) {
+            EXPECTATIONS.put("tls-foreign-authority", (connection, channel) -> equal(Secure.trusted(System.getenv("AMQP_FOREIGN_CA")), false, "trusted"));
+        }
         String wanted = System.getenv().getOrDefault("INTEROP_ONLY", "");
         Set<String> only = wanted.isEmpty() ? EXPECTATIONS.keySet() : new HashSet<>(Arrays.asList(wanted.split(",")));
         boolean failed = false;

@@ -1,12 +1,13 @@
 """What every expectation of pika's run stands on: connections, waits, refusals, filled queues.
 
-Enters: AMQP_URL, AMQP_BROKER.  Leaves: connections that are closed in the end.
+Enters: AMQP_URL, AMQP_BROKER; AMQP_CA, AMQP_CERTIFICATE and AMQP_KEY over TLS.  Leaves: connections that are closed in the end.
 Owns:   its connections.
 Never:  sleeps: every wait is for a condition, with a deadline.
 """
 
 import functools
 import os
+import ssl
 import sys
 import time
 from contextlib import contextmanager
@@ -30,9 +31,20 @@ def unique(word):
     return f"pika-{word}-{os.getpid()}-{next(serial)}"
 
 
+def secured(settings, authority):
+    """Verifies the broker by that authority; shows a certificate and logs in by it where there is one."""
+    context = ssl.create_default_context(cafile=authority)
+    if "AMQP_CERTIFICATE" in os.environ:
+        context.load_cert_chain(os.environ["AMQP_CERTIFICATE"], os.environ["AMQP_KEY"])
+        settings.credentials = pika.credentials.ExternalCredentials()
+    settings.ssl_options = pika.SSLOptions(context, settings.host)
+
+
 @contextmanager
-def connection(heartbeat=0, **parameters):
+def connection(heartbeat=0, authority=os.environ.get("AMQP_CA"), **parameters):
     settings = pika.URLParameters(URL)
+    if authority:
+        secured(settings, authority)
     settings.heartbeat = heartbeat
     settings.blocked_connection_timeout = DEADLINE_S
     for name, value in parameters.items():
