@@ -35,9 +35,10 @@ lint: ## The lints that `make test` starts with.
 unit: ## The tests of the crates alone.
 	tests/suite unit
 
-docs: ## The reference page of the configuration, and the documentation of the crates in target/doc.
+docs: ## The generated pages, of the configuration and of refusals, and the documentation of the crates in target/doc.
 	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	tests/interop/page
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 clean: ## Remove what was built and measured.

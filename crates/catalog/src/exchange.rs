@@ -42,6 +42,7 @@ impl ExchangeKind {
             b"fanout" => Ok(Self::Fanout),
             b"topic" => Ok(Self::Topic),
             b"headers" => Ok(Self::Headers),
+            b"" => Err(Refusal::detail(ReplyCode::CommandInvalid, "invalid exchange type ''")),
             _ => Err(Refusal::detail(
                 ReplyCode::CommandInvalid,
                 format_args!("unknown exchange type '{}'", String::from_utf8_lossy(name)),

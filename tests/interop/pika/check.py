@@ -5,7 +5,9 @@ Owns:   nothing.
 Never:  runs two at once.
 """
 
+import deaths
 import features
+import limits
 import messages
 import situations
 import topology
@@ -13,9 +15,10 @@ import cases
 from report import Report
 
 report = Report()
-for name, body in (topology.EXPECTATIONS | messages.EXPECTATIONS | features.EXPECTATIONS).items():
+files = (topology, messages, features, limits, deaths)
+for name, body in (pair for file in files for pair in file.EXPECTATIONS.items()):
     report.check(name, body)
-for case in cases.load():
+for case in cases.load(cases.ERRORS):
     if situations.sayable(case):
         report.check(f"error {case['name']}", situations.situation, case)
 report.exit()
