@@ -40,9 +40,10 @@ FROM ?= 0
 sim: ## The simulation, SEEDS=1000000 seeds from FROM=0: on all cores, with progress; Ctrl-C ends it with what it has found.
 	$(CARGO) run --quiet --release --locked -p harrier-sim -- --seeds $(FROM)..$$(($(FROM) + $(SEEDS)))
 
-docs: ## The reference page of the configuration, and the documentation of the crates in target/doc.
+docs: ## The generated pages, of the configuration and of refusals, and the documentation of the crates in target/doc.
 	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	tests/interop/page
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 clean: ## Remove what was built and measured.

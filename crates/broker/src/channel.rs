@@ -6,7 +6,7 @@
 
 use crate::consumer::ConsumerKey;
 use crate::effects::Slot;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Unsettled};
 use crate::message::Message;
 use catalog::{ExchangeId, Route};
 use std::collections::{BTreeSet, VecDeque};
@@ -81,15 +81,23 @@ pub enum Step {
         /// Further routing keys.
         copies: Option<Box<[Box<[u8]>]>>,
     },
-    /// Tags to acknowledge, requeue or drop.
+    /// Deliveries to acknowledge, requeue or drop.
     Settle {
-        /// Delivery tag.
-        tag: u64,
-        /// All up to it.
-        multiple: bool,
+        /// They, by their tags: the ledger has them no more, unless the transaction is rolled back.
+        deliveries: Vec<(u64, Unsettled)>,
         /// What becomes of them.
         fate: Fate,
     },
+}
+
+impl Step {
+    /// The deliveries that it would settle.
+    pub fn deliveries(self) -> Vec<(u64, Unsettled)> {
+        match self {
+            Step::Settle { deliveries, .. } => deliveries,
+            Step::Publish { .. } => Vec::new(),
+        }
+    }
 }
 
 /// What becomes of a settled delivery.

@@ -9,6 +9,7 @@ use crate::consumer::ConsumerKey;
 use crate::message::Message;
 use crate::ready::Place;
 use catalog::{QueueId, ShardId};
+use std::collections::BTreeMap;
 
 /// A delivery that waits for its acknowledgement.
 pub struct Unsettled {
@@ -52,9 +53,25 @@ impl Ledger {
         self.last + 1
     }
 
-    /// Whether a tag is out.
-    pub fn is_owed(&self, tag: u64) -> bool {
-        tag.checked_sub(self.front).is_some_and(|index| matches!(self.list.get(index as usize), Some(Some(_))))
+    /// Takes what an acknowledgement names, to settle it later or to give it back; `None` if its tag is not out.
+    pub fn take(&mut self, tag: u64, multiple: bool) -> Option<Vec<(u64, Unsettled)>> {
+        if !multiple {
+            return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
+        }
+        let mut taken = Vec::new();
+        self.release_through(tag, |tag, delivery| taken.push((tag, delivery))).then_some(taken)
+    }
+
+    /// What was taken is out again, under its tags.
+    pub fn give_back(&mut self, taken: impl IntoIterator<Item = (u64, Unsettled)>) {
+        let mut all: BTreeMap<u64, Unsettled> = taken.into_iter().collect();
+        if all.is_empty() {
+            return;
+        }
+        self.release_through(0, |tag, delivery| drop(all.insert(tag, delivery)));
+        self.owed = all.len();
+        self.front = all.first_key_value().map_or(self.last, |(&tag, _)| tag);
+        (self.front..=self.last).for_each(|tag| self.list.push_back(all.remove(&tag)));
     }
 
     /// The next tag for a delivery that must be settled.
@@ -92,6 +109,11 @@ impl Ledger {
 
     /// Releases every tag up to `tag`, oldest first; zero means all that are out. `false` if `tag` itself is not out: then nothing is released.
     pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(Unsettled)) -> bool {
+        self.release_through(tag, |_, delivery| release(delivery))
+    }
+
+    #[inline]
+    fn release_through(&mut self, tag: u64, mut release: impl FnMut(u64, Unsettled)) -> bool {
         let through = if tag == 0 { self.last } else { tag };
         if tag != 0 {
             let Some(index) = tag.checked_sub(self.front) else {
@@ -108,7 +130,7 @@ impl Ledger {
             self.front += 1;
             if let Some(delivery) = slot {
                 self.owed -= 1;
-                release(delivery);
+                release(self.front - 1, delivery);
             }
         }
         self.trim();
@@ -173,5 +195,29 @@ mod tests {
         assert!(ledger.settle_through(0, |d| released.push(d.place.0)));
         assert_eq!(released, [5, 6, 7, 8, 9]);
         assert!(ledger.settle_through(0, |_| panic!("nothing is out")));
+    }
+    #[test]
+    fn what_is_taken_comes_back_under_its_tags() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ledger = Ledger::default();
+        for place in 0..6 {
+            ledger.owe(delivery(&pool, place));
+        }
+        let tags = |taken: &[(u64, Unsettled)]| taken.iter().map(|(tag, _)| *tag).collect::<Vec<_>>();
+        let first = ledger.take(2, false).expect("tag 2 is out");
+        assert!(ledger.take(2, false).is_none() && ledger.take(2, true).is_none(), "a tag is taken once");
+        let others = ledger.take(4, true).expect("tag 4 is out");
+        assert_eq!((tags(&first), tags(&others)), (vec![2], vec![1, 3, 4]));
+        assert!(ledger.settle(5).is_some());
+        assert_eq!((ledger.pass(), ledger.owed()), (7, 1));
+        ledger.give_back(others.into_iter().chain(first));
+        assert_eq!((ledger.owed(), ledger.oldest(), ledger.next_tag()), (5, Some(1), 8));
+        assert!(ledger.settle(5).is_none() && ledger.settle(7).is_none());
+        let rest = ledger.take(0, true).expect("all");
+        assert_eq!(tags(&rest), [1, 2, 3, 4, 6]);
+        assert_eq!(rest.iter().map(|(_, delivery)| delivery.place.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
+        ledger.give_back(rest);
+        ledger.give_back([]);
+        assert_eq!((ledger.owed(), ledger.owe(delivery(&pool, 9))), (5, 8));
     }
 }

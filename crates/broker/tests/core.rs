@@ -191,6 +191,35 @@ fn a_transaction_happens_at_commit() {
 }
 
 #[test]
+fn a_transaction_settles_what_was_out_when_it_was_told() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        for body in ["a", "b", "c"] {
+            world.publish(publisher, "", "q", body);
+        }
+        let get = basic::Get { queue: short("q"), no_ack: false };
+        world.say(consumer, tx::Select {});
+        world.say(consumer, get);
+        world.say(consumer, get);
+        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.say(consumer, tx::Rollback {});
+        world.say(consumer, basic::Ack { delivery_tag: 2, multiple: false });
+        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.say(consumer, get);
+        world.say(consumer, tx::Commit {});
+        let got = "got#1=a (2 left) | got#2=b (1 left)";
+        let heard = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
+        assert_eq!(world.heard(consumer), heard);
+        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        assert_eq!(world.heard(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
+        // What was not committed has not happened.
+        world.cut(consumer);
+        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.heard(owner), "got#1=c! (0 left)");
+    });
+}
+
+#[test]
 fn get_takes_one_and_its_connection_may_give_it_back() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.publish(publisher, "", "q", "a");
@@ -204,11 +233,61 @@ fn get_takes_one_and_its_connection_may_give_it_back() {
 }
 
 #[test]
+fn arguments_of_consumers_are_checked() {
+    let invalid = "PRECONDITION_FAILED - invalid arg";
+    for (name, value, expect) in [
+        ("x-priority", Value::U16(5), "consume-ok c".to_owned()),
+        ("x-cancel-on-ha-failover", Value::Bool(true), "consume-ok c".to_owned()),
+        ("x-mine", Value::Void, "consume-ok c".to_owned()),
+        (
+            "x-priority",
+            Value::F64(5.0),
+            format!("refused {invalid} 'x-priority' for queue 'q' in vhost '/': \"expected integer, got double\""),
+        ),
+        (
+            "x-cancel-on-ha-failover",
+            Value::I32(1),
+            format!(
+                "refused {invalid} 'x-cancel-on-ha-failover' for queue 'q' in vhost '/': {{unacceptable_type,signedint}}"
+            ),
+        ),
+        (
+            "x-stream-offset",
+            Value::text("first"),
+            format!(
+                "refused {invalid} 'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
+            ),
+        ),
+    ] {
+        let mut world = World::new(1, LIMIT);
+        let at = world.connect(0, 1);
+        declare(&mut world, at, "q");
+        world.heard(at);
+        let arguments = Table::default().with(name, value).expect("a short name");
+        consume_with(&mut world, at, "q", "c", false, false, &arguments);
+        assert_eq!(world.heard(at), expect);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_message_is_said_if_its_exchange_is_there() {
+    let soon = wire::ShortString::try_from("soon").expect("short");
+    let properties = wire::Properties { expiration: Some(soon), ..wire::Properties::default() };
+    let mut world = World::new(1, LIMIT);
+    let at = world.connect(0, 1);
+    world.publish_with(at, "q", "x", &properties);
+    assert_eq!(world.heard(at), "refused PRECONDITION_FAILED - invalid expiration 'soon': no_integer");
+    let at = world.connect(0, 2);
+    let _flow = world.publish_first(at, "nowhere", "q", "x", &properties.to_bytes(), false);
+    assert_eq!(world.heard(at), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
+}
+
+#[test]
 fn consumers_hear_when_their_queue_goes() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         world.heard(consumer);
-        world.say(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: false, no_wait: false });
+        world.say(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false });
         assert_eq!(world.heard(owner), "refused PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
         world.say(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
         assert_eq!(world.heard(owner), "delete-ok 0");

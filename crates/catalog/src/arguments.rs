@@ -139,9 +139,7 @@ fn check_same(what: What<'_>, argument: &str, current: Option<&Table>, received:
         (Some(a), Some(b)) if same_term(a, b) => Ok(()),
         // No type is the same as this one.
         (Some(only), None) | (None, Some(only)) if argument == QUEUE_TYPE && only.as_str() == Some("classic") => Ok(()),
-        (Some(a), Some(b)) => {
-            Err(Refusal::inequivalent(what, argument, &format!("'{}'", shown(b)), &format!("'{}'", shown(a))))
-        }
+        (Some(a), Some(b)) => Err(Refusal::inequivalent(what, argument, &quoted(b), &quoted(a))),
         (current, received) => Err(Refusal::inequivalent(what, argument, &typed(received), &typed(current))),
     }
 }
@@ -174,6 +172,14 @@ fn same_term(a: &Value, b: &Value) -> bool {
     a == b
 }
 
+/// A value beside another: nothing is none.
+fn quoted(value: &Value) -> String {
+    match value {
+        Value::Void => "none".into(),
+        value => format!("'{}'", shown(value)),
+    }
+}
+
 fn typed(value: Option<&Value>) -> String {
     match value {
         None => "none".into(),
@@ -186,21 +192,36 @@ pub(crate) fn shown(value: &Value) -> Cow<'_, str> {
     if let Some(bytes) = value.as_bytes() {
         return String::from_utf8_lossy(bytes);
     }
-    let mut text = String::new();
-    print_term(value, &mut text);
-    text.into()
+    term(value).into()
 }
 
-/// Bytes as Erlang prints a binary: as text if all of it can be read.
-pub(crate) fn term(bytes: &[u8]) -> String {
+/// A value as RabbitMQ prints its terms, strings too.
+pub(crate) fn term(value: &Value) -> String {
+    let mut text = String::new();
+    print_term(value, &mut text);
+    text
+}
+
+/// Bytes as a term: their text, if it is one.
+fn print_bytes(bytes: &[u8], text: &mut String) {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
     if bytes.is_empty() {
-        return "<<>>".into();
+        *text += "<<>>";
+    } else if bytes.iter().all(plain) {
+        *text += &format!("<<{:?}>>", String::from_utf8_lossy(bytes));
+    } else {
+        let numbers: Vec<_> = bytes.iter().take(TERM_BYTES_MAX).map(u8::to_string).collect();
+        *text += &format!("<<{}>>", numbers.join(","));
     }
-    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | 0xa0..)) {
-        let text = String::from_utf8_lossy(bytes).replace('\\', "\\\\").replace('"', "\\\"");
-        return format!("<<\"{text}\">>");
+}
+
+/// A float always has a point.
+fn print_float(float: f64, text: &mut String) {
+    let digits = format!("{float:?}");
+    match digits.split_once('e') {
+        Some((mantissa, exponent)) if !mantissa.contains('.') => *text += &format!("{mantissa}.0e{exponent}"),
+        _ => *text += &digits,
     }
-    format!("<<{}>>", bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// Prints a term, until it is longer than a reply text can be. Recurses no deeper than tables may nest.
@@ -209,10 +230,11 @@ fn print_term(value: &Value, text: &mut String) {
         return;
     }
     match value {
-        Value::LongStr(bytes) | Value::Bytes(bytes) => *text += &format!("<<\"{}\">>", String::from_utf8_lossy(bytes)),
+        Value::LongStr(bytes) | Value::Bytes(bytes) => print_bytes(bytes, text),
         Value::Bool(value) => *text += &value.to_string(),
-        Value::F32(value) => *text += &format!("{value:?}"),
-        Value::F64(value) => *text += &format!("{value:?}"),
+        // RabbitMQ reads both as the same kind of number.
+        Value::F32(value) => print_float((*value).into(), text),
+        Value::F64(value) => print_float(*value, text),
         Value::Timestamp(value) => *text += &value.to_string(),
         Value::Decimal(value) => *text += &format!("{{{},{}}}", value.scale, value.value),
         Value::List(list) => print_list(text, list.iter(), |value, text| {
@@ -356,7 +378,7 @@ fn one_of(value: &Value, known: &[&str], otherwise: fn(&str) -> String) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{shown, term};
     use wire::{List, Table, Value};
 
     #[test]
@@ -367,6 +389,18 @@ mod tests {
         assert_eq!(shown(&table), "[{<<\"a\">>,bool,true}]");
         assert_eq!(shown(&Value::text("a")), "a");
         assert_eq!(shown(&Value::Void), "undefined");
+        for (value, expect) in [
+            (Value::F64(5.0), "5.0"),
+            (Value::F64(1e300), "1.0e300"),
+            (Value::F64(1.5e300), "1.5e300"),
+            (Value::F32(0.5), "0.5"),
+            (Value::text(""), "<<>>"),
+            (Value::text("a\"b"), "<<\"a\\\"b\">>"),
+            (Value::Bytes([b'a'].into()), "<<\"a\">>"),
+            (Value::Bytes([0, 255].into()), "<<0,255>>"),
+        ] {
+            assert_eq!(term(&value), expect);
+        }
         let deep = (0..100).fold(Value::I32(1), |inner, _| Value::List([inner].into_iter().collect::<List>()));
         assert!(shown(&deep).len() < 1000, "a text that no peer can make large");
         let wide = Value::List((0..100_000).map(Value::I32).collect::<List>());

@@ -53,6 +53,7 @@ impl ExchangeKind {
             b"headers" => Ok(Self::Headers),
             b"x-consistent-hash" => Ok(Self::ConsistentHash),
             b"x-delayed-message" => Ok(Self::Delayed),
+            b"" => Err(Refusal::detail(ReplyCode::CommandInvalid, "invalid exchange type ''")),
             _ => Err(Refusal::detail(
                 ReplyCode::CommandInvalid,
                 format_args!("unknown exchange type '{}'", String::from_utf8_lossy(name)),

@@ -65,6 +65,7 @@ fn internal_exchanges() {
 #[test]
 fn unknown_types_end_the_connection() {
     check("exchange x nonsense", "connection 503 COMMAND_INVALID - unknown exchange type 'nonsense'");
+    check("exchange x ''", "connection 503 COMMAND_INVALID - invalid exchange type ''");
 }
 
 #[test]
@@ -131,6 +132,15 @@ fn queues_declared_again() {
             "{text} 'x-max-length' for queue 'q' in vhost '/': received the value '5' of type 'long' but current is none"
         ),
     );
+    again(
+        "x-message-ttl=void",
+        &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received none but current is '100'"),
+    );
+    again(
+        "x-message-ttl=f64:100",
+        &format!("{text} 'x-message-ttl' for queue 'q' in vhost '/': received '100.0' but current is '100'"),
+    );
+    again("x-message-ttl=i16:100", "");
     check("queue q durable session=1; queue q session=1; queue q durable session=1", "");
 }
 
@@ -216,6 +226,10 @@ fn arguments_of_the_wrong_type() {
 
 #[test]
 fn x_match_must_be_one_of_four() {
+    check(
+        "queue q; bind amq.headers '' q x-match=s:",
+        "406 PRECONDITION_FAILED - Invalid x-match field value <<>>; expected all, any, all-with-x, or any-with-x",
+    );
     check(
         "queue q; bind amq.headers '' q x-match=some",
         "406 PRECONDITION_FAILED - Invalid x-match field value <<\"some\">>; expected all, any, all-with-x, or any-with-x",

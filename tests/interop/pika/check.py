@@ -8,8 +8,10 @@ Never:  runs two at once.
 import os
 import ssl
 
+import deaths
 import exchange_types
 import features
+import limits
 import messages
 import situations
 import topology
@@ -28,13 +30,13 @@ def foreign_authority():
 
 
 report = Report()
-SUITES = (topology, messages, features, exchange_types)
+SUITES = (topology, messages, features, exchange_types, limits, deaths)
 if "AMQP_FOREIGN_CA" in os.environ:
     report.check("tls-foreign-authority", foreign_authority)
 for name, body in (item for suite in SUITES for item in suite.EXPECTATIONS.items()):
     report.check(name, body)
 # What is refused does not depend on what carries it.
-for case in [] if "AMQP_CA" in os.environ else cases.load():
+for case in [] if "AMQP_CA" in os.environ else cases.load(cases.ERRORS):
     if situations.sayable(case):
         report.check(f"error {case['name']}", situations.situation, case)
 report.exit()

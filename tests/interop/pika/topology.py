@@ -280,6 +280,106 @@ def alternate_exchange(_made, channel):
     channel.exchange_delete(main)
 
 
+@with_channel
+def alternate_chain(_made, channel):
+    channel.confirm_delivery()
+    names = [unique("alternate") for _ in range(3)]
+    # A circle: the last names the first.
+    for name, other in zip(names, names[1:] + names[:1]):
+        channel.exchange_declare(name, "direct", arguments={"alternate-exchange": other})
+    last = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(last, names[2], "a")
+    equal(routed(channel, names[0], "a"), True, "over two alternates")
+    equal(routed(channel, names[0], "b"), False, "round once, and back to its publisher")
+    equal(routed(channel, names[0], "c", {"CC": ["a"]}), True, "by a further key")
+    # An alternate takes what no binding matches, not what a binding leads nowhere.
+    nowhere = unique("nowhere")
+    channel.exchange_declare(nowhere, "fanout")
+    channel.exchange_bind(nowhere, names[0], "a")
+    equal(routed(channel, names[0], "a"), False)
+    equal(ready(channel, last), 2)
+    for name in (*names, nowhere):
+        channel.exchange_delete(name)
+
+
+def exchange_gone(made, name):
+    try:
+        made.channel().exchange_declare(name, passive=True)
+    except exceptions.ChannelClosedByBroker as closed:
+        equal((closed.reply_code, closed.reply_text), (404, f"NOT_FOUND - no exchange '{name}' in vhost '/'"))
+        return True
+    return False
+
+
+@with_channel
+def auto_delete_cascade(made, channel):
+    names = [unique("cascade") for _ in range(3)]
+    for name in names:
+        channel.exchange_declare(name, "fanout", auto_delete=True)
+    # From the first to the second to the third, and on to a queue.
+    for source, destination in ((0, 1), (1, 2)):
+        channel.exchange_bind(names[destination], names[source])
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(queue, names[2])
+    equal([exchange_gone(made, name) for name in names], [False] * 3)
+    channel.queue_delete(queue)
+    equal([exchange_gone(made, name) for name in names], [True] * 3, "each had lost its last binding")
+    # One that nothing was ever bound to stays, and so does one that is only bound to others.
+    idle, bound = unique("idle"), unique("bound")
+    for name in (idle, bound):
+        channel.exchange_declare(name, "fanout", auto_delete=True)
+    channel.exchange_bind(bound, "amq.fanout")
+    channel.exchange_unbind(bound, "amq.fanout")
+    equal([exchange_gone(made, name) for name in (idle, bound)], [False] * 2)
+    for name in (idle, bound):
+        channel.exchange_delete(name)
+
+
+@with_channel
+def headers_edges(_made, channel):
+    channel.confirm_delivery()
+    for arguments, yes, no in (
+        ({"x-match": "any", "a": None, "b": 1}, ({"a": "x"}, {"a": None}, {"b": 1}), ({"b": 2}, {"c": None})),
+        ({"x-match": "all", "a": None, "b": None}, ({"a": 1, "b": 2},), ({"a": 1},)),
+        ({"x-match": "any"}, (), ({}, None, {"a": 1})),
+        ({"x-match": "any-with-x"}, (), ({"x-match": "any-with-x"},)),
+        ({"x-match": "any", "x-a": 1}, (), ({"x-a": 1},)),
+        ({}, ({}, None, {"a": 1}), ()),
+        (None, ({}, None, {"a": 1}), ()),
+        ({"a": 1}, ({"a": 1}, {"a": 1, "b": None}), ({"a": "1"}, {"a": True}, {"a": 1 << 40}, {"A": 1})),
+        ({"a": 1 << 40}, ({"a": 1 << 40},), ({"a": 1},)),
+        ({"a": True}, ({"a": True},), ({"a": 1}, {"a": "true"})),
+        ({"a": [1, "b"]}, ({"a": [1, "b"]},), ({"a": [1]}, {"a": ["b", 1]})),
+        ({"a": {"b": 1}}, ({"a": {"b": 1}},), ({"a": {"b": 2}}, {"a": {}})),
+        ({"a": ""}, ({"a": ""},), ({"a": None}, {"b": ""})),
+    ):
+        exchange = unique("headers")
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.exchange_declare(exchange, "headers", auto_delete=True)
+        channel.queue_bind(queue, exchange, "", arguments=arguments)
+        for table in yes:
+            equal(routed(channel, exchange, "any key", table), True, f"{arguments} <- {table}")
+        for table in no:
+            equal(routed(channel, exchange, "any key", table), False, f"{arguments} <- {table}")
+        channel.queue_delete(queue)
+
+
+@with_channel
+def internal_exchange(_made, channel):
+    channel.confirm_delivery()
+    outer, inner = unique("outer"), unique("inner")
+    channel.exchange_declare(outer, "direct", arguments={"alternate-exchange": inner})
+    channel.exchange_declare(inner, "fanout", internal=True)
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(queue, inner)
+    equal(routed(channel, outer, "a"), True, "as an alternate")
+    channel.exchange_bind(inner, outer, "a")
+    equal(routed(channel, outer, "a"), True, "over a binding")
+    equal(ready(channel, queue), 2)
+    for name in (outer, inner):
+        channel.exchange_delete(name)
+
+
 EXPECTATIONS = {
     "connect": connect,
     "exchanges": exchanges,
@@ -293,4 +393,8 @@ EXPECTATIONS = {
     "topic": topic,
     "headers": headers,
     "alternate-exchange": alternate_exchange,
+    "alternate-chain": alternate_chain,
+    "auto-delete-cascade": auto_delete_cascade,
+    "headers-edges": headers_edges,
+    "internal-exchange": internal_exchange,
 }

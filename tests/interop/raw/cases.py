@@ -1,6 +1,6 @@
-"""errors.toml, run over a bare socket.
+"""errors.toml and arguments.toml, run over a bare socket.
 
-Enters: the situations of errors.toml.  Leaves: for each, what the broker answered: code, scope, text, ids; or that all went well.
+Enters: the situations of these files.  Leaves: for each, what the broker answered: code, scope, text, ids; or that all went well.
 Owns:   one connection a situation (two where it needs another client), closed in the end.
 Never:  compares (see `compare`): `python cases.py URL` prints what a broker really does, to write the data from.
 """
@@ -15,7 +15,29 @@ from pathlib import Path
 
 import amqp
 
-ERRORS = Path(__file__).resolve().parent.parent / "errors.toml"
+FOLDER = Path(__file__).resolve().parent.parent
+ERRORS, ARGUMENTS = FOLDER / "errors.toml", FOLDER / "arguments.toml"
+
+# Field types that TOML has no value for: {short = 5} is a 16-bit integer. Plain integers go as 32 bits, or 64 where they need them.
+FIELD_TYPES = {
+    "byte": ("b", ">b"),
+    "unsignedbyte": ("B", ">B"),
+    "short": ("s", ">h"),
+    "unsignedshort": ("u", ">H"),
+    "unsignedint": ("i", ">I"),
+    "long": ("l", ">q"),
+    "float": ("f", ">f"),
+    "timestamp": ("T", ">Q"),
+}
+# The bit and the form of each property; the others are of no interest here.
+PROPERTIES = {
+    "headers": (13, "table"),
+    "delivery_mode": (12, "octet"),
+    "priority": (11, "octet"),
+    "reply_to": (9, "text"),
+    "expiration": (8, "text"),
+    "user_id": (4, "text"),
+}
 
 
 @dataclass
@@ -28,28 +50,48 @@ class Outcome:
     ids: tuple = (0, 0)
 
 
-def load(path=ERRORS):
-    with open(path, "rb") as file:
-        return tomllib.load(file)["case"]
+def load(*paths):
+    """The situations of these files, or of both."""
+    return [case for path in paths or (ERRORS, ARGUMENTS) for case in tomllib.loads(Path(path).read_text())["case"]]
 
 
 def fill(value, name):
     """Puts the situation's own name in place of {n}, and field types where the data asks for one."""
     if isinstance(value, str):
         return value.replace("{n}", name)
+    if isinstance(value, list):
+        return [fill(item, name) for item in value]
     if isinstance(value, dict):
-        if set(value) == {"long"}:
-            return amqp.Raw(b"l" + struct.pack(">q", value["long"]))
-        return {key: fill(item, name) for key, item in value.items()}
+        return typed(value) or {key: fill(item, name) for key, item in value.items()}
     return value
 
 
+def typed(value):
+    """A value whose type the data names, encoded; None if it is a table."""
+    if len(value) != 1:
+        return None
+    ((kind, content),) = value.items()
+    if kind in FIELD_TYPES:
+        tag, form = FIELD_TYPES[kind]
+        return amqp.Raw(tag.encode() + struct.pack(form, content))
+    if kind == "decimal":
+        return amqp.Raw(b"D" + struct.pack(">BI", *content))
+    if kind == "binary":
+        return amqp.Raw(b"x" + amqp.long_string(content))
+    if kind == "void":
+        return amqp.Raw(b"V")
+    return None
+
+
 def property_bytes(properties):
-    bits = {"reply_to": 9, "expiration": 8, "user_id": 4}
     flags, out = 0, b""
-    for key in sorted(properties, key=lambda key: -bits[key]):
-        flags |= 1 << bits[key]
-        out += amqp.short_string(properties[key])
+    for key in sorted(properties, key=lambda key: -PROPERTIES[key][0]):
+        bit, form = PROPERTIES[key]
+        flags |= 1 << bit
+        value = properties[key]
+        out += (
+            amqp.table(value) if form == "table" else bytes([value]) if form == "octet" else amqp.short_string(value)
+        )
     return struct.pack(">H", flags) + out
 
 
@@ -113,7 +155,8 @@ def walk(case, unique, first, second):
         fields = {key: fill(item, unique) for key, item in step.items()}
         if name == "basic.publish":
             exchange, routing_key = fields.pop("exchange", ""), fields.pop("routing_key")
-            peer.send(amqp.publish(channel, exchange, routing_key, b"body", property_bytes(properties), **fields))
+            encoded = property_bytes(fill(properties, unique))
+            peer.send(amqp.publish(channel, exchange, routing_key, b"body", encoded, **fields))
             awaited = {"basic.ack"} if confirmed else set()
         else:
             peer.method(channel, name, **fields)
@@ -126,12 +169,27 @@ def walk(case, unique, first, second):
             )
         if not awaited:
             # Without an answer of its own, a step is known to be done when the next one is answered.
-            channel, awaited = 1, {"basic.qos-ok"}
-            peer.method(1, "basic.qos")
+            channel, awaited = channel or 1, {"basic.qos-ok"}
+            peer.method(channel, "basic.qos")
         outcome = outcome_of(peer, awaited, channel)
         if outcome:
             return outcome
     return Outcome("none")
+
+
+def of_harrier(case):
+    """What Harrier should say."""
+    own = case.get("harrier", {})
+    return {"scope": "none"} if own.get("scope") == "none" else case["expect"] | own
+
+
+def judged(outcome, case, unique, broker):
+    """Why an outcome is not what this broker should say, or None. A broker that is neither of ours may do as either."""
+    own = case | {"expect": of_harrier(case)}
+    if broker == "harrier":
+        return differs(outcome, own, unique)
+    difference = differs(outcome, case, unique)
+    return difference and (difference if broker == "rabbitmq" else differs(outcome, own, unique))
 
 
 def differs(outcome, case, unique):
@@ -151,7 +209,7 @@ def differs(outcome, case, unique):
 
 
 if __name__ == "__main__":
-    for situation in load(Path(sys.argv[2]) if len(sys.argv) > 2 else ERRORS):
+    for situation in load(*sys.argv[2:]):
         mark = f"{situation['name']}-{os.getpid()}"
         try:
             print(situation["name"], run(sys.argv[1], situation, mark), sep="\t", flush=True)

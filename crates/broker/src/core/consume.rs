@@ -6,7 +6,7 @@
 
 use super::time::drop_expired;
 use super::{Broker, Flow, find, no_channel};
-use crate::channel::{ChannelKey, Fate};
+use crate::channel::{ChannelKey, Fate, Mode, Step};
 use crate::consumer::{Consumer, ConsumerKey};
 use crate::direct_reply::{Mailbox, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot};
@@ -20,6 +20,12 @@ use catalog::{Definition, Operation, QueueId, Refusal, Resource};
 use std::collections::VecDeque;
 use wire::method::{Method, basic};
 use wire::{ReplyCode, ShortStr, TableRef};
+
+const PRIORITY: &str = "x-priority";
+/// Checked, and without effect: there are no mirrors.
+const CANCEL_ON_FAILOVER: &str = "x-cancel-on-ha-failover";
+/// Only streams have it.
+const STREAM_OFFSET: &str = "x-stream-offset";
 
 impl Broker {
     /// `basic.consume`.
@@ -41,7 +47,7 @@ impl Broker {
         }
         let name = self.queue_name(key, consume.queue.as_bytes())?;
         let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
-        let priority = self.priority_of(id, consume.arguments)?;
+        let priority = self.check_arguments(id, consume.arguments)?;
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         if channel.consumers.len() >= CONSUMERS_PER_CHANNEL_MAX {
             return Err(Refusal::channel(
@@ -115,15 +121,31 @@ impl Broker {
         Ok(Flow::Go)
     }
 
-    /// `x-priority`, RabbitMQ's consumer priority.
-    fn priority_of(&self, queue: QueueId, arguments: TableRef<'_>) -> Result<i32, Refusal> {
-        let Some(value) = arguments.get("x-priority") else { return Ok(0) };
-        // Priorities beyond 32 bits serve the same order as the nearest that fits.
-        value.as_i64().map(|priority| priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or_else(|| {
-            let (name, kind) = (self.name_of(queue), value.type_name());
-            let detail = format!("invalid arg 'x-priority' for {name}: \"expected integer, got {kind}\"");
+    /// Refuses what a consumer's arguments may not be; answers its `x-priority`, RabbitMQ's consumer priority.
+    fn check_arguments(&self, queue: QueueId, arguments: TableRef<'_>) -> Result<i32, Refusal> {
+        let invalid = |argument: &str, why: String| {
+            let detail = format!("invalid arg '{argument}' for {}{why}", self.name_of(queue));
             Refusal::detail(ReplyCode::PreconditionFailed, detail)
-        })
+        };
+        let priority = match arguments.get(PRIORITY) {
+            None => 0,
+            // Priorities beyond 32 bits serve the same order as the nearest that fits.
+            Some(value) => match value.as_i64() {
+                Some(priority) => priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+                None => {
+                    return Err(invalid(PRIORITY, format!(": \"expected integer, got {}\"", value.type_name())));
+                }
+            },
+        };
+        if let Some(value) = arguments.get(CANCEL_ON_FAILOVER)
+            && value.as_bool().is_none()
+        {
+            return Err(invalid(CANCEL_ON_FAILOVER, format!(": {{unacceptable_type,{}}}", value.type_name())));
+        }
+        if arguments.get(STREAM_OFFSET).is_some() && !self.catalog.takes_types_as_classic() {
+            return Err(invalid(STREAM_OFFSET, " of queue type rabbit_classic_queue".into()));
+        }
+        Ok(priority)
     }
 
     fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
@@ -247,6 +269,10 @@ impl Broker {
             return;
         };
         let mut ledger = std::mem::take(&mut channel.ledger);
+        if let Mode::Transaction(steps) = &mut channel.mode {
+            // What was not committed has not happened.
+            ledger.give_back(std::mem::take(steps).into_iter().flat_map(Step::deliveries));
+        }
         ledger.settle_through(0, |delivery| self.release(key, delivery, Fate::Requeued, fx));
         self.tables.channels.remove(key);
     }

@@ -60,15 +60,18 @@ impl Broker {
         let rewritten;
         let mut properties = publish.properties;
         if properties.reply_to().is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes()) {
-            rewritten = self.with_reply_address(key, properties)?;
+            rewritten = self
+                .with_reply_address(key, properties)
+                .map_err(|refusal| self.exchange_first(slot, publish.exchange, refusal))?;
             properties = RawProperties::new(&rewritten);
         }
         if properties.user_id().is_some() || properties.expiration().is_some() {
-            self.check_properties(slot, properties)?;
+            self.check_properties(slot, properties)
+                .map_err(|refusal| self.exchange_first(slot, publish.exchange, refusal))?;
         }
         let mut copies = None;
         if properties.has_headers() {
-            copies = copies::of(properties)?;
+            copies = copies::of(properties).map_err(|refusal| self.exchange_first(slot, publish.exchange, refusal))?;
         }
         let route = match &copies {
             None => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
@@ -117,6 +120,12 @@ impl Broker {
             self.outrun = self.outrun.or(self.outrun_by_letters.take());
         }
         Ok(self.after_publish(slot, first, &route, fx))
+    }
+
+    /// What is wrong with a message is said only if its exchange would take it, as in RabbitMQ.
+    #[cold]
+    fn exchange_first(&mut self, slot: Slot, exchange: &[u8], refusal: Refusal) -> Refusal {
+        self.exchange_for_publish(slot, exchange).err().unwrap_or(refusal)
     }
 
     /// Whether the publisher may go on.

@@ -93,8 +93,8 @@ impl Broker {
                 self.make_due(id);
                 Answer::Counts { messages, consumers }
             }
-            Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
             Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
+            Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
             Ask::Deletable { .. } => Answer::Counts { messages, consumers },
             Ask::Get { no_ack } => match self.take_one(id, no_ack, fx) {
                 None => Answer::Empty,

@@ -61,16 +61,14 @@ impl Broker {
     ) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         if let Mode::Transaction(steps) = &mut channel.mode {
-            if !(channel.ledger.is_owed(tag) || multiple && tag == 0) {
-                return Err(unknown_tag(tag));
-            }
             if steps.len() >= TRANSACTION_ITEMS_MAX {
                 return Err(Refusal::channel(
                     ReplyCode::ResourceError,
                     "RESOURCE_ERROR - transaction holds too many acknowledgements",
                 ));
             }
-            steps.push(Step::Settle { tag, multiple, fate });
+            let deliveries = channel.ledger.take(tag, multiple).ok_or_else(|| unknown_tag(tag))?;
+            steps.push(Step::Settle { deliveries, fate });
             return Ok(());
         }
         self.settle_now(key, tag, multiple, fate, fx)

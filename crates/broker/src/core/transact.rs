@@ -41,7 +41,10 @@ impl Broker {
     }
 
     pub(super) fn rollback(&mut self, key: ChannelKey) -> Result<(), Refusal> {
-        self.take_steps(key).map(drop)
+        let steps = self.take_steps(key)?;
+        let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
+        channel.ledger.give_back(steps.into_iter().flat_map(Step::deliveries));
+        Ok(())
     }
 
     pub(super) fn commit<E: Effects>(
@@ -51,6 +54,7 @@ impl Broker {
         key: ChannelKey,
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
+        let mut settles = false;
         for step in self.take_steps(key)? {
             match step {
                 Step::Publish { message, mandatory, copies } => {
@@ -71,11 +75,14 @@ impl Broker {
                     let publication = Some((key, channel.confirms.published));
                     self.spread(slot, number, &route, &content, mandatory, publication, fx);
                 }
-                // The tag was out when the step was noted; a second step for the same tag finds nothing, as in RabbitMQ.
-                Step::Settle { tag, multiple, fate } => match self.settle_now(key, tag, multiple, fate, fx) {
-                    Ok(()) | Err(_) => {}
-                },
+                Step::Settle { deliveries, fate } => {
+                    deliveries.into_iter().for_each(|(_, delivery)| self.release(key, delivery, fate, fx));
+                    settles = true;
+                }
             }
+        }
+        if settles {
+            self.wake_channel(key, fx);
         }
         self.dispatch_due(fx);
         let waiting = self.tables.channels.get(key).is_some_and(|channel| !channel.confirms.waiting.is_empty());

@@ -39,6 +39,11 @@ pub enum Destination {
 }
 
 impl Catalog {
+    /// Whether queues declared as `quorum` or `stream` are taken for classic ones.
+    pub fn takes_types_as_classic(&self) -> bool {
+        self.limits.queue_types_as_classic
+    }
+
     /// The limits it was made with.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -14,7 +14,7 @@ use crate::{
     limits::WEIGHT_MAX,
     refusal::{Refusal, What},
 };
-use wire::{RawProperties, Table, ValueRef};
+use wire::{RawProperties, Table, Value, ValueRef};
 
 /// What of a message decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
         digits => (false, digits),
     };
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(Refusal::precondition(format_args!("The binding key must be an integer: {}", term(key))));
+        let key = term(&Value::LongStr(key.into()));
+        return Err(Refusal::precondition(format_args!("The binding key must be an integer: {key}")));
     }
     let number = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
     match digits.iter().fold(0, number) {

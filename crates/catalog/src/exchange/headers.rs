@@ -5,7 +5,7 @@
 //! Never:  looks at a routing key.
 
 use crate::{
-    arguments::{X_MATCH, shown},
+    arguments::{X_MATCH, term},
     binding::{Bindings, Head, Target, Through},
     refusal::Refusal,
 };
@@ -41,14 +41,14 @@ pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(match value {
-        Some(Value::LongStr(mode)) => Refusal::precondition(format_args!(
-            "Invalid x-match field value <<\"{}\">>; expected all, any, all-with-x, or any-with-x",
-            String::from_utf8_lossy(mode)
+        Some(mode @ Value::LongStr(_)) => Refusal::precondition(format_args!(
+            "Invalid x-match field value {}; expected all, any, all-with-x, or any-with-x",
+            term(mode)
         )),
         Some(other) => Refusal::precondition(format_args!(
             "Invalid x-match field type {} (value {}); expected longstr",
             other.type_name(),
-            shown(other)
+            term(other)
         )),
         None => unreachable!("without x-match all must match"),
     })

@@ -146,7 +146,7 @@ impl Script {
         Ok(match *words {
             ["exchange", text, kind, ref flags @ ..] => Definition::DeclareExchange {
                 vhost,
-                kind: ExchangeKind::parse(kind.as_bytes())?,
+                kind: ExchangeKind::parse(word(kind).as_bytes())?,
                 name: name(Kind::Exchange, text)?,
                 durable: flag(flags, "durable"),
                 auto_delete: flag(flags, "auto-delete"),
