@@ -10,7 +10,7 @@ import os
 import signal
 
 from relay import relay, silent
-from scene import FAILED, INVALID, WELL, bench, faults, free_port, harrier, need, points, runs, whole
+from scene import FAILED, INVALID, WELL, bench, faults, free_port, harrier, need, points, runs, until, whole
 
 # One size; a tenth of it warms up, so that message 300 is well inside the measured part.
 COUNT, AT = 400, 300
@@ -156,6 +156,33 @@ def killed_in_ping_pong():
     killed("de-pp", "-m", "64:1K", "-i", 40_000, name="killed-pp")
 
 
+def ticks(pid):
+    """Ticks of processor time that a process has used."""
+    with open(f"/proc/{pid}/stat") as stat:
+        words = stat.read().rsplit(")", 1)[1].split()
+    return int(words[11]) + int(words[12])
+
+
+def killed_at_work():
+    """A broker that dies under paced publishers: one line says so, and nothing of what else could not be done then."""
+    for words in (
+        ("workload", "task-queue", "--seconds", 20, "--scale", 0.5),
+        ("open", "--rate", 5_000, "--seconds", 20, "--pairs", 2),
+    ):
+        with harrier() as broker:
+            before = ticks(broker.pid)
+
+            def kill(process):
+                until(lambda: ticks(broker.pid) >= before + 5 or process.poll() is not None, "the broker has no work")
+                os.kill(broker.pid, signal.SIGKILL)
+
+            name = f"killed-{words[0]}"
+            ended = bench(*words, "--url", broker.url(), status=FAILED, document=name, meanwhile=kill)
+        lines = ended.err.strip().splitlines()
+        need(len(lines) == 1 and "harrier: the broker has ended" in lines[0], f"{len(lines)} lines", ended)
+        need(ended.document and ended.document["cut_short"], "the document is not marked", ended)
+
+
 def interrupted():
     """Ctrl-C keeps what there is, and says so."""
 
@@ -211,6 +238,7 @@ EXPECTATIONS = {
     "faulty cut": cut,
     "faulty killed-streaming": killed_streaming,
     "faulty killed-in-ping-pong": killed_in_ping_pong,
+    "faulty killed-at-work": killed_at_work,
     "faulty interrupted": interrupted,
     "faulty never-answers": never_answers,
     "faulty another-protocol": speaks_another_protocol,

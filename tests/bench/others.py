@@ -59,6 +59,7 @@ def against():
     need(len({series["target"] for series in document["series"]}) == 2, "there are not two series", ended)
     need(all(len(point["runs"]) == 3 for _, point in points(document)), "there are not three runs each", ended)
     need("ratio" in ended.out.lower(), "no ratio is printed", ended)
+    need("within each turn" in ended.out, "which ratio it is is not said", ended)
 
 
 def compare():
@@ -89,8 +90,47 @@ def unix_socket():
 
 
 def own_ceiling():
-    ended = bench(*BRIEF, "--null", status=(WELL, INVALID), document="null")
-    need(points(ended.document), "nothing was measured", ended)
+    """The generator alone, one hop of sockets alone, and the shares of the one in the other; what is near is named."""
+    ended = bench(*BRIEF, "--null", "--runs", 2, status=(WELL, INVALID), document="null")
+    document = whole(ended)
+    names = [target["name"] for target in document["targets"]]
+    need(names == ["harrier", "null-sink", "null-source", "one-hop"], f"targets: {names}", ended)
+    need(all(len(point["runs"]) == 2 for _, point in points(document)), "there are not two runs each", ended)
+    head = next(line for line in ended.out.splitlines() if line.startswith("# Size"))
+    for column in ("of null-sink", "of null-source", "one-hop Messages/s", "null-sink of one-hop", "null-source of one-hop"):
+        need(column in head, f"there is no column '{column}'", ended)
+    for row in ended.rows():
+        figures = [float(word) for word in row if word != "*"]
+        need(all(figure > 0 for figure in figures), f"a figure is missing in {row}", ended)
+        size, of_sink, of_source = figures[0], figures[-6], figures[-4]
+        for null, share in (("null-sink", of_sink), ("null-source", of_source)):
+            said = any(line.startswith(f"# {size:.0f}: {null} is ") for line in ended.out.splitlines())
+            # Nearer than a third, and not so near to it that the digits shown hide on which side.
+            need(said == (share > 1 / 3) or abs(share - 1 / 3) < 1e-4, f"{null} of {size}: share {share}, told {said}", ended)
+
+
+def largest_of_all():
+    """No column of a maximum lies below a quantile of its row, whatever the runs."""
+    ended = bench("de-pp", "-m", "1:4", "-i", 2_000, "--runs", 6, "-f", status=(WELL, INVALID), document="largest")
+    names = next(line for line in ended.out.splitlines() if line.startswith("# Size"))
+    columns = [name for name in names.removeprefix("# ").split("  ") if name.strip()]
+    columns = [name.strip() for name in columns]
+    for row in ended.rows():
+        shown = dict(zip(columns, row))
+        quantiles = [float(shown[name]) for name in columns if name.startswith("RTT p") and shown[name] != "-"]
+        need(len(quantiles) >= 3, f"columns: {columns}", ended)
+        need(float(shown["RTT max (us)"]) >= max(quantiles), f"{row}", ended)
+
+
+def queue_bytes():
+    """A limit of the queues' bytes is asked for in open loop and in workloads, acted on, and told."""
+    for words in (
+        ("open", "--rate", 500, "--seconds", 1, "--warm-up", 0.2),
+        ("workload", "task-queue", "--seconds", 1, "--scale", 0.1),
+    ):
+        ended = bench(*words, "--queue-bytes", 1 << 30, status=(WELL, INVALID), document=f"queue-bytes-{words[0]}")
+        notes = [note for run in runs(whole(ended)) for note in run["notes"]]
+        need(any(f"at most {1 << 30} bytes" in note for note in notes), f"notes: {notes}", ended)
 
 
 def workloads():
@@ -140,6 +180,8 @@ EXPECTATIONS = {
     "others broker-by-pid": broker_found_by_pid,
     "others unix-socket": unix_socket,
     "others null": own_ceiling,
+    "others largest": largest_of_all,
+    "others queue-bytes": queue_bytes,
     "others workloads": workloads,
     "others saved": saved,
     "others suite-quick": suite,

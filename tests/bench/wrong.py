@@ -38,8 +38,9 @@ LINES = {
     "broker-option-unknown": ("de-spsc -m 1:1 --broker-options --nonsense", FAILED, "nonsense"),
     "broker-pid-of-nobody": ("de-spsc -m 1:1 -i 10 --broker-pid 4194305", (FAILED, USAGE), "4194305"),
     "compare-one": ("compare a.json", USAGE, "two"),
-    "compare-missing": ("compare /nowhere/a.json /nowhere/b.json", FAILED, "/nowhere/a.json"),
-    "workload-missing": ("workload /nowhere/a.toml", (FAILED, USAGE), "/nowhere/a.toml"),
+    "compare-missing": ("compare /nowhere/a.json /nowhere/b.json", USAGE, "/nowhere/a.json"),
+    "report-missing": ("report /nowhere/a.json", USAGE, "/nowhere/a.json"),
+    "workload-missing": ("workload /nowhere/a.toml", USAGE, "/nowhere/a.toml"),
     "workload-none": ("workload", USAGE, "FILE"),
 }
 
@@ -106,7 +107,7 @@ def no_document():
     ):
         path = OUT / f"no-document-{name}.json"
         path.write_text(text)
-        ended = bench("compare", path, path, status=FAILED)
+        ended = bench("compare", path, path, status=USAGE)
         need(said in ended.err and str(path) in ended.err, f"standard error lacks '{said}' or the file", ended)
 
 
@@ -119,7 +120,7 @@ def wrong_workload():
     ):
         path = OUT / f"wrong-workload-{name}.toml"
         path.write_text(text)
-        ended = bench("workload", path, status=(FAILED, USAGE))
+        ended = bench("workload", path, status=USAGE)
         need(said in ended.err and str(path) in ended.err, f"standard error lacks '{said}' or the file", ended)
 
 

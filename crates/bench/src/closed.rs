@@ -5,6 +5,7 @@
 //! Never:  mixes warm-up into a figure.
 
 mod benchmarks;
+mod ceiling;
 mod count;
 mod options;
 mod runner;

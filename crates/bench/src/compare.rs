@@ -57,10 +57,10 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Reads a saved document.
+/// Reads a saved document. What is asked for and cannot be had is wrong usage, as a workload's file is.
 pub(crate) fn read(file: &str) -> Result<Document, Failure> {
-    let text = fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
-    Ok(report::json::read(&text).map_err(|why| format!("{file}: {why}"))?)
+    let text = fs::read_to_string(Path::new(file)).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    report::json::read(&text).map_err(|why| Failure::Usage(format!("{file}: {why}")))
 }
 
 #[cfg(test)]
@@ -77,12 +77,12 @@ mod tests {
         let two = "2 two documents are compared: harrier bench compare A.json B.json";
         assert_eq!([ends(""), ends("a"), ends("a b c")], [two, two, two]);
         assert_eq!(ends("a b --format xml"), "2 --format is one of text, json, md, not 'xml'");
-        assert_eq!(ends("no-such-file b"), "1 no-such-file: No such file or directory (os error 2)");
+        assert_eq!(ends("no-such-file b"), "2 no-such-file: No such file or directory (os error 2)");
         let path = std::env::temp_dir().join(format!("harrier-compare-{}.json", std::process::id()));
         fs::write(&path, "{}").expect("a file");
         let name = path.to_string_lossy().into_owned();
         let found = ends(&format!("{name} b"));
         fs::remove_file(&path).expect("the file is removed");
-        assert_eq!(found, format!("1 {name}: this is no document of `harrier bench`: it has no field `schema`"));
+        assert_eq!(found, format!("2 {name}: this is no document of `harrier bench`: it has no field `schema`"));
     }
 }

@@ -15,7 +15,7 @@ use crate::interrupt;
 pub enum Failure {
     /// The run could not be made, or was cut short.
     Failed(String),
-    /// The command line asks for something that does not exist.
+    /// The command line asks for something that does not exist, or that cannot be read or understood.
     Usage(String),
     /// The run was made, and its figures must not be trusted.
     Invalid(String),

@@ -28,10 +28,20 @@ pub const CHANGES_PER_S_MAX: usize = 100_000;
 pub const PARTS_OF_A_SEGMENT: usize = 20;
 /// Messages of each window of confirms whose time is taken.
 pub const CONFIRM_SAMPLES_A_WINDOW: u64 = 64;
+/// Bytes of publishes that are encoded once and sent at once, again and again: what the nearest caches hold beside the kernel's.
+pub const CANNED_BATCH_BYTES: usize = 128 << 10;
+/// Most routing keys in turn of messages that are encoded once; with more, each message is encoded when it is sent.
+pub const KEYS_CANNED_MAX: usize = 256;
+/// How many times a broker's rate the load generator's own must be, so that it is known not to have limited the broker.
+pub const CEILING_TIMES_MIN: f64 = 3.0;
+/// Share of what one hop of plain sockets carries from which on the sockets are the generator's limit, and not it itself.
+pub const HOP_SHARE_MIN: f64 = 0.9;
 /// Bytes that the null broker reads at once.
 pub const NULL_BUFFER_BYTES: usize = 256 << 10;
+/// Bytes that it reads at once where bodies are so large that it drops them unread: heads, and what came with them.
+pub const NULL_HEADS_BYTES: usize = 512;
 /// Bytes of encoded deliveries that the null broker writes at once, at least.
-pub const NULL_BLOCK_BYTES: usize = 256 << 10;
+pub const NULL_BLOCK_BYTES: usize = 128 << 10;
 /// How long the null broker hears nothing before it shows that it lives.
 pub const NULL_HEARTBEAT_WAIT: Duration = Duration::from_secs(20);
 /// Longest run of one size that may be asked for, in seconds.

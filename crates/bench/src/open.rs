@@ -22,6 +22,7 @@ use crate::plan::sizes;
 use crate::record::{Record, go_on, is_broken};
 use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::Target;
+use crate::tcp::QUEUE;
 use crate::workload::spec::{
     Ack, Arrivals, Binding, Consumers, Exchange, ExchangeType, Popularity, Publishers, Rate, Size, Source, Spec,
 };
@@ -53,7 +54,7 @@ const USAGE: &str = "harrier bench open [OPTIONS]";
 /// # Errors
 /// A wrong command line, a broker that fails, a generator that fell behind, no rate that keeps the objective.
 pub fn run(words: &[String]) -> Result<(), Failure> {
-    let known = [OPTIONS, TARGETS, OUTPUT];
+    let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = Given::parse(words, &known)?;
     if given.has("help") {
         return Ok(put(&help(USAGE, &known))?);
@@ -282,10 +283,11 @@ impl Asked {
         let spec = self.spec(size_bytes, rate, seconds);
         let progress = Progress::begin();
         let show = |share: f64, doing: &str| progress.show(share, &format!("{}: {rate:.0}/s, {doing}", target.name));
-        let outcome = engine::run(&spec, target, &setup.placement, setup.checks, &show);
+        let outcome = engine::run(&spec, target, setup, &show);
         progress.clear();
-        let mut runs = result::runs(&spec, &outcome?, &record.document.environment);
-        Ok(runs.swap_remove(0))
+        let mut all = result::runs(&spec, &outcome?, &record.document.environment).swap_remove(0);
+        all.notes.extend(setup.tcp.queue_note(target.facts.product.as_deref()));
+        Ok(all)
     }
 
     /// Every rate, on every target in turns.

@@ -143,6 +143,19 @@ pub enum Report {
         /// What the process and its sockets used meanwhile.
         used: Used,
     },
+    /// The figures of one hop of plain sockets.
+    Hopped {
+        /// When the first byte was handed over, on the machine's monotonic clock.
+        began_ns: u64,
+        /// When the other end had the last.
+        ended_ns: u64,
+        /// As many publishes have these bytes,
+        published: u64,
+        /// and as many deliveries.
+        delivered: u64,
+        /// What the process and its sockets used meanwhile.
+        used: Used,
+    },
     /// The consumer's figures of a segment.
     Consumed {
         /// Messages that arrived.

@@ -67,6 +67,6 @@ mod tests {
         };
         assert_eq!(ends(""), "2 which documents? harrier bench report FILE.json...");
         assert_eq!(ends("x --format xml"), "2 --format is one of osu|json|csv|md, not 'xml'");
-        assert_eq!(ends("no-such-file"), "1 no-such-file: No such file or directory (os error 2)");
+        assert_eq!(ends("no-such-file"), "2 no-such-file: No such file or directory (os error 2)");
     }
 }

@@ -10,6 +10,7 @@ mod binder;
 pub(crate) mod churner;
 mod consumer;
 mod duty;
+pub(crate) mod hop;
 mod launch;
 mod null;
 mod orders;
@@ -40,6 +41,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("launch") => launch::become_program(&arguments[1..]),
         Some("agent") => agent::run(&mut orders),
         Some("null") => null::run(&mut orders),
+        Some("hop-end") => hop::end(&mut orders),
+        Some("hop-publisher") => hop::publish(&mut orders),
         Some("binder") => binder::run(&mut orders),
         Some("relay") => relay::run(&mut orders),
         Some("raw-publisher") => raw::publish(&mut orders),

@@ -127,7 +127,9 @@ pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
 fn amqp(broker: &Target) -> Result<&str, String> {
     match &broker.way {
         Way::Amqp(url) => Ok(url),
-        Way::Raw { .. } | Way::Sink(_) | Way::Source(_) => Err("what is no broker has no queues".to_owned()),
+        Way::Raw { .. } | Way::Sink(_) | Way::Source(_) | Way::Hop(_) => {
+            Err("what is no broker has no queues".to_owned())
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use crate::patterns::{Matching, Patterns};
 use crate::placement::{Cpus, Placement};
 use crate::plan::{Report, Segment, Shape, Used};
 use crate::process::Role;
-use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, PublisherTask, RawTask};
+use crate::role::hop::{deliver_heads_bytes, publish_heads_bytes};
+use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, HopTask, PublisherTask, RawTask};
 use crate::target::{Target, Way};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
@@ -295,6 +296,7 @@ impl Running {
             Way::Raw { relay, certificate } => {
                 running.start_raw(scenario, *relay, certificate.as_deref(), placement)?;
             }
+            Way::Hop(end) => running.start_hop(scenario, *end, placement)?,
         }
         Ok(running)
     }
@@ -403,6 +405,23 @@ impl Running {
         Ok(())
     }
 
+    fn start_hop(&mut self, scenario: &Scenario, end: SocketAddr, placement: &Placement) -> Result<(), String> {
+        let run = run_name();
+        for pair in 0..scenario.pairs {
+            let (exchange, key) = (format!("{run}.x"), format!("{run}.k{pair}"));
+            let task = HopTask {
+                to: end,
+                publish_heads_bytes: publish_heads_bytes(&exchange, &key),
+                deliver_heads_bytes: deliver_heads_bytes(&exchange, &key),
+                tcp: scenario.tcp.clone(),
+            };
+            let mut publisher = Role::start("hop-publisher", &task, &placement.publisher)?;
+            publisher.ready(ROLE_READY_WAIT)?;
+            self.publishers.push(publisher);
+        }
+        Ok(())
+    }
+
     /// Runs one segment on every pair at once.
     pub fn segment(&mut self, segment: &Segment) -> Result<Figures, String> {
         for consumer in &mut self.consumers {
@@ -438,7 +457,8 @@ impl Running {
         }
         figures.elapsed_s = elapsed_ns.max(1) as f64 / 1e9;
         if self.consumers.is_empty() {
-            figures.delivered = figures.published;
+            // A hop says how many deliveries its bytes would be; what a sink swallows is not delivered.
+            figures.delivered = if figures.delivered > 0 { figures.delivered } else { figures.published };
         } else {
             figures.forgive_unsent(segment);
         }
@@ -468,6 +488,13 @@ impl Running {
                         figures.latencies.merge(&latencies);
                         figures.confirms.merge(&confirms);
                         figures.refused += refused;
+                        figures.publishers.add(&used);
+                    }
+                    Some(Report::Hopped { began_ns, ended_ns, published, delivered, used }) => {
+                        first_ns = first_ns.min(began_ns);
+                        last_ns = last_ns.max(ended_ns);
+                        figures.published += published;
+                        figures.delivered += delivered;
                         figures.publishers.add(&used);
                     }
                     Some(Report::Consumed { received, faults, rates, used }) => {

@@ -53,6 +53,8 @@ pub enum Way {
     Sink(String),
     /// Consumers alone, from a source at this URL.
     Source(String),
+    /// Raw bytes to the end of one hop at this address.
+    Hop(SocketAddr),
 }
 
 #[expect(dead_code, reason = "kept only to be dropped with the target")]
@@ -84,7 +86,7 @@ impl Target {
 
     /// Sets the options of the sockets that clients will have.
     pub fn set_tcp(&mut self, tcp: &TcpOptions) -> Result<(), String> {
-        if let Way::Amqp(url) = &mut self.way {
+        if let Way::Amqp(url) | Way::Sink(url) | Way::Source(url) = &mut self.way {
             *url = tcp.on_url(url)?;
         }
         Ok(())
@@ -198,19 +200,25 @@ impl Target {
     }
 
     /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
-    /// Two targets, since each end is measured without the other.
-    pub fn null(cpus: &Cpus) -> Result<[Self; 2], String> {
-        let start = |name: &str, way: fn(String) -> Way| {
-            let address = stand_in_address()?;
-            let mut role = Role::start("null", &NullTask { address }, cpus)?;
-            let port = role.ready(ROLE_READY_WAIT)?;
-            let mut facts = stand_in("null");
-            name.clone_into(&mut facts.name);
-            let url = format!("amqp://{}", SocketAddr::new(address, port));
-            let pid = role.pid();
-            Ok::<_, String>(Self { name: name.to_owned(), facts, way: way(url), pid, _started: Started::Role(role) })
-        };
-        Ok([start("null-sink", Way::Sink)?, start("null-source", Way::Source)?])
+    /// Two targets, since each end is measured without the other, and as the third what sockets alone carry over one hop.
+    pub fn null(cpus: &Cpus) -> Result<[Self; 3], String> {
+        let url = |end: SocketAddr| format!("amqp://{end}");
+        Ok([
+            Self::instead("null-sink", "null", cpus, |end| Way::Sink(url(end)))?,
+            Self::instead("null-source", "null", cpus, |end| Way::Source(url(end)))?,
+            Self::instead("one-hop", "hop-end", cpus, Way::Hop)?,
+        ])
+    }
+
+    /// A process of this program in the broker's place.
+    fn instead(name: &str, kind: &str, cpus: &Cpus, way: impl Fn(SocketAddr) -> Way) -> Result<Self, String> {
+        let address = stand_in_address()?;
+        let mut role = Role::start(kind, &NullTask { address }, cpus)?;
+        let port = role.ready(ROLE_READY_WAIT)?;
+        let mut facts = stand_in("null");
+        name.clone_into(&mut facts.name);
+        let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
+        Ok(Self { name: name.to_owned(), facts, way, pid, _started: Started::Role(role) })
     }
 
     /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
@@ -236,6 +244,23 @@ impl Target {
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
         let way = Way::Amqp(url.to_owned());
         Ok(Self { name: name.to_owned(), facts, way, pid, _started: Started::Scripted(scripted) })
+    }
+
+    /// Whether its process, if it is on this machine, has ended, or does so within the time.
+    pub fn ends_within(&self, wait: Duration) -> bool {
+        let Some(pid) = self.pid else { return false };
+        let deadline = Deadline::after(wait);
+        loop {
+            let is_gone = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+                // Behind its name stands its state; a dead one that nobody has asked for is there still.
+                Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+                Err(_) => true,
+            };
+            if is_gone || deadline.passed() {
+                return is_gone;
+            }
+            pause(Duration::from_millis(5));
+        }
     }
 
     /// Moves a target that this program did not place at its start; the guard moves it back.

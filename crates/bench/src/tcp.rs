@@ -128,14 +128,9 @@ impl TcpOptions {
     pub fn queue_note(&self, product: Option<&str>) -> Option<String> {
         let bytes = self.queue_bytes?;
         Some(match product {
-            Some("RabbitMQ" | "LavinMQ") => {
+            Some("Harrier" | "RabbitMQ" | "LavinMQ") => {
                 format!(
                     "queues hold at most {bytes} bytes: what is over that is dropped from their heads and counts as lost"
-                )
-            }
-            Some(product) if product.starts_with("Harrier") => {
-                format!(
-                    "queues were declared with x-max-length-bytes={bytes}, which this version of Harrier keeps and does not act on"
                 )
             }
             _ => format!(
@@ -244,7 +239,7 @@ mod tests {
         assert_eq!(queue_arguments(options.queue_bytes).get("x-max-length-bytes"), Some(&Value::I64(1_000)));
         let note = |product: Option<&str>| options.queue_note(product).expect("there is something to say");
         assert!(note(Some("RabbitMQ")).contains("dropped"));
-        assert!(note(Some("Harrier")).contains("does not act on"));
+        assert!(note(Some("Harrier")).contains("counts as lost"));
         assert!(note(None).contains("not known"));
     }
 

@@ -41,6 +41,7 @@ use crate::limits::WORKLOAD_FILE_BYTES_MAX;
 use crate::record::{Record, go_on};
 use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::Target;
+use crate::tcp::QUEUE;
 
 const OPTIONS: &[Option_] = &[
     option("list", None, "", "the workloads that come with the program"),
@@ -59,7 +60,7 @@ const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
 /// # Errors
 /// A wrong command line or file, a broker that fails, objectives missed, messages lost.
 pub fn run(words: &[String]) -> Result<(), Failure> {
-    let known = [OPTIONS, TARGETS, OUTPUT];
+    let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = Given::parse_with_bare(words, &known)?;
     if given.has("help") {
         return Ok(put(&help(USAGE, &known))?);
@@ -105,8 +106,7 @@ fn no_such(name: &str) -> String {
     format!("there is no workload '{name}'; there are {}", names.join(", "))
 }
 
-/// Reads a shipped workload by its name, or a file. A name or a file that is wrong is wrong usage, one that cannot be read a
-/// failure.
+/// Reads a shipped workload by its name, or a file. A name or a file that is wrong, or not there, is wrong usage.
 fn read(source: &str) -> Result<Spec, Failure> {
     if let Some(text) = shipped::text(source) {
         return Ok(parse::parse(source, &format!("{source}.toml"), text)?);
@@ -115,9 +115,9 @@ fn read(source: &str) -> Result<Spec, Failure> {
     let mut file = match std::fs::File::open(source) {
         Ok(file) => file.take(WORKLOAD_FILE_BYTES_MAX + 1),
         Err(_) if !source.contains(['/', '.']) => return Err(Failure::Usage(no_such(source))),
-        Err(error) => return Err(format!("{source}: {error}").into()),
+        Err(error) => return Err(Failure::Usage(format!("{source}: {error}"))),
     };
-    file.read_to_string(&mut text).map_err(|error| format!("{source}: {error}"))?;
+    file.read_to_string(&mut text).map_err(|error| Failure::Usage(format!("{source}: {error}")))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
         return Err(Failure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
     }
@@ -161,9 +161,12 @@ fn measure(spec: &Spec, setup: &Setup, targets: &[Target], record: &mut Record) 
             go_on()?;
             let what = format!("{}, run {run} of {}", target.name, setup.runs);
             let show = |share: f64, doing: &str| progress.show((done + share) / count, &format!("{what}: {doing}"));
-            let outcome = engine::run(spec, target, &setup.placement, setup.checks, &show);
+            let outcome = engine::run(spec, target, setup, &show);
             progress.clear();
-            let runs = result::runs(spec, &outcome?, &record.document.environment);
+            let mut runs = result::runs(spec, &outcome?, &record.document.environment);
+            if let Some(all) = runs.first_mut() {
+                all.notes.extend(setup.tcp.queue_note(target.facts.product.as_deref()));
+            }
             for (point, run) in record.document.series[index].points.iter_mut().zip(runs) {
                 if run.delivered > 0 {
                     point.size_bytes = (run.delivered_bytes as f64 / run.delivered as f64).round();
@@ -257,6 +260,6 @@ mod tests {
     fn what_is_not_there_is_said() {
         let why = |source: &str| read(source).expect_err("there is none");
         assert!(matches!(why("no-such"), Failure::Usage(text) if text.contains("market-data")));
-        assert!(matches!(why("./no/such.toml"), Failure::Failed(text) if text.starts_with("./no/such.toml: ")));
+        assert!(matches!(why("./no/such.toml"), Failure::Usage(text) if text.starts_with("./no/such.toml: ")));
     }
 }

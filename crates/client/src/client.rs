@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use link::{Address, CertificateFiles, DialOptions, Link, TlsClient};
 use session::heartbeat::Heartbeat;
-use session::{Capabilities, Inbound, Outbound, SessionLimits, Tuning, sasl};
+use session::{Capabilities, Inbound, Outbound, Repeat, SessionLimits, Tuning, sasl};
 use slab::{BlockMut, Pool, PoolOptions};
 use wire::{Table, TableRef, Value};
 
@@ -34,6 +34,8 @@ pub struct Client {
     pub(crate) outbound: Outbound,
     pub(crate) pool: Pool,
     pub(crate) buffer: Buffer,
+    /// What the next delivery probably looks like.
+    pub(crate) repeat: Repeat,
     pub(crate) state: State,
     pub(crate) options: Options,
     pub(crate) tuning: Tuning,
@@ -107,6 +109,7 @@ impl Client {
             outbound: Outbound::new(),
             pool: Pool::new(PoolOptions::default()),
             buffer: Buffer::new(),
+            repeat: Repeat::default(),
             state: State::default(),
             options,
             tuning: Tuning { channel_max: 0, frame_bytes_max: limits.frame_bytes_max, heartbeat_s: 0 },

@@ -24,7 +24,7 @@
 //!
 //! **Sending.** `publish`, `ack` and their kin write; bytes leave when `Options::flush_bytes` are written, at `flush`,
 //! and whenever a call waits. A sender that finds the link full reads meanwhile, so client and broker never wait for
-//! each other.
+//! each other. A program that sends the same again and again cans it (`can`, `publish_canned`): a load generator.
 //!
 //! **Receiving.** `next_delivery` shows one delivery at a time, `dispatch` hands all that came to a closure that may
 //! answer at once. Bodies below 32 KiB are views of the receive buffer; larger ones come in memory of their own, which
@@ -33,6 +33,7 @@
 
 mod buffer;
 mod calls;
+mod canned;
 mod channel;
 mod client;
 mod clock;
@@ -49,6 +50,7 @@ mod state;
 mod url;
 
 pub use calls::{ConsumeOptions, ExchangeOptions, QueueDeclared, QueueOptions};
+pub use canned::Canned;
 pub use channel::Channel;
 pub use client::Client;
 pub use error::{Error, Result};

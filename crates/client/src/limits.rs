@@ -22,6 +22,8 @@ pub const FLUSH_BYTES: usize = 64 << 10;
 pub const WRITTEN_BYTES_MAX: usize = 1 << 20;
 /// Bodies of at least this many bytes are sent from memory of their own and not copied between the heads.
 pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
+/// Bytes of a batch of canned publishes before it is repeated.
+pub const CANNED_BYTES_MAX: usize = 512 << 10;
 /// Bytes that a polled client may have written and not sent before its handler waits. Far more than a handler's own
 /// answers: who is not read from while he does not read would wait for ever.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use link::{LinkError, Received, Sent, Wait};
 use session::heartbeat::Due;
-use session::{Event, Scope};
+use session::{Alike, Body, Event, Scope};
 
 use crate::client::Client;
 use crate::clock::now;
@@ -36,14 +36,45 @@ impl Client {
         mut on_delivery: impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
     ) -> Result<Taken> {
         loop {
-            let mut input = self.buffer.unread();
-            let before = input.len();
-            let event = self.inbound.next(&mut input, &mut self.outbound, &self.pool);
-            let mut flow = ControlFlow::Continue(());
-            let mut fault = None;
-            let mut more = true;
-            match event {
-                Ok(Some(Event::Deliver {
+            if self.inbound.may_repeat(&self.repeat) && self.take_repeats(&mut on_delivery).is_break() {
+                return Ok(Taken::Stopped);
+            }
+            if let Some(taken) = self.take_event(&mut on_delivery)? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Takes one event; says so if there was none, or a handler stops. By reference: the handler is worth being compiled into
+    /// the loop over deliveries that are alike, and not here as well.
+    fn take_event(
+        &mut self,
+        on_delivery: &mut dyn FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Taken>> {
+        let unread = self.buffer.unread();
+        let mut input = unread;
+        let before = input.len();
+        let begins = self.inbound.is_between_frames();
+        let event = self.inbound.next(&mut input, &mut self.outbound, &self.pool);
+        if let (true, Ok(Some(event @ Event::Deliver { .. }))) = (begins, &event) {
+            self.repeat.learn(&unread[..before - input.len()], event);
+        }
+        let mut flow = ControlFlow::Continue(());
+        let mut fault = None;
+        let mut more = true;
+        match event {
+            Ok(Some(Event::Deliver {
+                channel,
+                consumer_tag,
+                delivery_tag,
+                redelivered,
+                exchange,
+                routing_key,
+                properties,
+                body,
+            })) => {
+                let channel = self.state.channels.handle(channel);
+                let delivery = Delivery {
                     channel,
                     consumer_tag,
                     delivery_tag,
@@ -52,45 +83,64 @@ impl Client {
                     routing_key,
                     properties,
                     body,
-                })) => {
-                    let channel = self.state.channels.handle(channel);
-                    let delivery = Delivery {
-                        channel,
-                        consumer_tag,
-                        delivery_tag,
-                        redelivered,
-                        exchange,
-                        routing_key,
-                        properties,
-                        body,
-                    };
-                    let mut outlet =
-                        Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
-                    flow = on_delivery(delivery, &mut outlet);
-                }
-                Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
-                Ok(None) => more = false,
-                Err(error) => fault = Some(error),
+                };
+                let mut outlet =
+                    Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+                flow = on_delivery(delivery, &mut outlet);
             }
-            let taken = before - input.len();
-            self.buffer.take(taken);
-            if let Some(fault) = fault {
-                self.inbound.fail(&fault, &mut self.outbound, &self.pool);
-                if fault.scope != Scope::Link {
-                    // Telling the server is a courtesy; what counts is the fault itself.
-                    let _told = self.link.send(self.outbound.gather_mut());
-                }
-                return Err(fault.into());
+            Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
+            Ok(None) => more = false,
+            Err(error) => fault = Some(error),
+        }
+        let taken = before - input.len();
+        self.buffer.take(taken);
+        if let Some(fault) = fault {
+            self.inbound.fail(&fault, &mut self.outbound, &self.pool);
+            if fault.scope != Scope::Link {
+                // Telling the server is a courtesy; what counts is the fault itself.
+                let _told = self.link.send(self.outbound.gather_mut());
             }
+            return Err(fault.into());
+        }
+        if flow.is_break() {
+            return Ok(Some(Taken::Stopped));
+        }
+        if !more {
+            self.unlooked = false;
+            self.buffer.shrink();
+            return Ok(Some(Taken::All));
+        }
+        Ok(None)
+    }
+
+    /// Takes deliveries as long as they are like the last one.
+    #[inline(always)]
+    fn take_repeats(
+        &mut self,
+        on_delivery: &mut impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Alike { channel, consumer_tag, redelivered, exchange, routing_key, properties } = self.repeat.alike();
+        let channel = self.state.channels.handle(channel);
+        let unread = self.buffer.unread();
+        let mut input = unread;
+        let mut outlet = Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+        let mut flow = ControlFlow::Continue(());
+        while let Some((delivery_tag, body)) = self.repeat.next(&mut input) {
+            let body = Body::Small(body);
+            let delivery =
+                Delivery { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body };
+            flow = on_delivery(delivery, &mut outlet);
             if flow.is_break() {
-                return Ok(Taken::Stopped);
-            }
-            if !more {
-                self.unlooked = false;
-                self.buffer.shrink();
-                return Ok(Taken::All);
+                break;
             }
         }
+        let taken = unread.len() - input.len();
+        if taken > 0 {
+            self.buffer.take(taken);
+            self.repeat.hit();
+            self.inbound.repeated();
+        }
+        flow
     }
 
     /// Reads once; all events must have been taken. Says whether bytes came.

@@ -236,3 +236,89 @@ fn a_polled_client_never_waits_and_loses_nothing() {
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
 }
+
+#[test]
+fn deliveries_that_are_alike_bring_each_its_own_body() {
+    let (mut client, channel, thread) = connected();
+    // Of one size, so that the client knows the next by the last; every hundredth is another.
+    let bytes = |number: usize| if number % 100 == 99 { 65 } else { 64 };
+    for number in 0..2_000 {
+        client.publish(channel, &Publish::to("x", "key"), &body(number, bytes(number))).expect("published");
+    }
+    let mut count = 0;
+    while count < 1_000 {
+        client
+            .dispatch(WAIT, |delivery, _| {
+                assert_eq!((delivery.channel, delivery.delivery_tag), (channel, count as u64 + 1));
+                let names = (delivery.consumer_tag, delivery.exchange, delivery.routing_key);
+                assert_eq!(names, (&b"consumer-1"[..], &b"x"[..], &b"key"[..]));
+                assert!(!delivery.redelivered && delivery.properties.as_bytes() == [0, 0]);
+                assert!(delivery.body() == body(count, bytes(count)), "message {count}");
+                count += 1;
+                Ok(())
+            })
+            .expect("no error");
+    }
+    while count < 2_000 {
+        let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
+        assert_eq!((delivery.delivery_tag, delivery.routing_key), (count as u64 + 1, &b"key"[..]));
+        assert!(delivery.body() == body(count, bytes(count)), "message {count}");
+        count += 1;
+    }
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn canned_messages_are_those_that_would_be_published() {
+    // The server's frames have 8,192 bytes: the last body needs three.
+    for bytes in [0, 1, 64, 8_184, 20_000] {
+        let (mut client, channel, thread) = connected();
+        let keys = ["one", "another"];
+        let to: Vec<Publish<'_>> = keys.iter().map(|key| Publish::to("x", key)).collect();
+        let to = if bytes > 8_184 { &to[..1] } else { &to };
+        let template = body(7, bytes);
+        let mut canned =
+            client.can(channel, to, &template, 1_000).expect("names are short").expect("it is no large batch");
+        assert!(canned.len().is_multiple_of(to.len()) && canned.body_bytes() == bytes);
+        let (rounds, mut sent) = (3, Vec::new());
+        for round in 0..rounds {
+            // The last batch is not whole.
+            let count = if round + 1 == rounds { canned.len().div_ceil(2) } else { canned.len() };
+            client
+                .publish_canned(&mut canned, count, |place, body| {
+                    if let Some(first) = body.first_mut() {
+                        *first = (round * 50 + place) as u8;
+                    }
+                })
+                .expect("published");
+            sent.extend((0..count).map(|place| (keys[place % to.len()], (round * 50 + place) as u8)));
+        }
+        for (key, first) in sent {
+            let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
+            let mut expected = template.clone();
+            if let Some(byte) = expected.first_mut() {
+                *byte = first;
+            }
+            assert_eq!(delivery.routing_key, key.as_bytes());
+            assert!(delivery.body() == expected, "{bytes} bytes, key {key}");
+        }
+        client.close().expect("an orderly end");
+        thread.join().expect("the server ends");
+    }
+}
+
+#[test]
+fn canned_messages_are_confirmed_one_by_one() {
+    let (mut client, channel, thread) = connected();
+    client.confirm_select(channel).expect("confirms");
+    let mut canned = client.can(channel, &[Publish::to("x", "key")], b"text", 500).expect("a name").expect("a batch");
+    let many = canned.len() as u64;
+    assert_eq!(client.publish_canned(&mut canned, usize::MAX, |_, _| ()).expect("published"), many);
+    assert_eq!(client.publish_canned(&mut canned, 2, |_, _| ()).expect("published"), many + 2);
+    assert_eq!(client.publish_canned(&mut canned, 0, |_, _| ()).expect("nothing to do"), 0);
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirms"), 0);
+    assert_eq!(client.outstanding(channel), 0);
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}

@@ -5,7 +5,6 @@
 //! Never:  counts a socket twice in one reading.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,23 +51,17 @@ enum Whose {
     Processes(Vec<u32>),
     /// Those connected to this port of a broker.
     ClientsOf(u16),
-    /// All of this network namespace, by its totals; both ends of each connection are in it, or one.
-    Namespace { both_ends: bool },
 }
 
-/// Measures TCP sockets from its start to its stop. Sockets that were closed meanwhile are not counted (but in the totals
-/// of a namespace).
+/// Measures TCP sockets from its start to its stop. Sockets that were closed meanwhile are not counted.
 #[derive(Debug)]
 pub struct NetworkMeter {
     whose: Whose,
     before: Option<Reading>,
 }
 
-#[derive(Debug)]
-enum Reading {
-    Sockets(BTreeMap<(u64, u16, u16), Counts>),
-    Totals(Network),
-}
+/// What each socket has counted: by its inode and its ports.
+type Reading = BTreeMap<(u64, u16, u16), Counts>;
 
 impl NetworkMeter {
     /// Begins to measure the TCP sockets of this process.
@@ -86,13 +79,6 @@ impl NetworkMeter {
         Self::begin(Whose::ClientsOf(port))
     }
 
-    /// Begins to measure the whole network namespace by its totals: for a kernel that does not list sockets, and right
-    /// only while nothing else runs there. `both_ends` says that broker and clients are both in it, so that each packet
-    /// is in the totals as sent and as received. Bytes are those of IP packets, headers included.
-    pub fn of_namespace(both_ends: bool) -> Self {
-        Self::begin(Whose::Namespace { both_ends })
-    }
-
     fn begin(whose: Whose) -> Self {
         let before = read(&whose);
         Self { whose, before }
@@ -100,17 +86,8 @@ impl NetworkMeter {
 
     /// Ends the measurement; `None` if there was no such socket (Unix sockets have no packets), or the kernel does not tell.
     pub fn stop(self) -> Option<Network> {
-        match (self.before?, read(&self.whose)?) {
-            (Reading::Sockets(before), Reading::Sockets(after)) => {
-                (!(before.is_empty() && after.is_empty())).then(|| difference(&before, &after))
-            }
-            (Reading::Totals(before), Reading::Totals(after)) => Some(Network {
-                packets: after.packets.saturating_sub(before.packets),
-                bytes: after.bytes.saturating_sub(before.bytes),
-                retransmits: after.retransmits.saturating_sub(before.retransmits),
-            }),
-            _ => None,
-        }
+        let (before, after) = (self.before?, read(&self.whose)?);
+        (!(before.is_empty() && after.is_empty())).then(|| difference(&before, &after))
     }
 }
 
@@ -135,7 +112,6 @@ pub fn options_found(port: u16) -> BTreeMap<String, String> {
 
 fn read(whose: &Whose) -> Option<Reading> {
     let chosen: Box<dyn Fn(&Socket) -> bool> = match whose {
-        Whose::Namespace { both_ends } => return totals(*both_ends).map(Reading::Totals),
         Whose::Processes(pids) => {
             let inodes: BTreeSet<u64> = pids.iter().flat_map(|&pid| socket_inodes(pid)).collect();
             Box::new(move |socket| inodes.contains(&socket.inode))
@@ -147,13 +123,10 @@ fn read(whose: &Whose) -> Option<Reading> {
     };
     let sockets = diag::sockets().ok()?;
     let chosen = sockets.into_iter().filter(|socket| !socket.listens && socket.inode != 0 && chosen(socket));
-    let counts = chosen
-        .map(|socket| Some(((socket.inode, socket.local_port, socket.remote_port), socket.counts?)))
-        .collect::<Option<_>>()?;
-    Some(Reading::Sockets(counts))
+    chosen.map(|socket| Some(((socket.inode, socket.local_port, socket.remote_port), socket.counts?))).collect()
 }
 
-fn difference(before: &BTreeMap<(u64, u16, u16), Counts>, after: &BTreeMap<(u64, u16, u16), Counts>) -> Network {
+fn difference(before: &Reading, after: &Reading) -> Network {
     let mut sum = Network::default();
     for (socket, now) in after {
         // A socket that is new began with nothing.
@@ -171,27 +144,6 @@ fn difference(before: &BTreeMap<(u64, u16, u16), Counts>, after: &BTreeMap<(u64,
 /// The kernel counts the segments of a connection in 32 bits, which a long run goes round.
 fn wrapped(now: u64, then: u64) -> u64 {
     u64::from((now as u32).wrapping_sub(then as u32))
-}
-
-fn totals(both_ends: bool) -> Option<Network> {
-    let tcp = fs::read_to_string("/proc/net/snmp").ok()?;
-    let ip = fs::read_to_string("/proc/net/netstat").ok()?;
-    let tcp = |name| column(&tcp, "Tcp:", name);
-    let ip = |name| column(&ip, "IpExt:", name);
-    let (mut packets, mut bytes) = (tcp("OutSegs")?, ip("OutOctets")?);
-    if !both_ends {
-        packets += tcp("InSegs")?;
-        bytes += ip("InOctets")?;
-    }
-    Some(Network { packets, bytes, retransmits: tcp("RetransSegs")? })
-}
-
-/// A value of a table in which a line of names stands over a line of numbers, both behind the same word.
-fn column(text: &str, word: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().filter(|line| line.starts_with(word));
-    let (names, numbers) = (lines.next()?, lines.next()?);
-    let at = names.split_whitespace().position(|found| found == name)?;
-    numbers.split_whitespace().nth(at)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -240,19 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn the_totals_of_the_namespace_grow() {
-        let meter = NetworkMeter::of_namespace(true);
-        let (mut client, mut server, _) = connected();
-        exchange(&mut client, &mut server, 1_000, 3_000);
-        let network = meter.stop().expect("the kernel has totals");
-        assert!(network.packets >= 5 && network.bytes >= 4_000, "{network:?}");
-    }
-
-    #[test]
     fn options_of_accepted_sockets_are_found() {
         let (_client, server, port) = connected();
         let found = options_found(port);
-        let system = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").expect("the system says");
+        let system = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").expect("the system says");
         assert_eq!(found.get("congestion_control").map(String::as_str), Some(system.trim()));
         assert!(found.contains_key("send_buffer_bytes"), "{found:?}");
         drop(server);
@@ -266,13 +209,5 @@ mod tests {
         let before = BTreeMap::from([((1, 1, 1), counts(5)), ((2, 2, 2), counts(100))]);
         let after = BTreeMap::from([((1, 1, 1), counts(7)), ((3, 3, 3), counts(4))]);
         assert_eq!(difference(&before, &after), Network { packets: 6, bytes: 60, retransmits: 0 });
-    }
-
-    #[test]
-    fn tables_of_the_kernel() {
-        let text = "Ip: A B\nIp: 1 2\nTcp: InSegs OutSegs\nTcp: 30 40\n";
-        assert_eq!(column(text, "Tcp:", "OutSegs"), Some(40));
-        assert_eq!(column(text, "Tcp:", "None"), None);
-        assert_eq!(column(text, "Udp:", "OutSegs"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The comparison of two documents, or of the targets of one: ratios of medians, and which of them mean something.
+//! The comparison of two documents, or of the targets of one: ratios, and which of them mean something.
 //!
 //! Enters: two documents.  Leaves: a row for every figure both have, what could not be compared, what speaks against it.
 //! Owns:   which points belong together, and the verdict.
@@ -15,6 +15,7 @@ use crate::columns;
 use crate::document::{Document, Point, Series, TargetFacts};
 use crate::estimate::{Estimate, marks};
 use crate::metric::{Better, Metric};
+use crate::turns;
 
 /// Runs on each side below which no difference is called real.
 pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
@@ -36,6 +37,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// What only one side has.
     pub unmatched: Vec<String>,
+    /// Whether the sides took turns, so that the ratios are those within each turn.
+    pub in_turns: bool,
 }
 
 /// One figure of both sides.
@@ -56,7 +59,7 @@ pub struct Row {
     pub b: f64,
     /// Runs of both sides.
     pub runs: (usize, usize),
-    /// The second median, in parts of the first.
+    /// The second median, in parts of the first; of targets that took turns the median of the ratios within each turn.
     pub ratio: f64,
     /// The interval of the ratio (95 %, by bootstrap); `None` if there are too few runs for one.
     pub interval: Option<(f64, f64)>,
@@ -101,6 +104,7 @@ pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> Comp
         warnings: differences::between(a.1, b.1),
         rows: Vec::new(),
         unmatched: Vec::new(),
+        in_turns: false,
     };
     let (together, alone) = pairs::of_documents(a, b);
     comparison.unmatched = alone;
@@ -127,6 +131,7 @@ pub fn targets(document: &Document, full: bool) -> Vec<Comparison> {
                 warnings: differences::between_targets(first, other),
                 rows: Vec::new(),
                 unmatched: Vec::new(),
+                in_turns: true,
             };
             for b in of(other) {
                 match of(first).find(|a| pairs::same_measurement(a, b)) {
@@ -150,7 +155,8 @@ impl Comparison {
         for first in &a.points {
             match b.points.iter().find(|second| second.at == first.at) {
                 Some(second) => {
-                    self.rows.extend(metrics.iter().filter_map(|metric| row(&what, &a.axis, metric, first, second)));
+                    let sides = (first, second, self.in_turns);
+                    self.rows.extend(metrics.iter().filter_map(|metric| row(&what, &a.axis, metric, sides)));
                 }
                 None => self.unmatched.push(format!("{what}, {} {} only in {}", a.axis, first.at, self.a)),
             }
@@ -167,14 +173,21 @@ impl Comparison {
     }
 }
 
-fn row(what: &str, axis: &str, metric: &Metric, first: &Point, second: &Point) -> Option<Row> {
-    let (a, b) = (Estimate::of(metric, first)?, Estimate::of(metric, second)?);
-    let ratio = b.median / a.median;
+fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&Point, &Point, bool)) -> Option<Row> {
+    let (a, b) = (Estimate::typical(metric, first)?, Estimate::typical(metric, second)?);
+    let ratios = if in_turns { turns::ratios(metric, second, first) } else { Vec::new() };
+    // Quantiles that only all runs together can bear have no turns.
+    let (ratio, interval) = match gauge::bootstrap_interval(&ratios, CONFIDENCE, SEED) {
+        Some(found) => (found.median, (ratios.len() >= RUNS_MIN).then_some(found)),
+        None => {
+            let enough = a.values.len().min(b.values.len()) >= RUNS_MIN;
+            let ratio = b.median / a.median;
+            (ratio, enough.then(|| gauge::ratio_interval(&b.values, &a.values, CONFIDENCE, SEED)).flatten())
+        }
+    };
     if !ratio.is_finite() {
         return None;
     }
-    let enough = a.values.len().min(b.values.len()) >= RUNS_MIN;
-    let interval = if enough { gauge::ratio_interval(&b.values, &a.values, CONFIDENCE, SEED) } else { None };
     let interval =
         interval.map(|found| (found.low, found.high)).filter(|(low, high)| low.is_finite() && high.is_finite());
     let verdict = match interval {
@@ -209,7 +222,7 @@ mod tests {
     use crate::fixture;
 
     fn verdict(metric: &Metric, a: &[u64], b: &[u64]) -> Verdict {
-        let row = row("x", "size_bytes", metric, &fixture::point(64.0, a), &fixture::point(64.0, b));
+        let row = row("x", "size_bytes", metric, (&fixture::point(64.0, a), &fixture::point(64.0, b), false));
         row.map(|row| row.verdict).expect("both sides have it")
     }
 
@@ -230,6 +243,22 @@ mod tests {
         assert_eq!(verdict(&Metric::PublishedPerS, &A, &LIKE), Verdict::Noise);
         assert_eq!(verdict(&Metric::PublishedPerS, &A[..4], &MORE), Verdict::Noise);
         assert_eq!(verdict(&Metric::PublishedPerS, &[1_000], &[2_000]), Verdict::Noise);
+    }
+
+    #[test]
+    fn a_ratio_within_each_turn_sees_through_what_disturbs_both() {
+        // The machine is slower in each turn than in the one before; the second side is a tenth faster in all of them.
+        let a = [1_000, 800, 600, 400, 200];
+        let b = a.map(|rate| rate + rate / 10);
+        let found = |in_turns| {
+            let sides = (&fixture::point(64.0, &a), &fixture::point(64.0, &b), in_turns);
+            row("x", "size_bytes", &Metric::PublishedPerS, sides).expect("both sides have it")
+        };
+        assert_eq!(found(false).verdict, Verdict::Noise);
+        let paired = found(true);
+        assert_eq!(paired.verdict, Verdict::Better);
+        let (low, high) = paired.interval.expect("five turns");
+        assert!((paired.ratio - 1.1).abs() < 1e-9 && (low - 1.1).abs() < 1e-9 && (high - 1.1).abs() < 1e-9);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What all runs of a point say of one metric: a median with its interval, and whether it may be trusted.
 //!
 //! Enters: a point and a metric.  Leaves: an estimate; the reasons why runs are INVALID.
-//! Owns:   the rule that a tail which no single run can bear is read off all runs' histograms together.
+//! Owns:   the rules that a tail which no single run can bear is read off all runs' histograms together, and that the
+//!         largest of a point is the largest of all its runs.
 //! Never:  leaves a run out: one that is INVALID counts, and marks its point.
 
 use gauge::{Latencies, Runs, Summary};
@@ -12,17 +13,28 @@ use crate::metric::Metric;
 /// A metric over the runs of one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The middle value.
+    /// The middle value; of a maximum the largest.
     pub median: f64,
-    /// Ends of the interval; `None` for a single run, or for a quantile of all runs together.
+    /// Ends of the interval; `None` for a single run, for a maximum, or for a quantile of all runs together.
     pub interval: Option<(f64, f64)>,
     /// One value a run, in their order (empty for a quantile of all runs together).
     pub values: Vec<f64>,
 }
 
 impl Estimate {
-    /// Reads a metric off a point; `None` if no run has it.
+    /// Reads a metric off a point; `None` if no run has it. A maximum is the largest of all runs: the middle one of theirs
+    /// could lie below a quantile of all runs together that stands beside it.
     pub fn of(metric: &Metric, point: &Point) -> Option<Self> {
+        let typical = Self::typical(metric, point)?;
+        if !metric.is_largest() || typical.values.len() < 2 {
+            return Some(typical);
+        }
+        let largest = typical.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some(Self { median: largest, interval: None, ..typical })
+    }
+
+    /// The same with the middle one of the runs' maxima, as two sides are compared: one outlier is no difference.
+    pub fn typical(metric: &Metric, point: &Point) -> Option<Self> {
         let values: Vec<f64> =
             point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
         let Some(Summary { median, low, high, .. }) = values.iter().copied().collect::<Runs>().summary() else {
@@ -108,6 +120,22 @@ mod tests {
         assert!((estimate.median - 990.0).abs() < 1.0 && estimate.interval.is_none() && estimate.values.is_empty());
         let further = Metric::LatencyUs("round_trip".to_owned(), 0.999);
         assert_eq!(Estimate::of(&further, &point), None, "1,000 samples cannot bear p99.9");
+    }
+
+    #[test]
+    fn a_maximum_is_never_below_a_quantile_beside_it() {
+        // p99.99 needs all runs together, and their tail is that of the first run.
+        let mut tail = vec![1_000_000; 60_000];
+        tail[..50].fill(9_000_000);
+        let point =
+            fixture::latency_point(64.0, "round_trip", &[tail, vec![1_000_000; 60_000], vec![1_000_000; 60_000]]);
+        let of = |quantile: f64| Metric::LatencyUs("round_trip".to_owned(), quantile);
+        let (largest, quantile) = (Estimate::of(&of(1.0), &point), Estimate::of(&of(0.9999), &point));
+        let (largest, quantile) = (largest.expect("samples"), quantile.expect("180,000 samples"));
+        assert!(quantile.median > 8_000.0 && largest.median >= quantile.median, "{largest:?} {quantile:?}");
+        assert_eq!(largest.interval, None);
+        let typical = Estimate::typical(&of(1.0), &point).expect("samples");
+        assert!((typical.median - 1_000.0).abs() < 1.0, "what two sides are compared by: {typical:?}");
     }
 
     #[test]

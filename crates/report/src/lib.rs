@@ -25,11 +25,12 @@ mod progress;
 #[cfg(test)]
 mod schema;
 pub mod table;
+pub mod turns;
 
 pub use compare::Comparison;
 pub use document::Document;
 pub use estimate::{Estimate, complaints, marks};
 pub use format::Format;
 pub use metric::{Better, Metric, Role};
-pub use osu::{OsuTable, Yardstick};
+pub use osu::{OsuTable, Share, Yardstick};
 pub use progress::Progress;

@@ -199,6 +199,11 @@ impl Metric {
         }
     }
 
+    /// Whether it is the largest of something.
+    pub fn is_largest(&self) -> bool {
+        matches!(self, Metric::LatencyUs(_, quantile) if *quantile >= 1.0)
+    }
+
     /// Its value in a run; `None` if the run does not have it, or not enough samples for it.
     pub fn of(&self, run: &Run) -> Option<f64> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);

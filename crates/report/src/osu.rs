@@ -9,6 +9,7 @@ use crate::document::{Document, Pace, Point, Series};
 use crate::estimate::{Estimate, marks};
 use crate::metric::Metric;
 use crate::table::put;
+use crate::turns;
 
 const AXIS_WIDTH: usize = 10;
 const FIELD_WIDTH: usize = 18;
@@ -24,16 +25,26 @@ pub struct OsuTable {
 pub struct Yardstick {
     /// Which of the series it is; those behind the last target that has columns of its own.
     pub index: usize,
-    /// The figure that is held against it.
+    /// Its own figure.
+    pub metric: Metric,
+    /// What is held against it.
+    pub shares: Vec<Share>,
+}
+
+/// A figure as a share of a yardstick's.
+pub struct Share {
+    /// Which of the series it is of; those that are yardsticks themselves are named.
+    pub index: usize,
+    /// The figure, of both.
     pub metric: Metric,
 }
 
-/// A yardstick's columns: its own figure, and each target's as a share of it.
+/// A yardstick's columns: its own figure, and each other's as a share of it.
 struct Held {
     index: usize,
     metric: Metric,
     own: String,
-    shares: Vec<String>,
+    shares: Vec<(String, Share)>,
 }
 
 /// A column: a metric's median, or an end of its interval.
@@ -70,21 +81,26 @@ impl OsuTable {
     pub fn begin_beside(
         document: &Document,
         series: &[&Series],
-        yardsticks: &[Yardstick],
+        yardsticks: Vec<Yardstick>,
         full: bool,
     ) -> Result<Self, String> {
-        let is_yardstick = |index: usize| yardsticks.iter().any(|yardstick| yardstick.index == index);
+        let indexes: Vec<usize> = yardsticks.iter().map(|yardstick| yardstick.index).collect();
+        let is_yardstick = |index: usize| indexes.contains(&index);
         let measured: Vec<&Series> =
             series.iter().enumerate().filter(|(index, _)| !is_yardstick(*index)).map(|(_, series)| *series).collect();
         let mut table = Self::new(&measured, full);
-        for Yardstick { index, metric } in yardsticks {
-            let Some(target) = series.get(*index).map(|series| &series.target) else { continue };
-            let number = |group: usize| if group == 0 { String::new() } else { format!(" ({})", group + 1) };
+        for Yardstick { index, metric, shares } in yardsticks {
+            let Some(target) = series.get(index).map(|series| &series.target) else { continue };
+            let name = |share: &Share| match series.get(share.index) {
+                Some(other) if is_yardstick(share.index) => format!("{} of {target}", other.target),
+                _ if share.index == 0 => format!("of {target}"),
+                _ => format!("of {target} ({})", share.index + 1),
+            };
             table.yardsticks.push(Held {
-                index: *index,
-                metric: metric.clone(),
+                index,
                 own: format!("{target} {}", metric.name()),
-                shares: (0..measured.len()).map(|group| format!("of {target}{}", number(group))).collect(),
+                metric,
+                shares: shares.into_iter().map(|share| (name(&share), share)).collect(),
             });
         }
         put(&table.head(document, series))?;
@@ -127,7 +143,7 @@ impl OsuTable {
         for column in self.groups.iter().flatten() {
             text.push_str(&format!("{:>1$}", column.name, column.width));
         }
-        for name in self.yardsticks.iter().flat_map(|held| std::iter::once(&held.own).chain(&held.shares)) {
+        for name in self.yardsticks.iter().flat_map(Held::names) {
             text.push_str(&format!("{name:>0$}", FIELD_WIDTH.max(name.len() + 2)));
         }
         text.push('\n');
@@ -143,11 +159,7 @@ impl OsuTable {
             }
         }
         for held in &self.yardsticks {
-            let value = |point: &Point| Estimate::of(&held.metric, point).map(|estimate| estimate.median);
-            let own = points.get(held.index).and_then(|point| value(point));
-            let shares = points.iter().take(self.groups.len()).map(|point| Some(value(point)? / own?));
-            for (name, value) in std::iter::once(&held.own).chain(&held.shares).zip(std::iter::once(own).chain(shares))
-            {
+            for (name, value) in held.names().zip(held.values(points)) {
                 let text_of = value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), decimals);
                 text.push_str(&format!("{text_of:>0$}", FIELD_WIDTH.max(name.len() + 2)));
             }
@@ -161,6 +173,20 @@ impl OsuTable {
         }
         text.push_str(if below.is_empty() { "\n" } else { "  *\n" });
         text + &below
+    }
+}
+
+impl Held {
+    fn names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.own).chain(self.shares.iter().map(|(name, _)| name))
+    }
+
+    fn values(&self, points: &[&Point]) -> Vec<Option<f64>> {
+        let Some(own) = points.get(self.index) else { return Vec::new() };
+        let mut values = vec![Estimate::of(&self.metric, own).map(|estimate| estimate.median)];
+        let shares = self.shares.iter();
+        values.extend(shares.map(|(_, Share { index, metric })| turns::ratio(metric, points.get(*index)?, own)));
+        values
     }
 }
 
@@ -304,9 +330,9 @@ mod tests {
         let mut table = OsuTable::new(&[&first], false);
         table.yardsticks.push(Held {
             index: 1,
-            metric,
             own: "relay Latency (us)".to_owned(),
-            shares: vec!["of relay".to_owned()],
+            shares: vec![("of relay".to_owned(), Share { index: 0, metric: metric.clone() })],
+            metric,
         });
         let head = table.head(&document, &[&first, &relay]);
         assert!(head.ends_with("  relay Latency (us)          of relay\n"), "{head}");

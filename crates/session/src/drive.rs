@@ -4,7 +4,7 @@
 //! Owns:   a session and what a reactor keeps for it.
 //! Never:  exists in a build that serves anybody.
 
-use crate::{Body, Event, Fault, Greeting, Inbound, Outbound, SessionLimits, sasl};
+use crate::{Alike, Body, Event, Fault, Greeting, Inbound, Outbound, Repeat, SessionLimits, sasl};
 use slab::Pool;
 use std::sync::Arc;
 use wire::{RawProperties, ShortStr, Table, TableRef, Value};
@@ -33,6 +33,9 @@ pub(crate) struct Driven {
     left: Vec<u8>,
     /// Whether large bodies are received in place.
     in_place: bool,
+    /// Likewise whether deliveries are taken for their likeness, and how many were.
+    repeat: Option<Repeat>,
+    pub repeated: usize,
     /// Bytes that came through `direct`.
     pub placed_bytes: usize,
     wanted: SessionLimits,
@@ -68,6 +71,8 @@ impl Driven {
             bodies: Vec::new(),
             left: Vec::new(),
             in_place,
+            repeat: in_place.then(Repeat::default),
+            repeated: 0,
             placed_bytes: 0,
             wanted: *wanted,
         }
@@ -108,10 +113,16 @@ impl Driven {
         let left = std::mem::take(&mut self.left);
         let mut input = &left[..];
         loop {
+            self.take_repeats(&mut input);
+            let unread = input;
             let before = input.len();
+            let begins = self.inbound.is_between_frames();
             let then = match self.inbound.next(&mut input, &mut self.out, &self.pool) {
                 Ok(Some(event)) => {
                     self.log.push(line(&event, &mut self.bodies));
+                    if let (Some(repeat), true, Event::Deliver { .. }) = (&mut self.repeat, begins, &event) {
+                        repeat.learn(&unread[..before - input.len()], &event);
+                    }
                     then(&event)
                 }
                 Ok(None) => break,
@@ -126,6 +137,32 @@ impl Driven {
         }
         assert!(input.len() <= self.inbound.input_bytes_max(), "{} bytes left", input.len());
         self.left = input.to_vec();
+    }
+
+    fn take_repeats(&mut self, input: &mut &[u8]) {
+        let Some(repeat) = self.repeat.as_mut().filter(|repeat| self.inbound.may_repeat(repeat)) else { return };
+        let mut found = 0;
+        while let Some((delivery_tag, body)) = repeat.next(input) {
+            let Alike { channel, consumer_tag, redelivered, exchange, routing_key, properties } = repeat.alike();
+            let body = Body::Small(body);
+            let event = Event::Deliver {
+                channel,
+                consumer_tag,
+                delivery_tag,
+                redelivered,
+                exchange,
+                routing_key,
+                properties,
+                body,
+            };
+            self.log.push(line(&event, &mut self.bodies));
+            found += 1;
+        }
+        if found > 0 {
+            self.repeated += found;
+            repeat.hit();
+            self.inbound.repeated();
+        }
     }
 
     fn carry_out(&mut self, then: Then) {

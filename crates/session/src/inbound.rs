@@ -4,7 +4,7 @@
 //! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
 //! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
 //!
-//! `quick.rs` is the hot path; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
+//! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
 //! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides.
 
 mod command;
@@ -13,7 +13,10 @@ mod control;
 mod frame;
 mod method;
 mod quick;
+mod repeat;
 mod text;
+
+pub use repeat::{Alike, Repeat};
 
 use crate::{
     Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,

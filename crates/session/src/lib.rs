@@ -66,7 +66,7 @@ pub use event::{Body, Event};
 pub use fault::{Fault, Scope, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;
-pub use inbound::Inbound;
+pub use inbound::{Alike, Inbound, Repeat};
 pub use limits::SessionLimits;
 pub use outbound::{BodyOut, DeliverHead, GetOkHead, Outbound, PublishHead, ReturnHead};
 pub use tuning::Tuning;

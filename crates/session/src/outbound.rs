@@ -107,6 +107,16 @@ impl Outbound {
         Self { gather: Gather::new(), payload_bytes_max: CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES }
     }
 
+    /// Nothing to send, with the same frame bound.
+    pub fn empty_like(&self) -> Self {
+        Self { gather: Gather::new(), payload_bytes_max: self.payload_bytes_max }
+    }
+
+    /// Bytes of a body in one frame, at most.
+    pub fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
     /// How many bytes are to be sent.
     #[inline]
     pub fn bytes(&self) -> usize {

@@ -7,6 +7,7 @@
 mod bad_input;
 mod contents;
 mod handshake;
+mod repeats;
 mod splits;
 
 use wire::{Method, Properties, Table, Value};

@@ -106,6 +106,14 @@ impl BlockMut {
         Self { bytes, len }
     }
 
+    /// # Safety
+    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block that nobody else holds, and its first
+    /// `len` bytes are initialised.
+    #[inline]
+    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: usize) -> Self {
+        Self { bytes, len }
+    }
+
     /// Makes the bytes readable by any number of holders on any thread.
     #[inline]
     pub fn freeze(self) -> Slice {

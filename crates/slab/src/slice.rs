@@ -2,7 +2,7 @@
 //!
 //! Enters: a block that its writer froze.  Leaves: its bytes, whole or in part, on any thread.
 //! Owns:   one count of the block.
-//! Never:  changes a byte.
+//! Never:  changes a byte; whoever will must hold the block alone, and gets it back to do so.
 
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
@@ -102,6 +102,21 @@ impl Slice {
     /// Whether no other slice holds the same block. True of an empty one.
     pub fn is_unique(&self) -> bool {
         self.head().is_none_or(BlockHead::held_once)
+    }
+
+    /// The block to write again, if nobody else holds it and the slice begins where it does; the slice itself otherwise.
+    ///
+    /// # Errors
+    /// The slice, unchanged.
+    pub fn into_block(self) -> Result<BlockMut, Self> {
+        if self.start > 0 || !self.is_unique() {
+            return Err(self);
+        }
+        let (bytes, len) = (self.bytes, self.len());
+        std::mem::forget(self);
+        // SAFETY: this was the only holder, by value, so that nobody else can come to hold the block; its first `len` bytes
+        // are initialised, and its one count is handed over.
+        Ok(unsafe { BlockMut::holding(bytes, len) })
     }
 }
 

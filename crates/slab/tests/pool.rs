@@ -42,6 +42,29 @@ fn ends_match(bytes: &[u8], mark: u8) -> bool {
 }
 
 #[test]
+fn a_slice_is_written_again_only_by_its_last_holder() {
+    let pool = Pool::default();
+    let mut block = pool.block(100);
+    block.fill(1);
+    let slice = block.freeze();
+    let other = slice.slice(10..20);
+    let slice = slice.into_block().expect_err("another slice holds the block");
+    let part = other.into_block().expect_err("a part that begins elsewhere, of a shared block");
+    drop(slice);
+    let part = part.into_block().expect_err("a part that begins elsewhere");
+    assert_eq!(&part[..], [1; 10]);
+    drop(part);
+    let mut block = pool.copy(&[2; 100]).into_block().expect("the only holder");
+    assert_eq!(&block[..], [2; 100]);
+    block[0] = 3;
+    let slice = block.freeze();
+    assert_eq!((slice[0], slice[99], slice.is_unique()), (3, 2, true));
+    drop(slice);
+    assert_eq!(pool.used_bytes(), 0);
+    assert!(Slice::empty().into_block().is_ok_and(|block| block.is_empty()));
+}
+
+#[test]
 fn every_size_is_exact_aligned_readable_and_returned() {
     let pool = Pool::default();
     for len in SIZES {

@@ -5,9 +5,10 @@
 //! Never:  keeps a run back until others are done.
 
 use report::document::{Pace, Point, Series};
-use report::{Metric, OsuTable, Progress, Yardstick};
+use report::{Metric, OsuTable, Progress, Share, Yardstick};
 
 use super::benchmarks::{Benchmark, Variant};
+use super::ceiling;
 use super::options::Asked;
 use crate::failure::Failure;
 use crate::launcher::stand_in_address;
@@ -40,14 +41,16 @@ impl<'a> Runner<'a> {
         targets: &'a [Target],
         record: &'a mut Record,
     ) -> Self {
-        let beside = usize::from(asked.baseline) + 2 * usize::from(asked.null) + usize::from(benchmark.is_raw);
+        let beside = usize::from(asked.baseline) + 3 * usize::from(asked.null) + usize::from(benchmark.is_raw);
         let all = asked.variants.len() * asked.sizes.len() * setup.runs * (targets.len() + beside);
         Self { benchmark, asked, setup, targets, record, progress: Progress::begin(), done: 0, all }
     }
 
     /// Measures everything.
     pub fn run(mut self) -> Result<(), Failure> {
-        let null = if self.asked.null { Vec::from(Target::null(&self.setup.placement.broker)?) } else { Vec::new() };
+        let mut null =
+            if self.asked.null { Vec::from(Target::null(&self.setup.placement.broker)?) } else { Vec::new() };
+        null.iter_mut().try_for_each(|target| target.set_tcp(&self.setup.tcp))?;
         for (index, variant) in self.asked.variants.iter().enumerate() {
             if index > 0 && self.record.shown.format.is_incremental() {
                 report::table::put("\n")?;
@@ -80,22 +83,37 @@ impl<'a> Runner<'a> {
         Target::relay_to(&task, &self.setup.placement.broker).map(Some)
     }
 
-    /// What stands beside the brokers only to hold them against it, and by which figure.
+    /// What stands beside the brokers only to hold them against it, and by which figure. One hop of sockets holds the load
+    /// generator's own ceilings.
     fn yardsticks(&self, contestants: &[&Target]) -> Vec<Yardstick> {
-        let metric = |target: &Target| match &target.way {
-            Way::Amqp(_) => None,
-            Way::Raw { .. } if self.asked.shape == Shape::PingPong => {
-                Some(Metric::OneWayMeanUs("round_trip".to_owned()))
-            }
-            Way::Raw { .. } => Some(Metric::MbPerS),
-            Way::Sink(_) => Some(Metric::PublishedPerS),
-            Way::Source(_) => Some(Metric::DeliveredPerS),
-        };
         if self.benchmark.is_raw {
             return Vec::new();
         }
+        let shares = |is_held: fn(&Way) -> bool, metric: &dyn Fn(&Way) -> Metric| {
+            let each = contestants.iter().enumerate().filter(|(_, target)| is_held(&target.way));
+            each.map(|(index, target)| Share { index, metric: metric(&target.way) }).collect::<Vec<_>>()
+        };
+        let of_brokers = |metric: Metric| {
+            let shares = shares(|way| matches!(way, Way::Amqp(_)), &|_| metric.clone());
+            (metric, shares)
+        };
         let each = contestants.iter().enumerate();
-        each.filter_map(|(index, target)| Some(Yardstick { index, metric: metric(target)? })).collect()
+        each.filter_map(|(index, target)| {
+            let (metric, shares) = match &target.way {
+                Way::Amqp(_) => return None,
+                Way::Raw { .. } if self.asked.shape == Shape::PingPong => {
+                    of_brokers(Metric::OneWayMeanUs("round_trip".to_owned()))
+                }
+                Way::Raw { .. } => of_brokers(Metric::MbPerS),
+                way @ (Way::Sink(_) | Way::Source(_)) => of_brokers(ceiling::metric(way)),
+                Way::Hop(_) => {
+                    let is_null = |way: &Way| matches!(way, Way::Sink(_) | Way::Source(_));
+                    (Metric::PublishedPerS, shares(is_null, &ceiling::metric))
+                }
+            };
+            Some(Yardstick { index, metric, shares })
+        })
+        .collect()
     }
 
     fn variant(&mut self, variant: &Variant, contestants: &[&Target]) -> Result<(), Failure> {
@@ -114,7 +132,7 @@ impl<'a> Runner<'a> {
         let table = if shown.format.is_incremental() {
             let series: Vec<&Series> = self.record.document.series[first..].iter().collect();
             let yardsticks = self.yardsticks(contestants);
-            Some(OsuTable::begin_beside(&self.record.document, &series, &yardsticks, shown.full)?)
+            Some(OsuTable::begin_beside(&self.record.document, &series, yardsticks, shown.full)?)
         } else {
             None
         };
@@ -129,10 +147,18 @@ impl<'a> Runner<'a> {
             self.progress(&format!("{size_bytes} bytes, trial"));
             self.size(size_bytes, first, contestants, &mut running)?;
             self.progress.clear();
+            let series = &mut self.record.document.series[first..];
+            let mut points: Vec<&mut Point> = series.iter_mut().filter_map(|series| series.points.last_mut()).collect();
+            let near = ceiling::near(contestants, &points);
+            for (index, why) in &near {
+                if let Some(run) = points.get_mut(*index).and_then(|point| point.runs.last_mut()) {
+                    run.notes.push(why.clone());
+                }
+            }
             if let Some(table) = &table {
-                let series = &self.record.document.series[first..];
-                let points: Vec<&Point> = series.iter().filter_map(|series| series.points.last()).collect();
+                let points: Vec<&Point> = points.iter().map(|point| &**point).collect();
                 table.row(&points)?;
+                near.iter().try_for_each(|(_, why)| report::table::put(&format!("# {size_bytes}: {why}\n")))?;
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ impl Part {
             Self::Publisher
         } else if kind.contains("consumer") || kind == "emptier" {
             Self::Consumer
-        } else if matches!(kind, "agent" | "relay" | "null") {
+        } else if matches!(kind, "agent" | "relay" | "null" | "hop-end") {
             Self::Agent
         } else {
             Self::Client

@@ -47,7 +47,7 @@ impl Watch {
                 Way::Amqp(url) | Way::Sink(url) | Way::Source(url) => {
                     Url::parse(url).map_err(|error| error.to_string())?.address
                 }
-                Way::Raw { relay, .. } => relay.to_string(),
+                Way::Raw { relay: end, .. } | Way::Hop(end) => end.to_string(),
             };
             if let Some(rank) = watcher(&address)? {
                 let mut agent = Role::start_on(rank, "agent", &AgentTask { address })?;

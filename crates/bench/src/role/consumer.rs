@@ -27,6 +27,9 @@ const REST_BELOW_BYTES: u64 = 64 << 10;
 const REST_MESSAGES_MIN: u64 = 20_000;
 const REST_LEFT_MIN: u64 = 4_096;
 
+/// The consumer's tag on its channel.
+pub(super) const TAG: &str = "c";
+
 struct Consumer {
     client: Client,
     channel: Channel,
@@ -84,7 +87,12 @@ fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
         client.consume(
             channel,
             &queue,
-            &ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() },
+            &ConsumeOptions {
+                // In every delivery; a broker would choose a longer one.
+                consumer_tag: TAG.to_owned(),
+                no_ack: task.ack_every == 0,
+                ..ConsumeOptions::default()
+            },
         )?;
         consumers.push(Consumer { client, channel, unacknowledged: 0 });
     }

@@ -4,21 +4,27 @@
 //! Owns:   one thread for each connection.
 //! Never:  routes, keeps or even decodes a message: what limits here is the other end, the load generator itself.
 
+mod contents;
+mod source;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use session::{BodyOut, DeliverHead, Event, Greeting, Inbound, Outbound, SessionLimits};
+use nix::sys::socket::{MsgFlags, recv};
+use session::{Event, Greeting, Inbound, Outbound, SessionLimits};
 use slab::Pool;
-use wire::frame::{FRAME_END, FRAME_HEAD_BYTES, HEARTBEAT_FRAME, split_head};
+use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
 use wire::{Method, ShortStr, Table, Value};
 
+use self::contents::{Contents, Seen};
+use self::source::{Deliveries, Heads};
 use super::task::NullTask;
 use super::{Orders, report};
-use crate::limits::{NULL_BLOCK_BYTES, NULL_BUFFER_BYTES, NULL_HEARTBEAT_WAIT};
+use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADS_BYTES, NULL_HEARTBEAT_WAIT};
 use crate::plan::{Report, Segment};
-use gauge::write_sequence;
 
 /// Exchange that a consumer publishes to when it wants a segment's messages.
 pub(super) const BEGIN_EXCHANGE: &str = "null.begin";
@@ -68,6 +74,7 @@ struct Peer {
     outbound: Outbound,
     pool: Pool,
     contents: Contents,
+    heads: Heads,
     buffer: Vec<u8>,
     /// What of the buffer is read and not taken.
     start: usize,
@@ -95,6 +102,7 @@ impl Peer {
             outbound: Outbound::new(),
             pool: Pool::default(),
             contents: Contents::default(),
+            heads: Heads::default(),
             buffer: vec![0; NULL_BUFFER_BYTES],
             start: 0,
             end: 0,
@@ -107,9 +115,9 @@ impl Peer {
                 self.buffer.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
             }
-            match self.stream.read(&mut self.buffer[self.end..]) {
+            match self.read() {
                 Ok(0) => return Ok(()),
-                Ok(bytes) => self.end += bytes,
+                Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     self.stream.write_all(&HEARTBEAT_FRAME)?;
                 }
@@ -121,6 +129,22 @@ impl Peer {
         Ok(())
     }
 
+    /// Reads what must be looked at, or has the kernel drop what need not be. Zero: the other end has closed.
+    fn read(&mut self) -> std::io::Result<usize> {
+        let unread = self.contents.unread_bytes().min(self.buffer.len());
+        if self.end == 0 && unread > 0 {
+            // Of a stream, "truncated" bytes are taken from it and copied nowhere.
+            let bytes = recv(self.stream.as_raw_fd(), &mut self.buffer[..unread], MsgFlags::MSG_TRUNC)?;
+            self.contents.dropped(bytes);
+            return Ok(bytes);
+        }
+        let room = if self.contents.is_large() { self.end + NULL_HEADS_BYTES } else { self.buffer.len() };
+        let room = room.min(self.buffer.len());
+        let bytes = self.stream.read(&mut self.buffer[self.end..room])?;
+        self.end += bytes;
+        Ok(bytes)
+    }
+
     fn take(&mut self) -> std::io::Result<()> {
         loop {
             if self.inbound.is_running() {
@@ -128,7 +152,11 @@ impl Peer {
                 self.start += taken;
                 match seen {
                     Seen::Nothing => return Ok(()),
-                    Seen::Begin { channel, count, size_bytes } => self.deliver(channel, count, size_bytes)?,
+                    Seen::Begin { channel, count, size_bytes } => {
+                        let (outbound, pool) = (&self.outbound, &self.pool);
+                        Deliveries::new(outbound, pool, channel, &self.heads, size_bytes)
+                            .write(&mut self.stream, count)?;
+                    }
                     Seen::Other(bytes) => self.converse(bytes)?,
                 }
             } else {
@@ -146,7 +174,7 @@ impl Peer {
         let mut input = &self.buffer[self.start..self.start + bytes];
         loop {
             let then = match self.inbound.next(&mut input, &mut self.outbound, &self.pool) {
-                Ok(Some(event)) => answer(&event, &mut self.outbound, &self.pool),
+                Ok(Some(event)) => answer(&event, &mut self.heads, &mut self.outbound, &self.pool),
                 Ok(None) => break,
                 Err(fault) => {
                     self.inbound.fail(&fault, &mut self.outbound, &self.pool);
@@ -171,44 +199,10 @@ impl Peer {
         self.outbound.gather_mut().consume(bytes);
         Ok(())
     }
-
-    /// Sends `count` deliveries: as many as make a good write are encoded, and each time get new sequence numbers.
-    fn deliver(&mut self, channel: u16, count: u64, size_bytes: usize) -> std::io::Result<()> {
-        let body = self.pool.copy(&vec![b'x'; size_bytes]);
-        let head = DeliverHead {
-            consumer_tag: TAG.as_bytes(),
-            delivery_tag: 1,
-            redelivered: false,
-            exchange: b"hb.x",
-            routing_key: b"hb.k0",
-        };
-        let body_out = if size_bytes == 0 { BodyOut::Copy(&[]) } else { BodyOut::Share(&body) };
-        self.outbound.deliver(&self.pool, channel, &head, &[0, 0], body_out);
-        let one: Vec<u8> = self.outbound.gather().parts().flatten().copied().collect();
-        self.outbound.gather_mut().clear();
-        // Method and header frame, and the head of the body's first frame, stand before the body's first byte.
-        let first_frame = |at: usize| at + FRAME_HEAD_BYTES + payload_bytes(&one[at..]) + 1;
-        let body_at = first_frame(first_frame(0)) + FRAME_HEAD_BYTES;
-        let sequence_bytes = size_bytes.min(gauge::SEQUENCE_BYTES_MAX);
-        let each = NULL_BLOCK_BYTES.div_ceil(one.len()).max(1);
-        let mut block = one.repeat(each);
-        let mut sequence = 0;
-        while sequence < count {
-            let now = (count - sequence).min(each as u64) as usize;
-            for message in block.chunks_exact_mut(one.len()).take(now) {
-                if let Some(number) = message.get_mut(body_at..body_at + sequence_bytes) {
-                    write_sequence(number, sequence);
-                }
-                sequence += 1;
-            }
-            self.stream.write_all(&block[..now * one.len()])?;
-        }
-        Ok(())
-    }
 }
 
-/// Answers the calls that publishers and consumers make.
-fn answer(event: &Event<'_>, out: &mut Outbound, pool: &Pool) -> Then {
+/// Answers the calls that publishers and consumers make, and notes the names that deliveries will have in their heads.
+fn answer(event: &Event<'_>, heads: &mut Heads, out: &mut Outbound, pool: &Pool) -> Then {
     match event {
         Event::Login { .. } | Event::LoginResponse { .. } => return Then::Accept,
         Event::Open { .. } => return Then::Open,
@@ -218,10 +212,22 @@ fn answer(event: &Event<'_>, out: &mut Outbound, pool: &Pool) -> Then {
                 Method::QueueDeclare(declare) => {
                     queue::DeclareOk { queue: declare.queue, message_count: 0, consumer_count: 0 }.into()
                 }
-                Method::QueueBind(bind) if !bind.no_wait => queue::BindOk {}.into(),
+                Method::QueueBind(bind) => {
+                    heads.exchange = bind.exchange.as_bytes().to_vec();
+                    heads.routing_key = bind.routing_key.as_bytes().to_vec();
+                    if bind.no_wait {
+                        return Then::Nothing;
+                    }
+                    queue::BindOk {}.into()
+                }
                 Method::QueueUnbind(_) => queue::UnbindOk {}.into(),
                 Method::BasicQos(_) => basic::QosOk {}.into(),
-                Method::BasicConsume(_) => basic::ConsumeOk { consumer_tag: ShortStr::literal(TAG) }.into(),
+                Method::BasicConsume(consume) => {
+                    let tag = consume.consumer_tag;
+                    let consumer_tag = if tag.as_bytes().is_empty() { ShortStr::literal(TAG) } else { tag };
+                    heads.tag = consumer_tag.as_bytes().to_vec();
+                    basic::ConsumeOk { consumer_tag }.into()
+                }
                 _ => return Then::Nothing,
             };
             out.method(pool, *channel, &answer);
@@ -229,143 +235,4 @@ fn answer(event: &Event<'_>, out: &mut Outbound, pool: &Pool) -> Then {
         _ => {}
     }
     Then::Nothing
-}
-
-/// What comes next in the input.
-#[derive(Debug, PartialEq, Eq)]
-enum Seen {
-    /// Nothing that is complete.
-    Nothing,
-    /// A consumer wants its messages.
-    Begin { channel: u16, count: u64, size_bytes: usize },
-    /// A frame of so many bytes that is no publish.
-    Other(usize),
-}
-
-/// Published contents passing by: frames are counted off by their heads, never looked into.
-#[derive(Debug, Default)]
-struct Contents {
-    /// Bytes of the present frame that are still to come.
-    discard: usize,
-    /// Whether a publish has passed and its header is next.
-    header_next: bool,
-    /// Bytes of the present body in frames that have not begun.
-    body_left: u64,
-    /// What a publish to [`BEGIN_EXCHANGE`] asked for, until its content is complete.
-    begin: Option<Seen>,
-}
-
-impl Contents {
-    /// Goes over input until something must be done; says how many bytes are done with.
-    fn swallow(&mut self, input: &[u8]) -> (usize, Seen) {
-        let mut at = 0;
-        loop {
-            let dropped = self.discard.min(input.len() - at);
-            self.discard -= dropped;
-            at += dropped;
-            if self.discard == 0
-                && !self.header_next
-                && self.body_left == 0
-                && let Some(begin) = self.begin.take()
-            {
-                return (at, begin);
-            }
-            let rest = &input[at..];
-            let Some(head) = split_head(rest) else { return (at, Seen::Nothing) };
-            let (payload_bytes, frame_bytes) =
-                (head.payload_bytes as usize, FRAME_HEAD_BYTES + head.payload_bytes as usize + 1);
-            if self.body_left > 0 {
-                self.body_left = self.body_left.saturating_sub(payload_bytes as u64);
-                self.discard = frame_bytes;
-            } else if self.header_next {
-                // Class, weight, and then the body's size in eight bytes.
-                let Some(size) = rest.get(FRAME_HEAD_BYTES + 4..).and_then(|rest| rest.first_chunk::<8>()) else {
-                    return (at, Seen::Nothing);
-                };
-                self.body_left = u64::from_be_bytes(*size);
-                self.header_next = false;
-                self.discard = frame_bytes;
-            } else if rest.len() < frame_bytes {
-                return (at, Seen::Nothing);
-            } else if rest[FRAME_HEAD_BYTES..].starts_with(&[0, 60, 0, 40]) {
-                self.header_next = true;
-                at += frame_bytes;
-                let arguments = &rest[FRAME_HEAD_BYTES + 4..frame_bytes - 1];
-                // Two reserved bytes and a length stand before the exchange's name, a length before the key.
-                if arguments.get(3..).is_some_and(|names| names.starts_with(BEGIN_EXCHANGE.as_bytes())) {
-                    let key = arguments.get(4 + BEGIN_EXCHANGE.len()..arguments.len() - 1).unwrap_or_default();
-                    self.begin =
-                        begun(key).map(|(count, size_bytes)| Seen::Begin { channel: head.channel, count, size_bytes });
-                }
-            } else {
-                debug_assert_eq!(rest[frame_bytes - 1], FRAME_END, "a frame without its end");
-                return (at, Seen::Other(frame_bytes));
-            }
-        }
-    }
-}
-
-fn payload_bytes(frame: &[u8]) -> usize {
-    split_head(frame).map_or(0, |head| head.payload_bytes as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use session::PublishHead;
-    use wire::method::channel;
-
-    /// Publishes of these sizes, a call between each two of them.
-    fn stream(sizes: &[usize]) -> Vec<u8> {
-        let (mut out, pool) = (Outbound::new(), Pool::default());
-        let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
-        for &size in sizes {
-            let body = vec![FRAME_END; size];
-            out.publish(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
-            out.method(&pool, 1, &channel::FlowOk { active: true }.into());
-        }
-        let begin = begin_key(&Segment { shape: crate::plan::Shape::Stream, size_bytes: 64, count: 1_000 });
-        let head = PublishHead {
-            exchange: BEGIN_EXCHANGE.as_bytes(),
-            routing_key: begin.as_bytes(),
-            mandatory: false,
-            immediate: false,
-        };
-        out.publish(&pool, 3, &head, &[0, 0], BodyOut::Copy(&[]));
-        out.gather().parts().flatten().copied().collect()
-    }
-
-    #[test]
-    fn contents_pass_and_calls_are_seen_however_the_bytes_come() {
-        let sizes = [0, 1, 64, 5_000, 300_000, 2];
-        let bytes = stream(&sizes);
-        for step in [1, 7, 4_096, bytes.len()] {
-            let (mut contents, mut waiting, mut calls, mut begins) = (Contents::default(), Vec::new(), 0, Vec::new());
-            for piece in bytes.chunks(step) {
-                waiting.extend_from_slice(piece);
-                loop {
-                    let (taken, seen) = contents.swallow(&waiting);
-                    waiting.drain(..taken);
-                    match seen {
-                        Seen::Nothing => break,
-                        Seen::Other(bytes) => {
-                            calls += 1;
-                            waiting.drain(..bytes);
-                        }
-                        begin @ Seen::Begin { .. } => begins.push(begin),
-                    }
-                }
-            }
-            assert_eq!((calls, waiting.len()), (sizes.len(), 0), "pieces of {step}");
-            assert_eq!(begins, [Seen::Begin { channel: 3, count: 1_000, size_bytes: 64 }]);
-        }
-    }
-
-    #[test]
-    fn keys_that_ask_for_nothing() {
-        for key in [&b""[..], b"x", b"1x", b"ax1", b"\xff"] {
-            assert_eq!(begun(key), None);
-        }
-        assert_eq!(begun(b"12x34"), Some((12, 34)));
-    }
 }

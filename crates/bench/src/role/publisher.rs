@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::{
-    Channel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+    Canned, Channel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
 };
+use wire::frame::FRAME_OVERHEAD_BYTES;
 
 use super::task::PublisherTask;
 use super::{Orders, report};
-use crate::limits::{CONFIRM_SAMPLES_A_WINDOW, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
+use crate::limits::{
+    CANNED_BATCH_BYTES, CONFIRM_SAMPLES_A_WINDOW, KEYS_CANNED_MAX, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT,
+};
 use crate::plan::{Meters, Report, Segment, Shape};
 use gauge::clock::{Deadline, now_ns};
 use gauge::{Latencies, Stamp, write_sequence};
@@ -28,6 +31,8 @@ struct Publisher {
     /// What is written into each body if its receiver checks it.
     stamp: Option<Stamp>,
     next_key: usize,
+    /// A batch of a stream's messages, encoded once a size, if they can be.
+    canned: Option<Canned>,
 }
 
 /// What a segment came to, before the meters are read.
@@ -46,7 +51,7 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     while let Some(segment) =
         orders.next_while::<Segment>(|| publisher.client.keep_alive().map_err(|error| error.to_string()))?
     {
-        publisher.prepare(segment.size_bytes);
+        publisher.prepare(&segment).map_err(|error| error.to_string())?;
         let meters = Meters::start();
         let sent = match segment.shape {
             Shape::Stream => publisher.stream(&segment),
@@ -77,7 +82,7 @@ impl Publisher {
             client.confirm_select(channel)?;
         }
         let properties = Properties { priority: task.priority, ..Properties::default() }.to_bytes();
-        Ok(Self { client, channel, task, properties, body: Vec::new(), stamp: None, next_key: 0 })
+        Ok(Self { client, channel, task, properties, body: Vec::new(), stamp: None, next_key: 0, canned: None })
     }
 
     /// Writes one message; it leaves with the next flush.
@@ -107,7 +112,8 @@ impl Publisher {
         Ok(())
     }
 
-    fn prepare(&mut self, size_bytes: usize) {
+    fn prepare(&mut self, segment: &Segment) -> client::Result<()> {
+        let size_bytes = segment.size_bytes;
         self.stamp = self.task.checks.then(|| Stamp::new(size_bytes));
         self.body.clear();
         if size_bytes < SHARED_BODY_BYTES_MIN {
@@ -117,6 +123,49 @@ impl Publisher {
             }
         }
         self.next_key = 0;
+        let is_canned = self.canned.as_ref().is_some_and(|canned| canned.body_bytes() == size_bytes);
+        if segment.shape == Shape::Stream && self.task.confirm_window == 0 && !is_canned {
+            self.canned = self.can(size_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes a batch of messages of a size. Not those that need several frames and are checked: each of their bytes is
+    /// compared, and a batch has memory for those of one frame. Not many keys: a batch has each of them.
+    fn can(&mut self, size_bytes: usize) -> client::Result<Option<Canned>> {
+        let frame_bytes = self.client.tuning().frame_bytes_max as usize;
+        if self.task.keys.len() > KEYS_CANNED_MAX
+            || (self.task.checks && size_bytes + FRAME_OVERHEAD_BYTES > frame_bytes)
+        {
+            return Ok(None);
+        }
+        let mut body = vec![b'x'; size_bytes];
+        if let Some(stamp) = &self.stamp {
+            stamp.fill(&mut body);
+        }
+        let PublisherTask { exchange, keys, .. } = &self.task;
+        let properties = RawProperties::new(&self.properties);
+        let to: Vec<_> = keys.iter().map(|key| Publish { properties, ..Publish::to(exchange, key) }).collect();
+        self.client.can(self.channel, &to, &body, CANNED_BATCH_BYTES)
+    }
+
+    /// A stream in batches, each message with its number.
+    fn send_canned(&mut self, canned: &mut Canned, count: u64) -> client::Result<()> {
+        let mut sequence = 0;
+        while sequence < count {
+            let batch = (count - sequence).min(canned.len() as u64);
+            let write = |place: usize| sequence + place as u64;
+            match &self.stamp {
+                None => self.client.publish_canned(canned, batch as usize, |place, body| {
+                    write_sequence(body, write(place));
+                })?,
+                Some(stamp) => self.client.publish_canned(canned, batch as usize, |place, body| {
+                    stamp.write(body, write(place));
+                })?,
+            };
+            sequence += batch;
+        }
+        Ok(())
     }
 
     fn stream(&mut self, segment: &Segment) -> Result<Sent, String> {
@@ -149,8 +198,16 @@ impl Publisher {
     fn send_all(&mut self, segment: &Segment, confirms: &mut Latencies) -> client::Result<u64> {
         let window = self.task.confirm_window;
         if window == 0 {
-            for sequence in 0..segment.count {
-                self.publish(segment.size_bytes, sequence)?;
+            match self.canned.take() {
+                Some(mut canned) => {
+                    self.send_canned(&mut canned, segment.count)?;
+                    self.canned = Some(canned);
+                }
+                None => {
+                    for sequence in 0..segment.count {
+                        self.publish(segment.size_bytes, sequence)?;
+                    }
+                }
             }
             self.client.flush()?;
             return Ok(0);

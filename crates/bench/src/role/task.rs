@@ -107,6 +107,18 @@ pub(crate) struct RawTask {
     pub certificate: Option<PathBuf>,
 }
 
+/// The sending end of one hop.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HopTask {
+    /// Where the other end is.
+    pub to: SocketAddr,
+    /// Bytes of method and header frame of each message, on its way to a broker and from it.
+    pub publish_heads_bytes: usize,
+    pub deliver_heads_bytes: usize,
+    /// Options of its socket.
+    pub tcp: TcpOptions,
+}
+
 /// An agent's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AgentTask {
@@ -125,7 +137,7 @@ pub(crate) enum AgentOrder {
     Held,
 }
 
-/// A null broker's task.
+/// The task of a null broker, or of the end of a hop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NullTask {
     /// The address of this host that it listens on.

@@ -23,6 +23,7 @@ use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
 use crate::placement::{Cpus, Pinned, Placement};
 use crate::plan::Report;
 use crate::process::Role;
+use crate::setup::Setup;
 use crate::target::{Target, Way};
 
 /// How often the processes are asked how they are.
@@ -57,17 +58,11 @@ struct Cast {
     takers: Vec<Player>,
     // Dropped after the processes: queues are deleted when nobody consumes any more.
     _placed: Option<Pinned>,
-    _stage: Stage,
+    stage: Stage,
 }
 
 /// Runs a workload once.
-pub(crate) fn run(
-    spec: &Spec,
-    target: &Target,
-    placement: &Placement,
-    check: bool,
-    show: &Show<'_>,
-) -> Result<Outcome, String> {
+pub(crate) fn run(spec: &Spec, target: &Target, setup: &Setup, show: &Show<'_>) -> Result<Outcome, String> {
     launcher::one_clock().map_err(|error_ns| {
         format!(
             "intended times are of one clock, and those of these hosts differ by up to {error_ns} ns: \
@@ -76,19 +71,34 @@ pub(crate) fn run(
     })?;
     let Way::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
     let run = now_ns() as u32 ^ std::process::id().rotate_left(16);
-    let common = Common { url: url.clone(), prefix: format!("hw{run:x}"), run, check, spec: spec.clone() };
+    let common = Common {
+        url: url.clone(),
+        prefix: format!("hw{run:x}"),
+        run,
+        check: setup.checks,
+        queue_bytes: setup.tcp.queue_bytes,
+        spec: spec.clone(),
+    };
     show(0.0, "connecting");
-    play(&common, target, placement, show).map_err(|why| format!("{}: {why}", target.name))
+    let play = || {
+        let mut cast = Cast::start(&common, target, &setup.placement)?;
+        // What became of the run is told once, by the run itself.
+        play(&common, target, &mut cast, show).inspect_err(|_| cast.stage.forgive())
+    };
+    // Sockets are closed a moment before a process has ended.
+    play().map_err(|why| match target.ends_within(LOOK) {
+        true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+        false => format!("{}: {why}", target.name),
+    })
 }
 
-fn play(common: &Common, target: &Target, placement: &Placement, show: &Show<'_>) -> Result<Outcome, String> {
+fn play(common: &Common, target: &Target, cast: &mut Cast, show: &Show<'_>) -> Result<Outcome, String> {
     let spec = &common.spec;
-    let mut cast = Cast::start(common, target, placement)?;
     let mut broker = Watch::of(target)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
     cast.order(&Order::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
-    let broker = watch(&mut broker, &mut cast, (begin_ns, measured_from_ns, end_ns), show)?;
+    let broker = watch(&mut broker, cast, (begin_ns, measured_from_ns, end_ns), show)?;
     show(1.0, "waiting for the last messages");
     let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
     cast.await_reports(wait, |cast| &mut cast.senders)?;
@@ -154,7 +164,7 @@ impl Cast {
         let topology = Topology::of(spec);
         let placed = target.place(placement)?;
         let stage = Stage::set(common, &topology)?;
-        let mut cast = Self { senders: Vec::new(), takers: Vec::new(), _placed: placed, _stage: stage };
+        let mut cast = Self { senders: Vec::new(), takers: Vec::new(), _placed: placed, stage };
         for groups in processes_of_consumers(spec) {
             let task = TakerTask { common: common.clone(), groups };
             cast.takers.push(Player::start("workload-consumer", &task, &placement.consumer, 0)?);

@@ -8,20 +8,28 @@ use client::{Channel, Client, ExchangeOptions, QueueOptions, Table, Url};
 
 use super::task::Common;
 use super::topology::Topology;
+use crate::tcp::queue_arguments;
 
 /// The declared exchanges and queues.
 pub(crate) struct Stage {
     url: String,
     exchanges: Vec<String>,
     queues: Vec<String>,
+    /// The run failed, and what it failed with is told.
+    forgiven: bool,
 }
 
 impl Stage {
     /// Declares everything.
     pub(crate) fn set(common: &Common, topology: &Topology) -> Result<Self, String> {
-        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new() };
+        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), forgiven: false };
         stage.declare(common, topology).map_err(|error| error.to_string())?;
         Ok(stage)
+    }
+
+    /// The run has failed: should the broker be gone, that was told already.
+    pub(crate) fn forgive(&mut self) {
+        self.forgiven = true;
     }
 
     fn declare(&mut self, common: &Common, topology: &Topology) -> client::Result<()> {
@@ -36,7 +44,11 @@ impl Stage {
             client.declare_queue(
                 channel,
                 &name,
-                &QueueOptions { durable: shared.durable, ..QueueOptions::default() },
+                &QueueOptions {
+                    durable: shared.durable,
+                    arguments: queue_arguments(common.queue_bytes),
+                    ..QueueOptions::default()
+                },
             )?;
             self.queues.push(name.clone());
             for (exchange, key) in &queue.bindings {
@@ -60,10 +72,17 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        if let Err(why) = self.clear() {
+        if let Err(why) = self.clear()
+            && !(self.forgiven && is_gone(&why))
+        {
             eprintln!("harrier bench: what the workload declared cannot be deleted: {why}");
         }
     }
+}
+
+/// Whether there is no broker any more that anything could be left on.
+fn is_gone(why: &client::Error) -> bool {
+    matches!(why, client::Error::Link(_) | client::Error::Closed | client::Error::ConnectionClosed { .. })
 }
 
 fn connect(url: &str) -> client::Result<(Client, Channel)> {

@@ -24,6 +24,8 @@ pub(crate) struct Common {
     pub run: u32,
     /// Whether every body carries a checksum.
     pub check: bool,
+    /// Bytes that each queue of messages may hold, if it is told.
+    pub queue_bytes: Option<u64>,
     pub spec: Spec,
 }
 

@@ -110,8 +110,6 @@ pub struct Counters {
     pub delivered: u64,
     /// Messages that no queue took.
     pub unroutable: u64,
-    /// Body bytes that were copied in user space on their way to a consumer or another shard.
-    pub body_bytes_copied: u64,
 }
 
 /// The broker core of one shard.

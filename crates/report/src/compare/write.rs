@@ -117,6 +117,9 @@ impl Comparison {
                 "Of {with_interval} intervals of 95 %, chance alone makes about {by_chance} look like a difference."
             ));
         }
+        if self.in_turns && !self.rows.is_empty() {
+            lines.push("B/A is the median of the ratios within each turn, and its interval theirs.".to_owned());
+        }
         if self.rows.iter().any(|row| row.runs.0.min(row.runs.1) < RUNS_MIN) {
             lines.push(format!("Fewer than {RUNS_MIN} runs on a side are noise, whatever their ratio."));
         }
@@ -167,6 +170,7 @@ mod tests {
             warnings: vec!["the kernel differs: 6.1.0 in A, 6.2.0 in B".to_owned()],
             rows: vec![row, few],
             unmatched: vec!["de-pp: harrier only in a.json".to_owned()],
+            in_turns: false,
         }
     }
 

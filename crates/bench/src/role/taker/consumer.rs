@@ -12,6 +12,7 @@ use mio::{Registry, Token};
 
 use super::Yard;
 use super::report::SLICES;
+use crate::tcp::queue_arguments;
 use crate::workload::chance::{self, Dice, Purpose, dice};
 use crate::workload::ledger::{Arrival, Order};
 use crate::workload::spec::{Ack, Source, Think};
@@ -79,7 +80,9 @@ impl Consumer {
         let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
         let channel = client.open_channel()?;
         if matches!(consumers.from, Source::Own { .. }) {
-            client.declare_queue(channel, &queue_name, &QueueOptions { exclusive: true, ..QueueOptions::default() })?;
+            let arguments = queue_arguments(common.queue_bytes);
+            let own = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+            client.declare_queue(channel, &queue_name, &own)?;
             bind(&mut client, channel, common, topology, queue)?;
         }
         let mut consumer = Self {

@@ -1,0 +1,147 @@
+//! Deliveries that are taken for their likeness to the one before.
+//!
+//! Enters: nothing.  Leaves: nothing.
+//! Owns:   the promise that they are the same events, however much or little the deliveries are alike.
+//! Never:  minds large bodies, which are received in another way (see `contents.rs`).
+
+use super::{frame, header, pattern, rich_properties, whole};
+use crate::{
+    BodyOut, DeliverHead, SessionLimits,
+    drive::{Driven, Pair},
+    limits::LARGE_BODY_BYTES,
+};
+use proptest::prelude::*;
+
+/// A delivery; each field is drawn from few values, so that neighbours are often alike.
+#[derive(Clone, Copy, Debug)]
+struct One {
+    channel: u16,
+    tag: u64,
+    key: u8,
+    redelivered: bool,
+    rich: bool,
+    bytes: usize,
+    /// A heartbeat stands before it.
+    after_heartbeat: bool,
+    /// Its body comes in two frames.
+    in_two: bool,
+}
+
+const PLAIN: One = One {
+    channel: 1,
+    tag: 1,
+    key: 0,
+    redelivered: false,
+    rich: false,
+    bytes: 64,
+    after_heartbeat: false,
+    in_two: false,
+};
+
+fn encode(pair: &mut Pair, one: One) -> Vec<u8> {
+    let Driven { out, pool, .. } = &mut pair.server;
+    if one.after_heartbeat {
+        out.heartbeat(pool);
+    }
+    let key = [b'k', b'0' + one.key];
+    let head = DeliverHead {
+        consumer_tag: b"tag",
+        delivery_tag: one.tag,
+        redelivered: one.redelivered,
+        exchange: b"x",
+        routing_key: &key,
+    };
+    let properties = if one.rich { rich_properties() } else { vec![0, 0] };
+    let mut body = pattern(one.bytes);
+    if let Some(first) = body.first_mut() {
+        *first = one.tag as u8;
+    }
+    if !one.in_two || one.bytes < 2 {
+        out.deliver(pool, one.channel, &head, &properties, BodyOut::Copy(&body));
+        return pair.server.sent();
+    }
+    out.deliver(pool, one.channel, &head, &properties, BodyOut::Copy(&[]));
+    let mut bytes = pair.server.sent();
+    // The header said that there is no body: another takes its place.
+    bytes.truncate(bytes.len() - header(one.channel, 60, 0, &properties).len());
+    bytes.extend(header(one.channel, 60, one.bytes as u64, &properties));
+    let (first, second) = body.split_at(one.bytes / 2);
+    bytes.extend(frame(3, one.channel, first));
+    bytes.extend(frame(3, one.channel, second));
+    bytes
+}
+
+/// The log of a client that hears these deliveries, and how many it took for their likeness.
+fn heard(all: &[One], takes_alike: bool, cut: usize) -> (Vec<String>, Vec<Vec<u8>>, usize) {
+    let mut pair = Pair::open(&SessionLimits::default(), takes_alike, &mut whole());
+    for expected in [1, 2] {
+        assert_eq!(pair.open_channel(&mut whole()), expected);
+    }
+    let bytes: Vec<u8> = all.iter().flat_map(|&one| encode(&mut pair, one)).collect();
+    pair.client.log.clear();
+    pair.client.receive(&bytes, &mut || cut);
+    (pair.client.log, pair.client.bodies, pair.client.repeated)
+}
+
+fn same(all: &[One], cut: usize) -> usize {
+    let (log, bodies, none) = heard(all, false, usize::MAX);
+    assert_eq!((log.len(), none), (all.len(), 0));
+    let (alike_log, alike_bodies, repeated) = heard(all, true, cut);
+    assert_eq!(alike_log, log, "pieces of {cut}");
+    assert!(alike_bodies == bodies, "pieces of {cut}");
+    repeated
+}
+
+#[test]
+fn what_is_alike_is_taken_for_its_likeness() {
+    let all: Vec<One> = (0..100).map(|tag| One { tag, ..PLAIN }).collect();
+    assert_eq!(same(&all, usize::MAX), 98, "two show what to expect");
+    for bytes in [0, 1, 4_000, LARGE_BODY_BYTES - 1] {
+        let all: Vec<One> = (0..10).map(|tag| One { tag, bytes, ..PLAIN }).collect();
+        assert_eq!(same(&all, usize::MAX), 8, "{bytes} bytes");
+    }
+    let large: Vec<One> = (0..10).map(|tag| One { tag, bytes: LARGE_BODY_BYTES, ..PLAIN }).collect();
+    assert_eq!(same(&large, usize::MAX), 0, "large bodies have memory of their own");
+}
+
+#[test]
+fn what_is_not_alike_is_not() {
+    let change = |of: fn(u64) -> One| (0..40).map(of).collect::<Vec<One>>();
+    for all in [
+        change(|tag| One { tag, key: (tag % 2) as u8, ..PLAIN }),
+        change(|tag| One { tag, channel: 1 + (tag % 2) as u16, ..PLAIN }),
+        change(|tag| One { tag, redelivered: tag % 2 == 0, ..PLAIN }),
+        change(|tag| One { tag, in_two: true, ..PLAIN }),
+        change(|tag| One { tag, bytes: 64 + tag as usize, ..PLAIN }),
+    ] {
+        assert_eq!(same(&all, usize::MAX), 0, "{:?}", all[1]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_deliveries_in_any_pieces_say_the_same(
+        all in prop::collection::vec(
+            (1..3_u16, 0..3_u8, 0..8_u8, prop::sample::select(vec![0_usize, 5, 5, 5, 64, 300])),
+            1..60,
+        ),
+        cut in 1..400_usize,
+    ) {
+        let all: Vec<One> = all
+            .into_iter()
+            .zip(1..)
+            .map(|((channel, key, odd, bytes), tag)| One {
+                channel: if odd == 1 { channel } else { 1 },
+                tag,
+                key: if odd == 2 { key } else { 0 },
+                redelivered: odd == 3,
+                rich: odd == 4,
+                bytes,
+                after_heartbeat: odd == 5,
+                in_two: odd == 6,
+            })
+            .collect();
+        same(&all, cut);
+        same(&all, usize::MAX);
+    }
+}
