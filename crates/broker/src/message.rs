@@ -45,7 +45,7 @@ pub struct Content<'a> {
     pub properties: &'a [u8],
     /// The body.
     pub body: BodyRef<'a>,
-    /// Routing keys that nobody sees, as [`crate::blind`] packs them; empty for most.
+    /// Routing keys that nobody sees, as `blind` packs them; empty for most.
     pub blind: &'a [u8],
     /// When it was published (or became a dead letter), in microseconds as the shards count them.
     pub arrived_us: u64,

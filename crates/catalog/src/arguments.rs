@@ -31,6 +31,19 @@ pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
 /// Arguments of bindings to headers exchanges that have an effect, besides the headers to match.
 pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
 
+/// Letters that Erlang prints as two.
+const ESCAPED: [(char, char); 9] = [
+    ('"', '"'),
+    ('\\', '\\'),
+    ('\x08', 'b'),
+    ('\t', 't'),
+    ('\n', 'n'),
+    ('\x0b', 'v'),
+    ('\x0c', 'f'),
+    ('\r', 'r'),
+    ('\x1b', 'e'),
+];
+
 pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 pub(crate) const HASH_HEADER: &str = "hash-header";
 pub(crate) const HASH_PROPERTY: &str = "hash-property";
@@ -202,13 +215,20 @@ pub(crate) fn term(value: &Value) -> String {
     text
 }
 
-/// Bytes as a term: their text, if it is one.
+/// Bytes as Erlang prints a binary: as text if all of it can be read in Latin 1.
 fn print_bytes(bytes: &[u8], text: &mut String) {
-    let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let readable = |byte: &u8| matches!(byte, b' '..=b'~' | 0xa0.. | 8..=13 | 27);
     if bytes.is_empty() {
         *text += "<<>>";
-    } else if bytes.iter().all(plain) {
-        *text += &format!("<<{:?}>>", String::from_utf8_lossy(bytes));
+    } else if bytes.iter().all(readable) {
+        *text += "<<\"";
+        for letter in String::from_utf8_lossy(bytes).chars() {
+            match ESCAPED.iter().find(|(plain, _)| *plain == letter) {
+                Some((_, escaped)) => text.extend(['\\', *escaped]),
+                None => text.push(letter),
+            }
+        }
+        *text += "\">>";
     } else {
         let numbers: Vec<_> = bytes.iter().take(TERM_BYTES_MAX).map(u8::to_string).collect();
         *text += &format!("<<{}>>", numbers.join(","));

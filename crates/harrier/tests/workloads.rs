@@ -234,7 +234,7 @@ fn mistakes_are_told_with_their_place() {
     std::fs::write(&file.0, TROUBLE.replace("rate = 300", "rates = 300")).expect("a file");
     check(&["workload", &file.path()], 2, ".toml:21: publishers[0]: unknown key 'rates'; there are name, count");
     check(&["workload", "no-such-workload"], 2, "market-data");
-    check(&["workload", "./no-such-file.toml"], 1, "no-such-file.toml");
+    check(&["workload", "./no-such-file.toml"], 2, "no-such-file.toml");
     check(&["workload"], 2, "NAME|FILE");
     check(&["workload", "telemetry", "--scale", "0"], 2, "--scale is a number from 0.001 to 1000");
     check(&["workload", "telemetry", "--url", "amqp://127.0.0.1:1"], 1, "127.0.0.1:1");

@@ -230,7 +230,8 @@ mod tests {
             ("ten", Err(format!("{integer}<<\"ten\">>"))),
             ("zehn ü", Err(format!("{integer}<<\"zehn ü\">>"))),
             ("a\"b\\c", Err(format!("{integer}<<\"a\\\"b\\\\c\">>"))),
-            ("1\n", Err(format!("{integer}<<49,10>>"))),
+            ("1\n", Err(format!("{integer}<<\"1\\n\">>"))),
+            ("1\0", Err(format!("{integer}<<49,0>>"))),
             ("1000000001", Err("PRECONDITION_FAILED - The binding key must be 1000000000 at most".to_owned())),
             (
                 "99999999999999999999999",
