@@ -244,9 +244,12 @@ class Worker(ConsumerMixin):
         self.sessions.put("ready")
 
     def on_message(self, body, message):
-        self.got.put((body, message.delivery_info["redelivered"]))
-        if body != "keep":
+        if body == "keep":
+            # Answered when the broker has read the acknowledgements before it.
+            self.target(message.channel).queue_declare(passive=True)
+        else:
             message.ack()
+        self.got.put((body, message.delivery_info["redelivered"]))
 
 
 def reconnecting():
