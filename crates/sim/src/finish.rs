@@ -118,8 +118,9 @@ impl Run {
                 }
                 let timeout_us = self.setting.consumer_timeout_ms * 1_000;
                 let now_us = self.world.us();
+                // What a transaction settles is not waited for, committed or not, as in RabbitMQ.
                 let late = |held: &&crate::actor::Held| {
-                    timeout_us > 0 && held.since_us + timeout_us / 8 * 10 + OVERDUE_SLACK_US < now_us
+                    timeout_us > 0 && !held.staged && held.since_us + timeout_us / 8 * 10 + OVERDUE_SLACK_US < now_us
                 };
                 if let Some(held) = channel.held.values().find(late).filter(|_| !actor.cut) {
                     let since_us = now_us - held.since_us;
