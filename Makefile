@@ -10,7 +10,7 @@ help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 # The commit is noted in every document of the benchmarks; a build outside a checkout has none.
-export HARRIER_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+export BENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
 build: ## Build the program: target/release/harrier.
 	$(CARGO) build --release --locked -p harrier

@@ -43,7 +43,7 @@ impl Record {
                 command: spoken(command, words),
                 began: gauge::clock::timestamp(),
                 ended: None,
-                commit: option_env!("HARRIER_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
+                commit: option_env!("BENCH_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
                 environment: Environment::read(),
                 placement: launcher::placement().unwrap_or_else(|| setup.placement.to_string()),
                 options: BTreeMap::new(),
