@@ -371,6 +371,24 @@ fn a_full_queue_holds_its_publishers_and_nobody_else() {
     }
 }
 
+#[test]
+fn who_is_held_back_is_told_even_if_its_first_publish_was_refused() {
+    let mut world = World::new(1, LIMIT);
+    let [owner, publisher] = [1, 2].map(|slot| world.connect(0, slot));
+    declare(&mut world, owner, "q");
+    let (broker, recorder) = &mut world.shards[0];
+    broker.set_memory_alarm(true, recorder);
+    world.publish(publisher, "no-such-exchange", "q", "a");
+    assert!(world.heard(publisher).starts_with("refused NOT_FOUND"));
+    assert!(world.shards[0].0.may_read(publisher.1), "nothing of it was taken");
+    assert!(!world.publish(publisher, "", "q", "b"));
+    assert_eq!(world.heard(publisher), "0:blocked: low on memory");
+    assert!(!world.shards[0].0.may_read(publisher.1));
+    let (broker, recorder) = &mut world.shards[0];
+    broker.set_memory_alarm(false, recorder);
+    assert_eq!(world.heard(publisher), "0:connection.unblocked");
+}
+
 /// Nobody but its owner can empty an exclusive queue: a client that fills its own and goes must be let go.
 #[test]
 fn a_connection_held_by_its_own_queue_is_known() {

@@ -52,7 +52,6 @@ impl Broker {
         };
         let key = peer.channel(number).ok_or_else(no_channel)?;
         let first = !peer.publishes;
-        peer.publishes = true;
         if publish.immediate {
             return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - immediate=true"));
         }
@@ -131,6 +130,10 @@ impl Broker {
     /// Whether the publisher may go on.
     #[inline]
     fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &Route, fx: &mut E) -> Flow {
+        // One whose publishes were all refused is no publisher: it would be held back and not told.
+        if first && let Some(peer) = self.peer_mut(slot) {
+            peer.publishes = true;
+        }
         if let Some(queue) = self.outrun.take() {
             self.pace(slot, queue, fx);
             let _held = self.hold_back(slot, route, fx);
