@@ -141,6 +141,13 @@ fn what_is_defined_now_is_exported_and_a_broker_begins_with_it() {
 }
 
 #[test]
+fn the_default_user_may_ask_from_loopback() {
+    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
+    let text = export(&format!("amqp://{}", broker.address));
+    assert_eq!((names(&text, "users"), names(&text, "vhosts")), (vec!["guest".to_owned()], vec!["/".to_owned()]));
+}
+
+#[test]
 fn who_gets_no_answer_hears_why() {
     let folder = Folder::new("ctl-errors");
     let broker = start(&folder, "2");
