@@ -46,7 +46,7 @@ fn taken_in(bytes: &[u8]) -> Option<(File, String)> {
         clear(&fault);
         return None;
     }
-    let text = definitions::write(&catalog, Some(&file), "fuzz", || [1, 2, 3, 4]);
+    let text = definitions::write(&catalog, &file.kept(), "fuzz", || [1, 2, 3, 4]);
     Some((file, text))
 }
 

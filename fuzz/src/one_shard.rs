@@ -5,8 +5,8 @@
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Login, Message, Place, Publish,
-    Slot, Stored,
+    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Login, Message, NotTaken, Place,
+    Publish, Request, Slot, Stored,
 };
 use catalog::{Catalog, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
@@ -70,6 +70,9 @@ impl Effects for Noted {
     fn pace(&mut self, _slot: Slot) {}
     fn batch(&mut self, _to: ShardId) -> &mut Batch {
         &mut self.batch
+    }
+    fn request(&mut self, _request: Request) -> Result<(), NotTaken> {
+        Err(NotTaken::Nobody)
     }
     fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
         Stored::Now

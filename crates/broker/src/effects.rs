@@ -10,6 +10,7 @@
 use crate::letter::Batch;
 use crate::message::{Content, Message};
 use crate::ready::Place;
+use crate::request::{NotTaken, Request};
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
 use wire::method::Method;
@@ -62,6 +63,8 @@ pub trait Effects {
     fn pace(&mut self, slot: Slot);
     /// The mail being written for another shard.
     fn batch(&mut self, to: ShardId) -> &mut Batch;
+    /// Hands an administrative request to the program, which answers later by `Broker::answer_request`.
+    fn request(&mut self, request: Request) -> Result<(), NotTaken>;
     /// A durable queue took a persistent message.
     fn append(&mut self, queue: QueueId, place: Place, message: &Message) -> Stored;
     /// A durable queue is done with a message it had appended.

@@ -24,13 +24,16 @@ mod message;
 mod peer;
 mod queue;
 mod ready;
+mod request;
 mod rooms;
 mod timers;
 
 pub use crate::core::{Broker, BrokerOptions, Counters, Flow, Publish};
+pub use direct_reply::Address;
 pub use effects::{Delivery, Effects, Slot, Stored};
 pub use letter::{Batch, Letter};
 pub use message::{BodyRef, Content, Message};
 pub use peer::{Capabilities, Login};
 pub use queue::Queue;
 pub use ready::Place;
+pub use request::{NotTaken, Request};

@@ -54,6 +54,8 @@ pub const CHAIN_ROOM_KEPT_ITEMS: usize = 256;
 pub const DELAYED_MESSAGES_MAX: usize = 1 << 24;
 /// Delayed messages that go on before others have their turn.
 pub const DELAYED_PER_LOOK: usize = 4_096;
+/// Bytes of an administrative request's body. Answers may be longer: what is asked for is short, what is told is not.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

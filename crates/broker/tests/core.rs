@@ -3,7 +3,7 @@
 mod features;
 mod world;
 
-use broker::Flow;
+use broker::{BodyRef, Flow};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
 use world::{At, World};
@@ -471,6 +471,69 @@ fn direct_replies_find_their_requester() {
         let _flow = world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
         assert_eq!(world.heard(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
         world.publish(publisher, "", "amq.rabbitmq.reply-to.made.up", "guess");
+        assert_eq!(world.heard(consumer), "");
+    });
+}
+
+#[test]
+fn requests_of_administrators_reach_the_program_and_are_answered() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        let queue = catalog::REQUEST_QUEUE;
+        let asking = |reply_to: &str| wire::Properties {
+            reply_to: Some(short(reply_to).to_owned()),
+            correlation_id: Some(short("id").to_owned()),
+            ..Default::default()
+        };
+        let replies = asking("amq.rabbitmq.reply-to");
+        consume(world, consumer, "amq.rabbitmq.reply-to", "r", true);
+        world.publish_with(consumer, queue, "a", &replies);
+        let refused =
+            "refused ACCESS_REFUSED - user 'guest' is no administrator, and 'amq.harrier.requests' hears no others";
+        assert_eq!(world.heard(consumer), format!("consume-ok r | {refused}"));
+        let (name, password) = ("guest".into(), catalog::Password::plain("guest"));
+        let tags = vec!["administrator".into()];
+        let administrator = catalog::Definition::PutUser { name, password, tags, loopback_only: true };
+        let (broker, recorder) = &mut world.shards[0];
+        broker.operate(administrator, recorder).expect("it is taken");
+        world.settle();
+        // The answer goes to the channel that asks, and to no other.
+        let wrong =
+            "refused PRECONDITION_FAILED - the reply-to of a request is 'amq.rabbitmq.reply-to' of its own channel";
+        world.publish_with(publisher, queue, "a", &Default::default());
+        world.publish_with(publisher, queue, "a", &asking("q"));
+        assert_eq!(world.heard(publisher), format!("{wrong} | {wrong}"));
+        world.publish_with(consumer, queue, "question", &replies);
+        let request = world.shards[consumer.0].1.requests.pop().expect("a request");
+        assert_eq!((&*request.user, &*request.body), ("guest", &b"question"[..]));
+        assert_eq!(request.correlation_id.as_deref(), Some(&b"id"[..]));
+        world.publish_with(publisher, queue, "a", &asking(&request.reply_to.name()));
+        assert_eq!(world.heard(publisher), wrong, "it must not go to others");
+        let answer = |world: &mut World, text: &str| {
+            let (broker, recorder) = &mut world.shards[consumer.0];
+            broker.answer_request(request.reply_to, &[0, 0], BodyRef::Small(text.as_bytes()), recorder);
+        };
+        answer(world, "answer");
+        assert_eq!(world.heard(consumer), "r#1=answer");
+        world.room(consumer, false);
+        answer(world, "much");
+        assert_eq!(world.heard(consumer), "refused RESOURCE_ERROR - answers to requests are not read");
+        world.room(consumer, true);
+        // What is refused is not confirmed, and what waits has its bounds.
+        world.say(consumer, confirm::Select { no_wait: true });
+        for _ in 0..3 {
+            world.publish_with(consumer, queue, "a", &replies);
+        }
+        let busy = "refused RESOURCE_ERROR - too many requests wait to be answered";
+        assert_eq!(world.heard(consumer), format!("ack 1 | ack 2 | {busy} | nack 3"));
+        world.publish_with(consumer, queue, &"x".repeat(65_537), &replies);
+        let long = "refused PRECONDITION_FAILED - a request of 65537 bytes; 65536 are the most";
+        assert_eq!(world.heard(consumer), format!("{long} | nack 4"));
+        // Nobody can have a queue of this name.
+        declare(world, owner, queue);
+        let reserved = "refused ACCESS_REFUSED - queue name 'amq.harrier.requests' contains reserved prefix 'amq.*'";
+        assert_eq!(world.heard(owner), reserved);
+        world.cut(consumer);
+        answer(world, "late");
         assert_eq!(world.heard(consumer), "");
     });
 }

@@ -34,7 +34,7 @@ pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms};
 pub use features::{Overflow, QueueFeatures};
 pub use ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
 pub use limits::Limits;
-pub use name::{Kind, Name};
+pub use name::{Kind, Name, REQUEST_QUEUE};
 pub use password::Password;
 pub use permission::{Operation, Resource};
 pub use policy::{ApplyTo, Effective, Policy, PolicyFault, policy_keys};

@@ -8,6 +8,10 @@ use crate::{limits::NAME_BYTES_MAX, refusal::Refusal};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 use wire::ReplyCode;
 
+/// Where administrators send requests to the program that runs the broker. It looks like the name of a queue, in every vhost, and no
+/// queue can have it: so there is none that anybody could declare, read, purge or delete.
+pub const REQUEST_QUEUE: &str = "amq.harrier.requests";
+
 /// What a name is a name of; refusals spell it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -188,7 +188,7 @@ impl Accounts {
             self.users.push(User {
                 name: "guest".to_owned(),
                 password,
-                tags: vec![],
+                tags: vec!["administrator".to_owned()],
                 max_connections: None,
                 max_channels: None,
                 origin: Origin::Default,

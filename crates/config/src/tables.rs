@@ -50,7 +50,12 @@ pub(crate) const TABLES: [TableForm; 6] = [
                  Empty: the user has no password, and only a certificate can log it in.",
             ),
             key("password", "text", "Instead of the hash: the password, as it is. The broker warns of it."),
-            key("tags", "list of texts, optional", "Labels such as administrator, for the management side."),
+            key(
+                "tags",
+                "list of texts, optional",
+                "Labels, as RabbitMQ has them. An administrator may ask a running broker (harrier ctl); others mean \
+                 nothing here.",
+            ),
             key("max_connections", "number, optional", "Connections at one time; one more is refused (530)."),
             key(
                 "max_channels",

@@ -33,6 +33,30 @@ impl Json {
         Json::Text(text.to_owned())
     }
 
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// Why it is no JSON.
+    pub fn read(text: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(text).map_err(|error| error.to_string())
+    }
+
+    /// The text, on one line.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("JSON of strings, numbers and lists can be written")
+    }
+
+    /// The text, for people to read.
+    pub fn page(&self) -> String {
+        serde_json::to_string_pretty(self).expect("JSON of strings, numbers and lists can be written")
+    }
+
+    /// An entry of an object.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        let Json::Object(entries) = self else { return None };
+        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
     /// What it is, with its article.
     pub fn kind(&self) -> &'static str {
         match self {

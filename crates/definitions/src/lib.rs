@@ -4,11 +4,13 @@
 //! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
 //! Never:  reads or writes a file itself; drops anything in silence.
 //!
-//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds.
+//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds, and
+//! [`snapshot`] is the same before it is text, for those who have little time at the catalog.
 #![forbid(unsafe_code)]
 
 mod file;
 mod json;
+mod kept;
 pub mod limits;
 mod load;
 mod rules;
@@ -16,7 +18,8 @@ mod write;
 
 pub use file::{File, read};
 pub use json::Json;
-pub use write::write;
+pub use kept::Kept;
+pub use write::{snapshot, write};
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

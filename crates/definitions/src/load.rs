@@ -5,7 +5,7 @@
 //! Never:  takes in half of an entry.
 
 use crate::file::{At, Binding, Exchange, File, Queue, User};
-use crate::{Fault, Json};
+use crate::{Fault, Kept};
 use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 
 /// Takes definitions in, and keeps them.
@@ -116,9 +116,8 @@ impl File {
         Ok(to.taken)
     }
 
-    /// The entries of a section that is kept as it is written.
-    pub fn kept(&self, section: &str) -> Vec<Json> {
-        let found = self.kept.iter().find(|(name, _)| name == section);
-        found.map(|(_, entries)| entries.clone()).unwrap_or_default()
+    /// What is kept as it is written.
+    pub fn kept(&self) -> Kept {
+        Kept(self.kept.clone())
     }
 }

@@ -6,16 +6,29 @@
 
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::rules::MAX_QUEUE_BYTES;
-use crate::{File, Json};
-use catalog::{Catalog, Destination, Password, VhostLimits};
+use crate::{Json, Kept};
+use catalog::{Catalog, Destination, Password, VhostId, VhostLimits};
 use wire::{Table, Value};
 
-/// What a catalog holds, as the text of a file; what `file` has kept goes with it. `salt` is drawn for each plain password.
-pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: impl FnMut() -> [u8; 4]) -> String {
+/// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
+pub fn write(catalog: &Catalog, kept: &Kept, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
+    snapshot(catalog, None, kept, version, salt).page()
+}
+
+/// The same, not yet a text. Of one virtual host alone, if `only` names it: without users and their permissions, as RabbitMQ's
+/// management writes it.
+pub fn snapshot(
+    catalog: &Catalog,
+    only: Option<VhostId>,
+    kept: &Kept,
+    version: &str,
+    mut salt: impl FnMut() -> [u8; 4],
+) -> Json {
     let vhost_name = |id| Json::text(catalog.vhost_name(id));
+    let is_wanted = |id: VhostId| only.is_none_or(|only| only == id);
     let mut users = Vec::new();
     let (mut permissions, mut topics) = (Vec::new(), Vec::new());
-    for (_, user) in catalog.users() {
+    for (_, user) in catalog.users().filter(|_| only.is_none()) {
         let hashed = match user.password.secret() {
             Some(secret) => Password::sha256(secret, salt()),
             None => user.password.clone(),
@@ -56,7 +69,7 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
         }));
     }
     let (mut vhosts, mut parameters) = (Vec::new(), Vec::new());
-    for (id, name) in catalog.vhosts() {
+    for (id, name) in catalog.vhosts().filter(|(id, _)| is_wanted(*id)) {
         let VhostLimits { connections_max, queues_max, queue_bytes_max } = catalog.vhost_limits(id);
         // RabbitMQ knows no such limit, and does not look here.
         let own = limits([(MAX_QUEUE_BYTES, queue_bytes_max)]);
@@ -72,7 +85,8 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
         }
     }
     let mut policies = Vec::new();
-    for (policy, is_operator) in catalog.policies() {
+    let is_name_wanted = |name: &str| only.is_none_or(|only| catalog.vhost_name(only) == name);
+    for (policy, is_operator) in catalog.policies().filter(|(policy, _)| is_name_wanted(&policy.vhost)) {
         let (vhost, name) = (("vhost", Json::text(&policy.vhost)), ("name", Json::text(&policy.name)));
         let pattern = ("pattern", Json::text(&policy.pattern));
         let apply_to = ("apply-to", Json::text(policy.apply_to.name()));
@@ -87,11 +101,17 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
     }
     let mut bindings = Vec::new();
     let mut exchanges = Vec::new();
-    for (id, exchange) in catalog.exchanges() {
-        for binding in catalog.bindings_from(id) {
+    for (id, exchange) in catalog.exchanges().filter(|(_, exchange)| is_wanted(exchange.vhost)) {
+        // The oldest first: where it matters which came first, it stays so.
+        let from: Vec<_> = catalog.bindings_from(id).collect();
+        for binding in from.iter().rev() {
             let (destination, kind) = match binding.destination {
                 Destination::Exchange(id) => (catalog.exchange_info(id).map(|exchange| &exchange.name), "exchange"),
-                Destination::Queue(id) => (catalog.queue_definition(id).map(|queue| &queue.name), "queue"),
+                Destination::Queue(id) => match catalog.queue_definition(id) {
+                    // It goes with its queue, which is not written.
+                    Some(queue) if queue.exclusive.is_some() => continue,
+                    queue => (queue.map(|queue| &queue.name), "queue"),
+                },
             };
             bindings.push(object([
                 ("source", Json::text(&exchange.name)),
@@ -116,7 +136,8 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
         ]));
     }
     // Exclusive queues go with their connections, and mean nothing elsewhere.
-    let queues = catalog.queues().filter(|(_, queue)| queue.exclusive.is_none()).map(|(_, queue)| {
+    let queues = catalog.queues().filter(|(_, queue)| queue.exclusive.is_none() && is_wanted(queue.vhost));
+    let queues = queues.map(|(_, queue)| {
         object([
             ("name", Json::text(&queue.name)),
             ("vhost", vhost_name(queue.vhost)),
@@ -126,23 +147,29 @@ pub fn write(catalog: &Catalog, file: Option<&File>, version: &str, mut salt: im
             ("arguments", arguments(queue.arguments.as_deref())),
         ])
     });
-    let kept = |section: &str| file.map(|file| file.kept(section)).unwrap_or_default();
-    parameters.extend(kept("parameters"));
-    let whole = object([
-        ("product_name", Json::text("Harrier")),
-        ("product_version", Json::text(version)),
-        ("users", Json::List(users)),
-        ("vhosts", Json::List(vhosts)),
-        ("permissions", Json::List(permissions)),
-        ("topic_permissions", Json::List(topics)),
+    let is_kept = |entry: &&Json| match entry.get("vhost") {
+        Some(Json::Text(name)) => is_name_wanted(name),
+        _ => true,
+    };
+    parameters.extend(kept.section("parameters").iter().filter(is_kept).cloned());
+    let mut sections = vec![("product_name", Json::text("Harrier")), ("product_version", Json::text(version))];
+    if only.is_none() {
+        sections.push(("users", Json::List(users)));
+    }
+    sections.push(("vhosts", Json::List(vhosts)));
+    if only.is_none() {
+        sections.push(("permissions", Json::List(permissions)));
+        sections.push(("topic_permissions", Json::List(topics)));
+        sections.push(("global_parameters", Json::List(kept.section("global_parameters").to_vec())));
+    }
+    sections.extend([
         ("parameters", Json::List(parameters)),
-        ("global_parameters", Json::List(kept("global_parameters"))),
         ("policies", Json::List(policies)),
         ("exchanges", Json::List(exchanges)),
         ("queues", Json::List(queues.collect())),
         ("bindings", Json::List(bindings)),
     ]);
-    serde_json::to_string_pretty(&whole).expect("JSON of strings, numbers and lists can be written")
+    Json::Object(sections.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {

@@ -4,6 +4,7 @@
 //! Owns:   the order in which a broker is put together, and the words in which it fails.
 //! Never:  serves a client itself.
 
+use crate::answers::{Answers, Remains};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
@@ -65,16 +66,17 @@ impl From<std::io::Error> for Failure {
 
 fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), Failure> {
     let machine = Machine::here();
-    let (options, begun) = options(&config, &machine, seed()?)?;
+    let (mut options, begun) = options(&config, &machine, seed()?)?;
     log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    if let Some(path) = &config.definitions {
-        crate::definitions::read(path)
-            .iter()
-            .flat_map(|file| &file.warnings)
-            .for_each(|odd| tracing::warn!("{path}: {odd}"));
+    let kept = Remains::default();
+    if let Some(path) = &config.definitions
+        && let Ok(file) = crate::definitions::read(path)
+    {
+        file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
+        kept.keep(file.kept());
     }
     crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
@@ -92,8 +94,11 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
         tls::warn_of(&tls.certificates());
     }
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
+    let (asked, requests) = shard::requests();
+    options.requests = Some(asked);
     let server = Server::start(options)?;
-    let mut reload = Reload::new(words.to_vec(), config, limits, shards, begun, server.operator());
+    Answers::new(server.operator(), kept.clone()).serve(requests)?;
+    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.operator());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);
         reload.run();

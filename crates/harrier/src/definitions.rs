@@ -5,6 +5,7 @@
 //! Never:  lets a faulty pattern reach a running broker.
 
 use crate::policies;
+use crate::process::salt;
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
 use config::{BrokerConfig, ConfigError, Fault, Origin};
 use definitions::File;
@@ -117,6 +118,25 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
     }
     definitions.extend(policies::all(config, file.as_ref(), &mut trial)?);
     Ok(Beginning { definitions, catalog: trial, file })
+}
+
+/// Writes definitions with a salt for each plain password.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn salted<T>(write: impl FnOnce(&mut dyn FnMut() -> [u8; 4]) -> T) -> Result<T, String> {
+    let mut unsalted = None;
+    let written = write(&mut || match salt() {
+        Ok([a, b, c, d, ..]) => [a, b, c, d],
+        Err(error) => {
+            unsalted = Some(error);
+            [0; 4]
+        }
+    });
+    match unsalted {
+        Some(error) => Err(format!("there is no random salt: {error}")),
+        None => Ok(written),
+    }
 }
 
 /// The configuration has checked its names.

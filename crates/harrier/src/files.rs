@@ -4,9 +4,9 @@
 //! Owns:   the words for both.
 //! Never:  connects to a broker.
 
-use crate::definitions::{beginning, read};
+use crate::definitions::{beginning, read, salted};
 use crate::options::limits;
-use crate::process::{salt, seed};
+use crate::process::seed;
 use crate::{USAGE_STATUS, greeting, print, usage_error};
 use catalog::{Catalog, Limits};
 use config::{BrokerConfig, Machine, Request};
@@ -17,7 +17,8 @@ const USAGE: &str = "usage: harrier definitions check FILE
        harrier definitions export [OPTIONS OF harrier broker]
 
 check reads a definitions file, as RabbitMQ exports it, and says what is in it, or all that is wrong with it.
-export prints the definitions with which a broker of these options would begin, as such a file.
+export prints the definitions with which a broker of these options would begin, as such a file; what is defined in one
+that runs is printed by harrier ctl definitions.
 ";
 
 /// Runs the command with the words behind `definitions`.
@@ -67,17 +68,7 @@ fn export(words: &[OsString]) -> Outcome {
     let seed = seed().map_err(|error| failed(error.to_string()))?;
     let shards = config.shard_count(&Machine::here());
     let beginning = beginning(&config, &limits(&config, seed), shards).map_err(told)?;
-    let mut unsalted = None;
-    let salted = || match salt() {
-        Ok([a, b, c, d, ..]) => [a, b, c, d],
-        Err(error) => {
-            unsalted = Some(error);
-            [0; 4]
-        }
-    };
-    let text = definitions::write(&beginning.catalog, beginning.file.as_ref(), greeting::VERSION, salted);
-    match unsalted {
-        Some(error) => Err(failed(format!("there is no random salt: {error}"))),
-        None => Ok(text + "\n"),
-    }
+    let kept = beginning.file.map(|file| file.kept()).unwrap_or_default();
+    let written = salted(|salt| definitions::write(&beginning.catalog, &kept, greeting::VERSION, salt));
+    Ok(written.map_err(failed)? + "\n")
 }

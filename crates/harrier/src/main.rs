@@ -5,7 +5,10 @@
 //! Never:  does a subcommand's work.
 #![forbid(unsafe_code)]
 
+mod answers;
+mod ask;
 mod broker;
+mod ctl;
 mod definitions;
 mod files;
 mod greeting;
@@ -32,6 +35,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   broker      run a broker
   bench       measure a broker
   definitions check or write a file of definitions
+  ctl         ask a running broker for its definitions
   hash-password
               read a password from standard input, print its hash for the configuration
   help        print this and end
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
             None => usage_error("bench takes words of UTF-8 only"),
         },
         Some("definitions") => files::main(rest),
+        Some("ctl") => ctl::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),

@@ -53,6 +53,7 @@ pub fn options(
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
         drain_timeout: seconds(config.drain_timeout_s),
+        requests: None,
     };
     Ok((options, begun.catalog))
 }

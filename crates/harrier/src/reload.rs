@@ -4,6 +4,7 @@
 //! Owns:   what the files said last, and which differences a running broker takes in.
 //! Never:  takes in a part of a configuration that is wrong somewhere; deletes a virtual host.
 
+use crate::answers::Remains;
 use crate::definitions::beginning;
 use catalog::{Catalog, Definition, Limits, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, Request};
@@ -22,6 +23,8 @@ pub struct Reload {
     shards: u16,
     /// What the files said last.
     said: Catalog,
+    /// What of them has no effect, for exports.
+    kept: Remains,
     operator: Operator,
 }
 
@@ -32,10 +35,10 @@ impl Reload {
         config: BrokerConfig,
         limits: Limits,
         shards: u16,
-        said: Catalog,
+        (said, kept): (Catalog, Remains),
         operator: Operator,
     ) -> Self {
-        Reload { words, config, limits, shards, said, operator }
+        Reload { words, config, limits, shards, said, kept, operator }
     }
 
     /// Reads the files again and brings what is different to the broker. If anything is wrong, everything stays.
@@ -77,6 +80,7 @@ impl Reload {
         }
         tracing::info!(changes = count - refusals.len(), "the configuration was read again");
         (self.said, self.config) = (begun.catalog, *config);
+        self.kept.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 #[path = "../../link/tests/certificates/mod.rs"]
 mod certificates;
+#[path = "program/ctl.rs"]
+mod ctl;
 #[path = "program/definitions.rs"]
 mod definitions;
 #[path = "program/passwords.rs"]
@@ -189,6 +191,9 @@ fn commands_and_their_statuses() {
         (&["bench", "--help"], 0, "de-spsc"),
         (&["broker", "--help"], 0, "--listen ADDRESS (repeatable)"),
         (&["broker", "--print-config", "--shards", "2"], 0, "\nshards = 2\n"),
+        (&["ctl", "--help"], 0, "usage: harrier ctl definitions [--url URL]"),
+        (&["ctl"], 2, "harrier: ctl needs a command"),
+        (&["ctl", "definitions", "--url", "here"], 2, "harrier: 'here': expected amqp://"),
         (&["broker", "--shards"], 2, "harrier broker: --shards: it needs a value\n"),
         (&["broker", "--no-such-thing"], 2, "harrier broker: --no-such-thing: unknown option\n"),
         (&["broker", "--listen", "here"], 2, "harrier broker: --listen: 'here' is no address: "),

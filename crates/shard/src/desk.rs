@@ -5,11 +5,12 @@
 //! Never:  sends: the reactor flushes once per batch.
 
 use crate::mail::Mail;
-use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, Place, Slot, Stored};
+use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use wire::Method;
 
 /// The output of one connection.
@@ -52,6 +53,8 @@ pub struct Desk {
     pub refusals: Vec<LateRefusal>,
     /// Body bytes copied in user space on their way out.
     pub body_bytes_copied: u64,
+    /// Who answers administrative requests, if anybody.
+    requests: Option<SyncSender<Request>>,
 }
 
 impl Desk {
@@ -68,7 +71,13 @@ impl Desk {
             paced: Vec::new(),
             refusals: Vec::new(),
             body_bytes_copied: 0,
+            requests: None,
         }
+    }
+
+    /// Administrative requests go there; without it there is nobody who answers them.
+    pub fn send_requests_to(&mut self, requests: SyncSender<Request>) {
+        self.requests = Some(requests);
     }
 
     /// A new connection's output.
@@ -243,6 +252,14 @@ impl Effects for Desk {
     #[inline]
     fn batch(&mut self, to: ShardId) -> &mut Batch {
         self.mail.batch(to.0)
+    }
+
+    fn request(&mut self, request: Request) -> Result<(), NotTaken> {
+        let requests = self.requests.as_ref().ok_or(NotTaken::Nobody)?;
+        requests.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => NotTaken::Busy,
+            TrySendError::Disconnected(_) => NotTaken::Nobody,
+        })
     }
 
     // There is no store yet: a durable queue lives in memory like any other, and the documentation says so.

@@ -24,6 +24,12 @@ pub const PROVERS: usize = 2;
 pub const PROOFS_UNDER_WAY_MAX: usize = 4;
 /// Passwords that were found to be right and are remembered by a shard, 32 bytes each. When there are more, all are forgotten.
 pub const PROVEN_MAX: usize = 4096;
+/// Administrative requests of all shards that wait for the program. One more is refused.
+pub const REQUESTS_WAITING_MAX: usize = 64;
+/// Bytes of the answer to an administrative request. The definitions of 300,000 queues fit.
+pub const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// Answers of at least this many bytes are sent from memory of their own.
+pub const ANSWER_SHARED_BYTES_MIN: usize = 32 * 1024;
 /// How long a publisher that outruns its consumers gives them, at most.
 pub const PACE: Duration = Duration::from_millis(1);
 /// What the process has of its own, beside what is added up: code, definitions, connections, what allocators keep (at rest 5 MiB were
@@ -42,6 +48,7 @@ pub const HEAP_REST: Duration = Duration::from_millis(500);
 /// How often a shard looks up while it waits for memory or for mail to move.
 pub const LOOK_UP: Duration = Duration::from_millis(20);
 
+const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 const _: () = assert!(TURN_BYTES >= SCRATCH_BYTES);
 // A ring that is emptied tells its sender so.
 const _: () = assert!(MAIL_BATCHES <= MAIL_BATCHES_PER_TICK && MAIL_BATCHES >= 2);

@@ -9,7 +9,8 @@ use crate::limits::LOOK_UP;
 use crate::mail::Doorbell;
 use crate::shard::{Shard, Work};
 use crate::spin::Spin;
-use catalog::{Definition, Refusal};
+use broker::Address;
+use catalog::{Catalog, Definition, Refusal};
 use link::{Abort, Link, Listener};
 use mio::{Events, Poll, Token};
 use std::io;
@@ -36,10 +37,14 @@ pub(crate) enum Arrival {
     Link(Box<dyn Link>),
     /// Changes that an operator makes (to shard 0), and where the refusals go.
     Definitions(Vec<Definition>, Sender<Vec<Refusal>>),
+    /// An operator looks at the definitions (at shard 0).
+    Look(Box<dyn FnOnce(&Catalog) + Send>),
+    /// The answer to an administrative request.
+    Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
 }
 
 /// The way to a shard, and its doorbell.
-type Door = (Sender<Arrival>, Arc<Doorbell>);
+pub(crate) type Door = (Sender<Arrival>, Arc<Doorbell>);
 
 pub(crate) struct Reactor {
     pub shard: Shard,
@@ -69,6 +74,8 @@ impl Reactor {
                         // An operator who has gone does not mind.
                         let _heard = refused.send(self.shard.operate(definitions, now));
                     }
+                    Arrival::Look(look) => look(self.shard.broker().catalog()),
+                    Arrival::Answer { to, properties, body } => self.shard.answer(to, &properties, &body, now),
                 }
             }
             if accept_again {

@@ -9,18 +9,20 @@ use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::LOOK_UP;
 use crate::mail::{Bell, Doorbell, Mail};
+use crate::operator::Operator;
 use crate::proofs::Prover;
-use crate::reactor::{Arrival, BELL, Front, Reactor};
+use crate::reactor::{BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
-use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, Refusal, ShardId};
+use broker::{Broker, BrokerOptions, Request};
+use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
 use session::{Greeting, SessionLimits};
 use slab::{Pool, PoolOptions};
 use std::io;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -61,6 +63,8 @@ pub struct ServerOptions {
     pub spin: Duration,
     /// How long connections may take to end when the broker stops.
     pub drain_timeout: Duration,
+    /// Where administrative requests go; without it there is nobody who answers them.
+    pub requests: Option<SyncSender<Request>>,
 }
 
 /// Why a broker did not start.
@@ -122,24 +126,6 @@ impl Stopper {
     }
 }
 
-/// Changes the definitions of a running broker, from any thread.
-#[derive(Clone)]
-pub struct Operator {
-    orders: mpsc::Sender<Arrival>,
-    bell: Arc<Doorbell>,
-}
-
-impl Operator {
-    /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
-    /// the others are made. `None`: the broker has stopped, and makes none.
-    pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
-        let (refused, refusals) = mpsc::channel();
-        self.orders.send(Arrival::Definitions(definitions, refused)).ok()?;
-        self.bell.wake();
-        refusals.recv().ok()
-    }
-}
-
 /// Held by a shard's thread: a broker with a shard missing would wait for it forever, so its end is everybody's.
 struct Watch {
     shard: u16,
@@ -184,8 +170,9 @@ impl Server {
         let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
         let bells = bells.collect::<io::Result<Vec<_>>>()?;
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
-        let operator = Operator { orders: senders[0].clone(), bell: Arc::clone(&bells[0]) };
-        let mut front = Some(Front { listeners, shards: senders.into_iter().zip(bells.iter().cloned()).collect() });
+        let doors: Vec<_> = senders.into_iter().zip(bells.iter().cloned()).collect();
+        let operator = Operator::new(doors.clone());
+        let mut front = Some(Front { listeners, shards: doors });
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -218,12 +205,16 @@ impl Server {
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
             let (external, prover) = (options.external.clone(), Arc::clone(&prover));
+            let requests = options.requests.clone();
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
                 let _watch = watch;
                 // Message memory belongs to the thread that it serves.
-                let desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
+                let mut desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
+                if let Some(requests) = requests {
+                    desk.send_requests_to(requests);
+                }
                 let broker = Broker::new(broker_options, catalog);
                 let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
                 shard.prove_with(prover, Arc::clone(&bell));
@@ -253,7 +244,7 @@ impl Server {
         self.stopper.clone()
     }
 
-    /// A handle by which another thread can change definitions.
+    /// A handle by which another thread can look at definitions and change them, and answer requests.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
     }

@@ -11,13 +11,13 @@ use crate::desk::Desk;
 use crate::handshake::External;
 use crate::household::Household;
 use crate::limits::{
-    FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK, MEMORY_CHECK, PACE,
-    SCRATCH_BYTES,
+    ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
+    MEMORY_CHECK, PACE, SCRATCH_BYTES,
 };
 use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
 use crate::timers::Timers;
-use broker::{Broker, Effects, Slot};
+use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
 use session::heartbeat::Due;
@@ -263,6 +263,10 @@ impl Shard {
     /// Consequences that concern other connections than the one just served: refusals that came by mail, connections that may go on.
     pub(crate) fn desk_work(&mut self, now: Instant) {
         while let Some(late) = self.desk.refusals.pop() {
+            // It may have had several at once, and ends once.
+            if late.channel > 0 && !self.broker.has_channel(late.slot, late.channel) {
+                continue;
+            }
             self.refuse(late.slot, late.channel, late.refusal, late.method, now);
         }
         while let Some(slot) = self.desk.resumed.pop() {
@@ -377,6 +381,16 @@ impl Shard {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.desk));
         made.filter_map(Result::err).collect()
+    }
+
+    /// Answers an administrative request.
+    pub fn answer(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
+        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
+        if body.len() < ANSWER_SHARED_BYTES_MIN {
+            return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.desk);
+        }
+        let shared = self.desk.pool().copy(body);
+        self.broker.answer_request(to, properties, BodyRef::Large(&shared), &mut self.desk);
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.

@@ -101,6 +101,7 @@ mod tests {
     use crate::message::{BodyRef, Message};
     use crate::peer::{Capabilities, Login};
     use crate::ready::Place;
+    use crate::request::{NotTaken, Request};
     use catalog::{
         Catalog, Definition, ExchangeKind, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions,
     };
@@ -143,6 +144,9 @@ mod tests {
         fn pace(&mut self, _: Slot) {}
         fn batch(&mut self, _: ShardId) -> &mut Batch {
             unreachable!("there is one shard")
+        }
+        fn request(&mut self, _: Request) -> Result<(), NotTaken> {
+            Err(NotTaken::Nobody)
         }
         fn append(&mut self, _: QueueId, _: Place, _: &Message) -> Stored {
             Stored::Now

@@ -5,7 +5,7 @@
 //! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `runs` (of definitions), `transact`,
-//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `delay` (what waits in an exchange), `bury` (dead letters) and `copies` (further routing keys); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `delay` (what waits in an exchange), `bury` (dead letters), `copies` (further routing keys) and `request` (administrators'); `commands` says which method is whose.
 
 mod bury;
 mod commands;
@@ -18,6 +18,7 @@ mod dispatch;
 mod post;
 mod publish;
 mod questions;
+mod request;
 mod runs;
 mod settle;
 mod time;
@@ -308,6 +309,11 @@ impl Broker {
         }
         self.drop_channel(key, fx);
         self.dispatch_due(fx);
+    }
+
+    /// Whether a channel is open.
+    pub fn has_channel(&self, slot: Slot, number: u16) -> bool {
+        self.channel_key(slot, number).is_some()
     }
 
     /// Whether the connection's next command may be read.

@@ -12,7 +12,7 @@ use crate::effects::{Effects, Slot, Stored};
 use crate::letter::{Letter, Parcel};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
-use catalog::{Operation, QueueId, Refusal, Resource, Route, ShardId};
+use catalog::{Operation, QueueId, REQUEST_QUEUE, Refusal, Resource, Route, ShardId};
 use std::sync::Arc;
 use wire::method::{Method, basic};
 use wire::{RawProperties, ReplyCode, ShortStr};
@@ -228,7 +228,7 @@ impl Broker {
         let mut waits = 0;
         let mut declined = !route.held.is_empty() && !self.hold(route, content, fx);
         match &*route.queues {
-            [] if route.held.is_empty() => self.unroutable(slot, number, content, mandatory, fx),
+            [] if route.held.is_empty() => declined |= !self.unroutable(slot, number, content, mandatory, fx),
             [] => {}
             [only] if self.is_home(only.home) => {
                 let offered = self.offer(only.id, content, &mut kept, true, fx);
@@ -319,9 +319,26 @@ impl Broker {
         }
     }
 
-    /// No queue wants it: perhaps it is a direct reply, perhaps it goes back.
+    /// No queue wants it: perhaps it is a request or a direct reply, perhaps it goes back. Answers whether the broker is done with it.
     #[cold]
-    fn unroutable<E: Effects>(&mut self, slot: Slot, number: u16, content: &Content<'_>, mandatory: bool, fx: &mut E) {
+    fn unroutable<E: Effects>(
+        &mut self,
+        slot: Slot,
+        number: u16,
+        content: &Content<'_>,
+        mandatory: bool,
+        fx: &mut E,
+    ) -> bool {
+        if content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() {
+            match self.request(slot, number, content, fx) {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(refusal) => {
+                    fx.refuse(slot, number, refusal, basic::Publish::ID);
+                    return false;
+                }
+            }
+        }
         if content.exchange.is_empty()
             && let Some(address) = Address::parse(content.routing_key)
             && address.shard.0 < self.options.shards
@@ -332,13 +349,14 @@ impl Broker {
                 let message = content.keep(fx.pool());
                 fx.batch(address.shard).push(Letter::DirectReply { address, message });
             }
-            return;
+            return true;
         }
         self.counters.unroutable += 1;
         if mandatory {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
             fx.returned(slot, number, &refusal, *content);
         }
+        true
     }
 
     #[cold]

@@ -5,8 +5,8 @@
 //! Never:  uses a socket or a thread.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, Place,
-    Publish, Slot, Stored,
+    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, NotTaken,
+    Place, Publish, Request, Slot, Stored,
 };
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId};
 use slab::{Pool, PoolOptions};
@@ -24,7 +24,12 @@ pub struct Recorder {
     pub blocked: BTreeSet<Slot>,
     /// Connections that may go on.
     pub resumed: Vec<Slot>,
+    /// Administrative requests.
+    pub requests: Vec<Request>,
 }
+
+/// Requests that a shard of this world takes.
+const REQUESTS_MAX: usize = 2;
 
 impl Recorder {
     fn say(&mut self, slot: Slot, channel: u16, text: String) {
@@ -89,6 +94,13 @@ impl Effects for Recorder {
     fn batch(&mut self, to: ShardId) -> &mut Batch {
         &mut self.batches[to.0 as usize]
     }
+    fn request(&mut self, request: Request) -> Result<(), NotTaken> {
+        if self.requests.len() >= REQUESTS_MAX {
+            return Err(NotTaken::Busy);
+        }
+        self.requests.push(request);
+        Ok(())
+    }
     fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
         Stored::Now
     }
@@ -141,6 +153,7 @@ impl World {
                 sent: BTreeMap::new(),
                 blocked: BTreeSet::new(),
                 resumed: Vec::new(),
+                requests: Vec::new(),
             };
             (Broker::new(options, catalog), recorder)
         });

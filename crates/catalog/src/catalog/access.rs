@@ -14,6 +14,9 @@ use crate::{
     user::LoginRefused,
 };
 
+/// The tag of users who may ask the broker itself for something.
+const ADMINISTRATOR: &str = "administrator";
+
 impl Catalog {
     /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
     /// as long as a password's proof does; who cannot wait for a slow one asks for the `claim`.
@@ -40,6 +43,11 @@ impl Catalog {
     /// The name of a user; empty once it is deleted.
     pub fn user_name(&self, user: UserId) -> &str {
         self.users.get(user).map_or("", |user| &user.name)
+    }
+
+    /// Whether a user is an administrator: has RabbitMQ's tag `administrator`. One that was deleted is none.
+    pub fn is_administrator(&self, user: UserId) -> bool {
+        self.users.get(user).is_some_and(|user| user.tags.iter().any(|tag| **tag == *ADMINISTRATOR))
     }
 
     /// Whether a user may do something to the exchange or queue of this name, which need not exist (403 if not).

@@ -5,7 +5,7 @@
 //! Never:  decides whether a queue is empty or unused; only its home knows.
 
 use super::*;
-use crate::{arguments, catalog::exchanges::truth, ids::VhostId, queue::QueueDefinition};
+use crate::{arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition};
 
 impl Catalog {
     pub(super) fn declare_queue(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
@@ -15,7 +15,7 @@ impl Catalog {
             unreachable!("the caller matched the variant")
         };
         self.check_vhost(*vhost)?;
-        if name.starts_with("amq.") && !server_named {
+        if name.starts_with("amq.") && (!server_named || **name == *REQUEST_QUEUE) {
             return Err(Refusal::reserved(Kind::Queue, name));
         }
         // An exclusive queue goes with its connection, so it is never durable, whatever was asked.

@@ -65,6 +65,10 @@ fn clients_log_in_over_tls_by_password_or_certificate() {
             Err(error) => assert!(error.to_string().contains(expect), "{more}: {error}"),
         }
     }
+    // Requests come over TLS as over any other link.
+    let asked = output(&["ctl", "definitions", "--url", &url(&broker, &authority, "orders:s3cret@", "")]);
+    let stderr = String::from_utf8_lossy(&asked.stderr);
+    assert!(stderr.contains("403 ACCESS_REFUSED - user 'orders' is no administrator"), "{stderr}");
     let log = broker.await_line("user 'nobody' of the certificate: invalid credentials");
     assert!(log.contains("login refused"), "{log}");
 }

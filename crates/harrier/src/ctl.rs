@@ -1,0 +1,136 @@
+//! `harrier ctl`: what a running broker is asked from the command line.
+//!
+//! Enters: words; perhaps an address on standard input.  Leaves: what the broker has answered, an exit status.
+//! Owns:   the words of the command.
+//! Never:  decides who may ask: the broker does.
+
+use crate::ask::ask;
+use crate::{print, usage_error};
+use client::Url;
+use definitions::Json;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: harrier ctl definitions [--url URL] [--vhost NAME]
+
+Asks a running broker, as one of its administrators, over any address it listens on.
+
+  definitions   print what is defined now, declarations of clients included, as a definitions file:
+                JSON for harrier broker --definitions, or for rabbitmqctl import_definitions
+
+  --url URL     the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or
+                amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open.
+                '-' reads it from standard input, where nobody else sees the password.
+                Default: amqp://guest:guest@127.0.0.1:5672/%2F
+  --vhost NAME  only what is in this virtual host: no users, no permissions
+
+Status: 0 if the broker has answered, 1 if not or if it refuses, 2 for wrong usage.
+";
+
+/// Where a broker is that was told nothing.
+const URL: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
+/// Bytes of an address on standard input.
+const URL_BYTES_MAX: u64 = 64 * 1024;
+
+/// Runs the command with the words behind `ctl`.
+pub fn main(words: &[OsString]) -> ExitCode {
+    let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
+        return usage_error("ctl takes words of UTF-8 only");
+    };
+    if words.iter().any(|word| ["--help", "-h"].contains(word)) {
+        return print(USAGE);
+    }
+    let order = match Order::of(&words) {
+        Ok(order) => order,
+        Err(why) => return usage_error(&format!("{why}\n{USAGE}")),
+    };
+    let arguments = order.vhost.into_iter().map(|name| ("vhost", Json::text(name))).collect();
+    match ask(&order.url, "definitions", arguments) {
+        Ok(found) => print(&(found.page() + "\n")),
+        Err(why) => {
+            eprintln!("harrier ctl: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the words say.
+struct Order<'a> {
+    url: Url,
+    vhost: Option<&'a str>,
+}
+
+impl<'a> Order<'a> {
+    fn of(words: &[&'a str]) -> Result<Self, String> {
+        let (command, mut rest) = match words {
+            [] => return Err("ctl needs a command".to_owned()),
+            [command, rest @ ..] => (*command, rest),
+        };
+        if command != "definitions" {
+            return Err(format!("unknown command 'ctl {command}'"));
+        }
+        let (mut url, mut vhost) = (None, None);
+        while let [word, behind @ ..] = rest {
+            let (option, value, behind) = match (word.split_once('='), behind) {
+                (Some((option, value)), _) => (option, value, behind),
+                (None, [value, behind @ ..]) => (*word, *value, behind),
+                (None, []) => (*word, "", behind),
+            };
+            let place = match option {
+                "--url" => &mut url,
+                "--vhost" => &mut vhost,
+                other => return Err(format!("unknown option '{other}'")),
+            };
+            if value.is_empty() {
+                return Err(format!("{option} needs a value"));
+            }
+            if place.replace(value).is_some() {
+                return Err(format!("{option} is there twice"));
+            }
+            rest = behind;
+        }
+        let url = match url {
+            Some("-") => {
+                let text = from_stdin()?;
+                // It came this way lest it be seen.
+                Url::parse(text.trim()).map_err(|error| error.to_string().replace(text.trim(), "the address"))
+            }
+            Some(text) => Url::parse(text).map_err(|error| error.to_string()),
+            None => Url::parse(URL).map_err(|error| error.to_string()),
+        };
+        Ok(Order { url: url?, vhost })
+    }
+}
+
+fn from_stdin() -> Result<String, String> {
+    let mut text = String::new();
+    let read = io::stdin().lock().take(URL_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|error| format!("the address cannot be read: {error}"))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+
+    fn check(words: &[&str], expect: Result<(&str, &str, Option<&str>), &str>) {
+        let order = Order::of(words);
+        let found = order.as_ref().map(|order| (&*order.url.address, &*order.url.vhost, order.vhost));
+        assert_eq!(found.map_err(|why| &**why), expect, "{words:?}");
+    }
+
+    #[test]
+    fn words_are_understood_or_told() {
+        check(&["definitions"], Ok(("127.0.0.1:5672", "/", None)));
+        check(&["definitions", "--url", "amqp://a:b@h:1/v"], Ok(("h:1", "v", None)));
+        check(&["definitions", "--url=amqp://h:1", "--vhost", "/"], Ok(("h:1", "/", Some("/"))));
+        check(&["definitions", "--vhost=a=b"], Ok(("127.0.0.1:5672", "/", Some("a=b"))));
+        check(&[], Err("ctl needs a command"));
+        check(&["queues"], Err("unknown command 'ctl queues'"));
+        check(&["definitions", "--json"], Err("unknown option '--json'"));
+        check(&["definitions", "--vhost"], Err("--vhost needs a value"));
+        check(&["definitions", "--vhost", "a", "--vhost=b"], Err("--vhost is there twice"));
+        check(&["definitions", "--url", "h:1"], Err("'h:1': expected amqp://, amqps:// or amqp+unix:"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The operator: what the program does with a broker that runs.
+//!
+//! Enters: changes of definitions, looks at them, answers to administrative requests; from any thread.  Leaves: the same, at the shard concerned.
+//! Owns:   the ways to the shards.
+//! Never:  shares anything of a shard: what it wants is done on the shard's own thread.
+
+use crate::limits::REQUESTS_WAITING_MAX;
+use crate::reactor::{Arrival, Door};
+use broker::{Address, Request};
+use catalog::{Catalog, Definition, Refusal};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+/// The way by which administrative requests come, for `ServerOptions::requests`, and its other end.
+pub fn requests() -> (SyncSender<Request>, Receiver<Request>) {
+    mpsc::sync_channel(REQUESTS_WAITING_MAX)
+}
+
+/// Does what an operator wants, from any thread.
+#[derive(Clone)]
+pub struct Operator {
+    doors: Vec<Door>,
+}
+
+impl Operator {
+    pub(crate) fn new(doors: Vec<Door>) -> Self {
+        Operator { doors }
+    }
+
+    /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
+    /// the others are made. `None`: the broker has stopped, and makes none.
+    pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
+        let (refused, refusals) = mpsc::channel();
+        self.tell(0, Arrival::Definitions(definitions, refused))?;
+        refusals.recv().ok()
+    }
+
+    /// Looks at the definitions as they are between two changes, on the thread of the shard that makes them, which does nothing else
+    /// meanwhile; waits for what is seen. `None`: the broker has stopped.
+    pub fn look<T: Send + 'static>(&self, look: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
+        let (seen, sight) = mpsc::channel();
+        let look = move |catalog: &Catalog| {
+            // Whoever asked waits, unless its thread has failed.
+            let _heard = seen.send(look(catalog));
+        };
+        self.tell(0, Arrival::Look(Box::new(look)))?;
+        sight.recv().ok()
+    }
+
+    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at most. A channel
+    /// that has gone hears nothing.
+    ///
+    /// # Panics
+    /// On a longer body.
+    pub fn answer(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
+        assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
+        let _stopped = self.tell(to.shard.0, Arrival::Answer { to, properties, body });
+    }
+
+    fn tell(&self, shard: u16, arrival: Arrival) -> Option<()> {
+        let (sender, bell) = self.doors.get(usize::from(shard))?;
+        sender.send(arrival).ok()?;
+        bell.wake();
+        Some(())
+    }
+}
