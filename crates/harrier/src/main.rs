@@ -14,6 +14,7 @@ mod log;
 mod options;
 mod policies;
 mod process;
+mod rdma;
 mod reload;
 mod tls;
 
@@ -32,6 +33,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   broker      run a broker
   bench       measure a broker
   definitions check or write a file of definitions
+  rdma        look at this machine's RDMA devices and try them
   hash-password
               read a password from standard input, print its hash for the configuration
   help        print this and end
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
             None => usage_error("bench takes words of UTF-8 only"),
         },
         Some("definitions") => files::main(rest),
+        Some("rdma") => rdma::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),
