@@ -17,6 +17,7 @@ mod log;
 mod options;
 mod policies;
 mod process;
+mod rdma;
 mod reload;
 mod tls;
 
@@ -36,6 +37,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   bench       measure a broker
   definitions check or write a file of definitions
   ctl         ask a running broker for its definitions
+  rdma        look at this machine's RDMA devices and try them
   hash-password
               read a password from standard input, print its hash for the configuration
   help        print this and end
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         },
         Some("definitions") => files::main(rest),
         Some("ctl") => ctl::main(rest),
+        Some("rdma") => rdma::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),
         Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),

@@ -10,6 +10,8 @@ mod definitions;
 mod passwords;
 #[path = "program/policies.rs"]
 mod policies;
+#[path = "program/rdma.rs"]
+mod rdma;
 #[path = "program/runs.rs"]
 mod runs;
 #[path = "program/tls.rs"]

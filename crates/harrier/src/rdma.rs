@@ -1,0 +1,35 @@
+//! `harrier rdma`: what this machine has of RDMA, and whether it works.
+//!
+//! Enters: words.  Leaves: findings, as lines or as JSON, and a status: 0 if RDMA can be used, 1 if not, 2 for wrong usage.
+//! Owns:   the command and its words.
+//! Never:  changes anything of the machine.
+
+mod findings;
+mod show;
+mod walk;
+
+use crate::{print, usage_error};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: harrier rdma check [--json]
+
+check lists the RDMA devices of this machine with their ports, addresses and limits, and tries each path
+over each address: a connection to itself, an inline send, an eager send, a READ. What fails is told with what would
+help. Status 0 if at least one device works and none fails, 1 otherwise.
+";
+
+/// Runs the command with the words behind `rdma`.
+pub fn main(words: &[OsString]) -> ExitCode {
+    let texts: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let json = match texts[..] {
+        ["check"] => false,
+        ["check", "--json"] => true,
+        ["--help" | "-h"] | ["check", "--help" | "-h"] => return print(USAGE),
+        _ => return usage_error(USAGE),
+    };
+    let findings = findings::look();
+    let text = if json { show::json(&findings) } else { show::lines(&findings) };
+    let printed = print(&text);
+    if findings.usable() { printed } else { ExitCode::FAILURE }
+}

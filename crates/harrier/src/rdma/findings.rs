@@ -1,0 +1,207 @@
+//! What there is: libraries, limits, devices, ports, addresses.
+//!
+//! Enters: the machine.  Leaves: `Findings`.
+//! Owns:   what is looked for, and what would help where something is missing.
+//! Never:  stops at the first thing that is wrong.
+
+use super::walk::{Walk, walk};
+use ib::{Context, Error, Facts, GidEntry, Layer, Port, PortState};
+use rustix::process::{Resource, geteuid, getrlimit};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// With less than this a broker cannot pin the buffers of a few hundred connections.
+const LOCKED_BYTES_MIN: u64 = 64 << 20;
+
+/// Everything that was found.
+pub struct Findings {
+    /// What is wrong with the machine as a whole.
+    pub problems: Vec<Problem>,
+    /// What is odd and may be meant so.
+    pub warnings: Vec<Problem>,
+    /// Memory that this user may pin; `None` is no limit.
+    pub locked_bytes_max: Option<u64>,
+    /// The devices.
+    pub devices: Vec<Device>,
+}
+
+/// Something that is wrong, and what would help.
+#[derive(Debug)]
+pub struct Problem {
+    /// What.
+    pub what: String,
+    /// What would help.
+    pub fix: String,
+}
+
+impl Problem {
+    pub fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what: what.into(), fix: fix.into() }
+    }
+}
+
+/// A device.
+pub struct Device {
+    pub name: String,
+    pub facts: Option<Facts>,
+    pub problems: Vec<Problem>,
+    pub ports: Vec<PortFound>,
+}
+
+/// A port of a device.
+pub struct PortFound {
+    pub port: Port,
+    pub gids: Vec<GidEntry>,
+    pub problems: Vec<Problem>,
+    pub walks: Vec<Walk>,
+}
+
+impl Findings {
+    /// Whether at least one device works and none fails.
+    pub fn usable(&self) -> bool {
+        let ports = || self.devices.iter().flat_map(|device| &device.ports);
+        let fails = !self.problems.is_empty()
+            || self.devices.iter().any(|device| !device.problems.is_empty())
+            || ports().flat_map(|port| &port.walks).any(|walk| walk.failure().is_some());
+        !fails && ports().any(|port| !port.walks.is_empty())
+    }
+}
+
+/// Looks at everything, and tries what can be tried.
+pub fn look() -> Findings {
+    let mut findings =
+        Findings { problems: Vec::new(), warnings: Vec::new(), locked_bytes_max: locked(), devices: Vec::new() };
+    if let Some(bytes) = findings.locked_bytes_max.filter(|&bytes| bytes < LOCKED_BYTES_MIN && !geteuid().is_root()) {
+        findings.warnings.push(Problem::new(
+            format!("only {bytes} bytes of memory may be locked"),
+            "`ulimit -l unlimited`, `LimitMEMLOCK=infinity` in the unit of systemd, or a line `* - memlock unlimited` in /etc/security/limits.d",
+        ));
+    }
+    if let Err(error) = ib::open() {
+        findings.problems.push(of_library(&error));
+        return findings;
+    }
+    match ib::devices() {
+        Ok(devices) => findings.devices = devices.iter().map(device).collect(),
+        Err(error) => findings.problems.push(of_devices(&error)),
+    }
+    if findings.problems.is_empty()
+        && !findings.usable()
+        && findings.devices.iter().all(|device| device.problems.is_empty())
+    {
+        let tried = findings.devices.iter().flat_map(|device| &device.ports).any(|port| !port.walks.is_empty());
+        if !tried {
+            findings.problems.push(Problem::new(
+                "no port of any device is active and has an IP address",
+                "see what the ports say above",
+            ));
+        }
+    }
+    findings
+}
+
+fn locked() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
+}
+
+fn of_library(error: &Error) -> Problem {
+    match error {
+        Error::Missing(missing) => Problem::new(
+            format!("{} cannot be used: {}", missing.file, missing.why),
+            format!("apt-get install {}", missing.package.replace(" and ", " ")),
+        ),
+        error => Problem::new(error.to_string(), "see docs/operations/rdma.md"),
+    }
+}
+
+fn of_devices(error: &Error) -> Problem {
+    let fix = match error {
+        Error::NoDevice(_) => "a card and its driver, or Soft-RoCE: see docs/operations/rdma.md",
+        _ => "the rights of /dev/infiniband/uverbs*: whoever runs this must be able to read and write them",
+    };
+    Problem::new(error.to_string(), fix)
+}
+
+fn device(context: &Context) -> Device {
+    let mut found = Device { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
+    let broken = |error: Error| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
+    match context.facts() {
+        Ok(facts) => found.facts = Some(facts),
+        Err(error) => found.problems.push(broken(error)),
+    }
+    for number in 1..=found.facts.as_ref().map_or(0, |facts| facts.ports) {
+        match context.port(number).and_then(|port| Ok((context.gids(&port)?, port))) {
+            Ok((gids, port)) => found.ports.push(port_found(port, gids)),
+            Err(error) => found.problems.push(broken(error)),
+        }
+    }
+    found
+}
+
+fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
+    let mut found = PortFound { port, gids, problems: Vec::new(), walks: Vec::new() };
+    let interface = || found.gids.iter().find_map(|entry| entry.interface.clone());
+    if found.port.state != PortState::Active {
+        let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
+        let fix = match found.port.layer {
+            Layer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
+            _ => format!("a cable, and `ip link set {named} up`"),
+        };
+        found.problems.push(Problem::new("the port is not active", fix));
+        return found;
+    }
+    let addresses = addresses(&found.gids);
+    if addresses.is_empty() {
+        let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
+        let what = "the port has no IP address, by which connections are made";
+        let fix = match found.port.layer {
+            Layer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
+            _ => format!("`ip address add ADDRESS/LENGTH dev {named}`"),
+        };
+        found.problems.push(Problem::new(what, fix));
+    }
+    found.walks = addresses.into_iter().map(walk).collect();
+    found
+}
+
+/// The IP addresses among a port's GIDs: each once, though there is an entry for each version of RoCE.
+fn addresses(gids: &[GidEntry]) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for entry in gids {
+        let address = Ipv6Addr::from(entry.gid);
+        let ip = match address.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            // A link-local one needs its interface to be named, and InfiniBand's own GIDs look like one.
+            None if address.is_unicast_link_local() || entry.kind.is_none() => continue,
+            None => IpAddr::V6(address),
+        };
+        if !found.contains(&ip) {
+            found.push(ip);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+    use ib::GidEntry;
+
+    #[test]
+    fn addresses_are_those_that_can_be_connected_to_each_once() {
+        let entry = |index, text: &str, kind: Option<&str>| GidEntry {
+            index,
+            gid: text.parse::<std::net::Ipv6Addr>().expect("an address").octets(),
+            kind: kind.map(str::to_owned),
+            interface: None,
+        };
+        let gids = [
+            entry(0, "fe80::1", Some("IB/RoCE v1")),
+            entry(1, "::ffff:10.9.8.1", Some("IB/RoCE v1")),
+            entry(2, "::ffff:10.9.8.1", Some("RoCE v2")),
+            entry(3, "2001:db8::5", Some("RoCE v2")),
+            entry(4, "fec0::7", None),
+        ];
+        let found: Vec<_> = addresses(&gids).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.9.8.1", "2001:db8::5"]);
+    }
+}

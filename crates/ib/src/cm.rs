@@ -1,0 +1,269 @@
+//! The connection manager's event channel, and what it tells.
+//!
+//! Enters: the kernel's events.  Leaves: `CmEvent`, plain values, with the id of a connection that asks to be let in.
+//! Owns:   the channel, and the one lock that all calls of the connection manager take.
+//! Never:  waits: the descriptor says when there is something.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::abi;
+use crate::device::nonblocking;
+use crate::error::{Error, NoDevice};
+use crate::id::{Id, IdKey};
+use crate::library::{Cm, cm};
+
+/// librdmacm changes an id's queue pair while it hands out events, so taking an event and destroying a queue pair
+/// exclude each other, on whatever threads they are. Only opening and closing connections comes here, never a message.
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    // It guards no data that a panic could leave half done.
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the events of ids come to.
+#[derive(Clone)]
+pub struct CmChannel(Arc<Opened>);
+
+pub(crate) struct Opened {
+    pub(crate) cm: &'static Cm,
+    pub(crate) raw: *mut abi::EventChannel,
+}
+
+// SAFETY: every call with it is made under the one lock; the descriptor does not change.
+unsafe impl Send for Opened {}
+// SAFETY: as above.
+unsafe impl Sync for Opened {}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let _locked = lock();
+        // SAFETY: made below; all of its ids held a clone of the `Arc` that ends here, and every event was
+        // acknowledged.
+        unsafe { (self.cm.rdma_destroy_event_channel)(self.raw) };
+    }
+}
+
+impl CmChannel {
+    /// A channel, whose descriptor never makes anybody wait.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without the libraries, [`Error::NoDevice`] where the connection manager finds none.
+    pub fn new() -> Result<Self, Error> {
+        crate::library::open()?;
+        let cm = cm()?;
+        let locked = lock();
+        // SAFETY: it may always be called.
+        let raw = unsafe { (cm.rdma_create_event_channel)() };
+        if raw.is_null() {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::ENODEV | libc::ENOSYS | libc::ENOENT) => Error::NoDevice(NoDevice::here()),
+                _ => Error::Refused { call: "rdma_create_event_channel", error },
+            });
+        }
+        let channel = Self(Arc::new(Opened { cm, raw }));
+        // SAFETY: made just now.
+        let fd = unsafe { (*raw).fd };
+        drop(locked);
+        nonblocking(fd)?;
+        Ok(channel)
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.0
+    }
+
+    /// The next event, if there is one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn next(&self) -> Result<Option<CmEvent>, Error> {
+        let locked = lock();
+        let mut raw = ptr::null_mut();
+        loop {
+            // SAFETY: the channel exists, and the place is ours to write to.
+            if unsafe { (self.0.cm.rdma_get_cm_event)(self.0.raw, &mut raw) } == 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(Error::Refused { call: "rdma_get_cm_event", error }),
+            }
+        }
+        // SAFETY: the event was got just now, and exists until it is acknowledged below.
+        let event = unsafe { &*raw };
+        let kind = Kind::of(event.event);
+        // Only these carry the parameters of a connection; elsewhere the union holds nothing.
+        let carries =
+            matches!(kind, Kind::Request | Kind::Response | Kind::Established | Kind::Rejected | Kind::Disconnected);
+        let (start, bytes) = (event.conn.private_data, event.conn.private_data_len.into());
+        let data = if !carries || start.is_null() || bytes == 0 {
+            Vec::new()
+        } else {
+            // SAFETY: the event says where its private data is and how much, and lives.
+            unsafe { std::slice::from_raw_parts(start.cast::<u8>(), bytes) }.to_vec()
+        };
+        let of = if kind == Kind::Request { event.listen_id } else { event.id };
+        // SAFETY: an event's ids exist until it is acknowledged; the field is the key that was put there.
+        let key = IdKey::of(unsafe { (*of).context });
+        let about = match kind {
+            Kind::AddressResolved => About::AddressResolved,
+            Kind::RouteResolved => About::RouteResolved,
+            Kind::Request => {
+                let reads = Reads { serve: event.conn.responder_resources, ask: event.conn.initiator_depth };
+                // SAFETY: a request brings an id of its own, which belongs to who takes the event.
+                About::Request { id: unsafe { Id::of_request(self, event.id) }, reads }
+            }
+            Kind::Response | Kind::Established => About::Established {
+                reads: Reads { serve: event.conn.responder_resources, ask: event.conn.initiator_depth },
+            },
+            Kind::Rejected => About::Rejected { reason: event.status },
+            Kind::Disconnected => About::Disconnected,
+            Kind::DeviceRemoved => About::DeviceRemoved,
+            Kind::Failed(what) => About::Failed { what, errno: event.status.saturating_abs() },
+            Kind::Other(number) => About::Other(number),
+        };
+        // SAFETY: got above, and acknowledged once; nothing of it is used behind this.
+        unsafe { (self.0.cm.rdma_ack_cm_event)(raw) };
+        drop(locked);
+        Ok(Some(CmEvent { id: key, about, data }))
+    }
+}
+
+impl AsFd for CmChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open while the channel exists, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw((*self.0.raw).fd) }
+    }
+}
+
+/// An event's number, sorted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    AddressResolved,
+    RouteResolved,
+    Request,
+    Response,
+    Established,
+    Rejected,
+    Disconnected,
+    DeviceRemoved,
+    Failed(Failure),
+    Other(u32),
+}
+
+impl Kind {
+    fn of(number: u32) -> Self {
+        match number {
+            0 => Kind::AddressResolved,
+            1 => Kind::Failed(Failure::Address),
+            2 => Kind::RouteResolved,
+            3 => Kind::Failed(Failure::Route),
+            4 => Kind::Request,
+            5 => Kind::Response,
+            6 => Kind::Failed(Failure::Connect),
+            7 => Kind::Failed(Failure::Unreachable),
+            8 => Kind::Rejected,
+            9 => Kind::Established,
+            10 => Kind::Disconnected,
+            11 => Kind::DeviceRemoved,
+            number => Kind::Other(number),
+        }
+    }
+}
+
+/// Something that has happened to an id.
+#[derive(Debug)]
+pub struct CmEvent {
+    /// To which; of a request, the listening one.
+    pub id: IdKey,
+    /// What.
+    pub about: About,
+    /// The peer's private data. On InfiniBand and RoCE the manager fills it up with zeroes to the length of its
+    /// message, so it has to say itself how long it is.
+    pub data: Vec<u8>,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum About {
+    /// The id has a device now.
+    AddressResolved,
+    /// The id has a way to its peer now.
+    RouteResolved,
+    /// Somebody asks to connect. To let it in: make its queue pair, then accept. Dropping the id rejects it
+    /// without a word.
+    Request {
+        /// The connection to be.
+        id: Id,
+        /// How many READs it offers, as this side counts them.
+        reads: Reads,
+    },
+    /// The connection is there.
+    Established {
+        /// What was agreed.
+        reads: Reads,
+    },
+    /// The peer does not want the connection, or nobody listens.
+    Rejected {
+        /// The reason in the standard's numbers: [`REJECTED_BY_PROGRAM`] if the private data has the peer's own words.
+        reason: i32,
+    },
+    /// The connection has ended: the peer said so, or died where its system could still say so.
+    Disconnected,
+    /// The device is gone.
+    DeviceRemoved,
+    /// A step towards a connection has failed.
+    Failed {
+        /// Which.
+        what: Failure,
+        /// The system's number for why.
+        errno: i32,
+    },
+    /// Something else, by its number in the C interface.
+    Other(u32),
+}
+
+/// The reason of a rejection that a program has given.
+pub const REJECTED_BY_PROGRAM: i32 = 28;
+/// The reason of a rejection where nobody listens.
+pub const REJECTED_NO_LISTENER: i32 = 8;
+
+/// Which step towards a connection has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No device leads to the address.
+    Address,
+    /// The way to it is not known.
+    Route,
+    /// The connection could not be made.
+    Connect,
+    /// Nobody answered.
+    Unreachable,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::Address => "no RDMA device leads to the address",
+            Failure::Route => "no way to the address was found",
+            Failure::Connect => "the connection could not be made",
+            Failure::Unreachable => "nobody answered",
+        })
+    }
+}
+
+/// How many READs may be under way on a connection at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// The peer's, which this side serves.
+    pub serve: u8,
+    /// This side's own.
+    pub ask: u8,
+}

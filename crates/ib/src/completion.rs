@@ -1,0 +1,397 @@
+//! Completions: the queue that they come to, the channel that wakes who waits for them, and what they say.
+//!
+//! Enters: a device, a number of entries.  Leaves: batches of `Completion`, plain values.
+//! Owns:   completion queues and channels.
+//! Never:  waits, or says that work is done before the device has.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::c_int;
+
+use crate::abi;
+use crate::device::{Context, nonblocking};
+use crate::error::Error;
+use crate::limits::POLL_BATCH;
+
+/// Becomes readable when a queue that was armed has a completion.
+#[derive(Clone)]
+pub struct CompletionChannel(Arc<Channel>);
+
+struct Channel {
+    context: Context,
+    raw: *mut abi::CompChannel,
+}
+
+// SAFETY: libibverbs takes its own locks; the descriptor does not change.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: made below; every queue on it held a clone of the `Arc` that ends here.
+        let answer = unsafe { (self.context.verbs().ibv_destroy_comp_channel)(self.raw) };
+        debug_assert_eq!(answer, 0, "a channel goes while a queue uses it");
+    }
+}
+
+impl CompletionChannel {
+    /// A channel, whose descriptor never makes anybody wait.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(context: &Context) -> Result<Self, Error> {
+        // SAFETY: the context is open, and stays so while the channel exists, which holds it.
+        let raw = unsafe { (context.verbs().ibv_create_comp_channel)(context.raw()) };
+        if raw.is_null() {
+            return Err(Error::last("ibv_create_comp_channel"));
+        }
+        let channel = Self(Arc::new(Channel { context: context.clone(), raw }));
+        // SAFETY: made just now.
+        nonblocking(unsafe { (*raw).fd })?;
+        Ok(channel)
+    }
+
+    /// Takes and acknowledges what has woken: how many times a queue on this channel did. The queues must be armed
+    /// again.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn drain(&self) -> Result<u32, Error> {
+        let verbs = self.0.context.verbs();
+        let mut woken = 0;
+        loop {
+            let (mut queue, mut owner) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel exists, and both places are ours to write to.
+            if unsafe { (verbs.ibv_get_cq_event)(self.0.raw, &mut queue, &mut owner) } != 0 {
+                let error = io::Error::last_os_error();
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(woken),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => Err(Error::Refused { call: "ibv_get_cq_event", error }),
+                };
+            }
+            // SAFETY: the queue exists: its destruction waits until this event is acknowledged, which is done once.
+            unsafe { (verbs.ibv_ack_cq_events)(queue, 1) };
+            woken += 1;
+        }
+    }
+}
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open while the channel exists, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw((*self.0.raw).fd) }
+    }
+}
+
+/// Where completions of queue pairs and receive queues come to.
+pub struct CompletionQueue {
+    shared: Arc<Queue>,
+    /// Where the device writes what [`poll`](Self::poll) reads.
+    batch: Box<[abi::Wc]>,
+}
+
+/// What queue pairs hold of the queue: it goes after them.
+pub(crate) struct Queue {
+    context: Context,
+    raw: *mut abi::Cq,
+    entries: u32,
+    _channel: Option<CompletionChannel>,
+}
+
+// SAFETY: libibverbs takes its own locks.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made below; every queue pair on it held a clone of the `Arc` that ends here, and every event was
+        // acknowledged by who took it.
+        let answer = unsafe { (self.context.verbs().ibv_destroy_cq)(self.raw) };
+        debug_assert_eq!(answer, 0, "a completion queue goes while something uses it");
+    }
+}
+
+impl Queue {
+    pub(crate) fn raw(&self) -> *mut abi::Cq {
+        self.raw
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+}
+
+impl CompletionQueue {
+    /// A queue of at least `entries`: as many as there can be work outstanding with it, or completions are lost with
+    /// everything that uses it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(context: &Context, entries: u32, channel: Option<&CompletionChannel>) -> Result<Self, Error> {
+        let on = channel.map_or(ptr::null_mut(), |channel| channel.0.raw);
+        if channel.is_some_and(|channel| channel.0.context != *context) {
+            return Err(Error::NotYet("a channel of another device"));
+        }
+        let count = c_int::try_from(entries).unwrap_or(c_int::MAX);
+        // SAFETY: the context is open and the channel exists; both stay so while the queue does, which holds them.
+        let raw = unsafe { (context.verbs().ibv_create_cq)(context.raw(), count, ptr::null_mut(), on, 0) };
+        if raw.is_null() {
+            return Err(Error::last("ibv_create_cq"));
+        }
+        // SAFETY: made just now.
+        let entries = u32::try_from(unsafe { (*raw).cqe }).unwrap_or(entries);
+        let shared = Arc::new(Queue { context: context.clone(), raw, entries, _channel: channel.cloned() });
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let empty: abi::Wc = unsafe { mem::zeroed() };
+        Ok(Self { shared, batch: vec![empty; POLL_BATCH].into() })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Queue> {
+        &self.shared
+    }
+
+    /// How many completions it holds.
+    pub fn entries(&self) -> u32 {
+        self.shared.entries
+    }
+
+    /// Adds the completions that are there to `into`, [`POLL_BATCH`] at most, and answers how many. Fewer than that
+    /// means that there were no more.
+    ///
+    /// # Errors
+    /// What the device says; then nothing on this queue can be relied upon any more.
+    pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, Error> {
+        let poll = self.shared.context.ops().poll_cq.ok_or(Error::NotYet("the provider cannot poll"))?;
+        // SAFETY: the queue exists, and the batch has room for as many completions.
+        let count = unsafe { poll(self.shared.raw, self.batch.len() as c_int, self.batch.as_mut_ptr()) };
+        let Ok(count) = usize::try_from(count) else {
+            return Err(Error::Refused { call: "ibv_poll_cq", error: io::Error::from_raw_os_error(libc::EIO) });
+        };
+        into.extend(self.batch[..count.min(POLL_BATCH)].iter().map(Completion::of));
+        Ok(count)
+    }
+
+    /// Asks the channel to wake for the next completion. Poll once more after this and before waiting: what came before
+    /// does not wake.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn arm(&mut self) -> Result<(), Error> {
+        let arm = self.shared.context.ops().req_notify_cq.ok_or(Error::NotYet("the provider cannot notify"))?;
+        // SAFETY: the queue exists.
+        Error::check("ibv_req_notify_cq", unsafe { arm(self.shared.raw, 0) })
+    }
+}
+
+/// Which queue of work a completion belongs to: no two that ever were in this process are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueTag(u32);
+
+impl QueueTag {
+    pub(crate) fn new() -> Result<Self, Error> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+        // One a connection: a program that has had four thousand million of them ought to be started anew.
+        next.map(Self).map_err(|_| Error::Limit { what: "queues in one process", asked: 1, most: 0 })
+    }
+
+    /// The number of a work request.
+    pub(crate) fn number(self, place: u32) -> u64 {
+        u64::from(self.0) << 32 | u64::from(place)
+    }
+}
+
+/// Work that has ended, well or badly.
+///
+/// Only a completion gives memory back that was posted, so it cannot be copied or made: it is handed to the queue whose
+/// [`tag`](Self::tag) it has.
+#[derive(Debug)]
+pub struct Completion {
+    number: u64,
+    queue_pair: u32,
+    bytes: u32,
+    status: Status,
+    kind: Kind,
+    immediate: Option<u32>,
+}
+
+impl Completion {
+    fn of(raw: &abi::Wc) -> Self {
+        let status = Status(raw.status as u8);
+        let kind = match raw.opcode {
+            _ if !status.is_success() => Kind::Failed,
+            opcode if opcode & abi::WC_RECV != 0 => Kind::Receive,
+            abi::WC_RDMA_READ => Kind::Read,
+            abi::WC_RDMA_WRITE => Kind::Write,
+            _ => Kind::Send,
+        };
+        let immediate = kind == Kind::Receive && raw.wc_flags & abi::WC_FLAG_WITH_IMM != 0;
+        Self {
+            number: raw.wr_id,
+            queue_pair: raw.qp_num,
+            bytes: if kind == Kind::Receive { raw.byte_len } else { 0 },
+            status,
+            kind,
+            immediate: immediate.then(|| u32::from_be(raw.imm_data)),
+        }
+    }
+
+    /// Whose work it was: the queue to hand this to.
+    pub fn tag(&self) -> QueueTag {
+        QueueTag((self.number >> 32) as u32)
+    }
+
+    pub(crate) fn place(&self) -> u32 {
+        self.number as u32
+    }
+
+    /// The number of the queue pair, of a receive too: so the connection is found.
+    pub fn queue_pair(&self) -> u32 {
+        self.queue_pair
+    }
+
+    /// How it ended.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// What it was. A device does not say that of work that has failed; its tag does.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes received.
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// The number that came along, if one did.
+    pub fn immediate(&self) -> Option<u32> {
+        self.immediate
+    }
+}
+
+/// What kind of work a completion is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A send; the peer's card has it.
+    Send,
+    /// A receive.
+    Receive,
+    /// A READ: the memory is filled.
+    Read,
+    /// A WRITE.
+    Write,
+    /// It has failed.
+    Failed,
+}
+
+/// How work ended: a number of the C interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Status(u8);
+
+impl Status {
+    /// Well.
+    pub const SUCCESS: Self = Self(0);
+    /// What arrived is longer than the memory that was posted for it.
+    pub const LOCAL_LENGTH: Self = Self(1);
+    /// Memory of our own was not registered (any more).
+    pub const LOCAL_PROTECTION: Self = Self(4);
+    /// The queue pair is in the error state: this and all later work ends so.
+    pub const FLUSHED: Self = Self(5);
+    /// The peer's card says that what was asked of it makes no sense.
+    pub const REMOTE_INVALID: Self = Self(9);
+    /// The peer's memory may not be used so, or is not there.
+    pub const REMOTE_ACCESS: Self = Self(10);
+    /// The peer could not do its part.
+    pub const REMOTE_OPERATION: Self = Self(11);
+    /// Nobody acknowledged, however often it was sent: the peer or the way to it is gone. **No event of the connection
+    /// manager comes with it.**
+    pub const RETRIES: Self = Self(12);
+    /// The peer had no receive posted, however often it was sent.
+    pub const RECEIVER_NOT_READY: Self = Self(13);
+
+    /// Whether the work was done. If not, its queue pair is in the error state: the connection has ended.
+    pub fn is_success(self) -> bool {
+        self == Self::SUCCESS
+    }
+
+    /// The number in the C interface.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::SUCCESS => "done",
+            Self::LOCAL_LENGTH => "more has arrived than was room for",
+            Self::LOCAL_PROTECTION => "memory here is not registered",
+            Self::FLUSHED => "the connection had ended",
+            Self::REMOTE_INVALID => "the peer's device does not understand the request",
+            Self::REMOTE_ACCESS => "the peer's memory may not be used so",
+            Self::REMOTE_OPERATION => "the peer's device has failed",
+            Self::RETRIES => "the peer does not answer",
+            Self::RECEIVER_NOT_READY => "the peer has no room to receive",
+            Self(number) => return write!(f, "failed with status {number}"),
+        })
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Status({}: {self})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Completion, Kind, QueueTag, Status};
+    use crate::abi;
+
+    fn raw(status: u32, opcode: u32) -> abi::Wc {
+        abi::Wc {
+            wr_id: (7 << 32) | 9,
+            status,
+            opcode,
+            vendor_err: 0,
+            byte_len: 5,
+            imm_data: 1u32.to_be(),
+            qp_num: 3,
+            src_qp: 0,
+            wc_flags: abi::WC_FLAG_WITH_IMM,
+            pkey_index: 0,
+            slid: 0,
+            sl: 0,
+            dlid_path_bits: 0,
+        }
+    }
+
+    #[test]
+    fn a_completion_says_what_the_device_did_and_no_more() {
+        let receive = Completion::of(&raw(0, abi::WC_RECV));
+        assert_eq!((receive.kind(), receive.bytes(), receive.immediate()), (Kind::Receive, 5, Some(1)));
+        assert_eq!((receive.tag(), receive.place(), receive.queue_pair()), (QueueTag(7), 9, 3));
+        let read = Completion::of(&raw(0, abi::WC_RDMA_READ));
+        assert_eq!((read.kind(), read.bytes(), read.immediate()), (Kind::Read, 0, None));
+        let failed = Completion::of(&raw(12, abi::WC_RECV));
+        assert_eq!((failed.kind(), failed.status(), failed.bytes()), (Kind::Failed, Status::RETRIES, 0));
+    }
+
+    #[test]
+    fn no_two_queues_have_one_tag() {
+        let (one, other) = (QueueTag::new().expect("a tag"), QueueTag::new().expect("a tag"));
+        assert_ne!(one, other);
+        assert_eq!(one.number(u32::MAX) >> 32, u64::from(one.0));
+    }
+}

@@ -1,0 +1,417 @@
+//! Devices: which there are, what they can do, and what happens to them.
+//!
+//! Enters: nothing, or an id of the connection manager.  Leaves: `Context`, on which everything else is made.
+//! Owns:   devices that were opened here; those of the connection manager are its own.
+//! Never:  is opened twice for one connection: queue pairs, memory and queues of one id share its context.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use libc::{c_char, c_int};
+
+use crate::abi;
+use crate::error::{Error, NoDevice};
+use crate::library::{Verbs, verbs};
+
+/// An open device.
+///
+/// Cheap to clone. Two are equal if they are the same opening of a device, so that what was made on one can be used
+/// with what was made on the other.
+#[derive(Clone)]
+pub struct Context(Arc<Opening>);
+
+struct Opening {
+    verbs: &'static Verbs,
+    context: *mut abi::Context,
+    /// Whether it is closed here; the connection manager's devices are not.
+    ours: bool,
+}
+
+// SAFETY: libibverbs takes its own locks: a context may be used by any thread, and by several at once.
+unsafe impl Send for Opening {}
+// SAFETY: as above; what is read here without a lock (the name, the descriptors) does not change while it is open.
+unsafe impl Sync for Opening {}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if self.ours {
+            // SAFETY: it was opened by us, and everything made on it held a clone of the `Arc` that ends here.
+            unsafe { (self.verbs.ibv_close_device)(self.context) };
+        }
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.context == other.0.context
+    }
+}
+
+impl Eq for Context {}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({})", self.name())
+    }
+}
+
+/// Opens every device of this machine that libibverbs can use.
+///
+/// # Errors
+/// [`Error::Missing`] without the library, [`Error::NoDevice`] with the reason, where there is none.
+pub fn devices() -> Result<Vec<Context>, Error> {
+    let verbs = verbs()?;
+    let mut count: c_int = 0;
+    // SAFETY: the argument is a number to write to.
+    let list = unsafe { (verbs.ibv_get_device_list)(&mut count) };
+    if list.is_null() {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::ENOENT) => Err(Error::NoDevice(NoDevice::NoKernel)),
+            _ => Err(Error::Refused { call: "ibv_get_device_list", error }),
+        };
+    }
+    let opened = (0..count as usize).map(|at| {
+        // SAFETY: the list has `count` devices, which exist until it is freed, and the opened ones beyond that.
+        let context = unsafe { (verbs.ibv_open_device)(*list.add(at)) };
+        if context.is_null() { Err(Error::last("ibv_open_device")) } else { Ok(Context::new(verbs, context, true)) }
+    });
+    let opened: Result<Vec<_>, _> = opened.collect();
+    // SAFETY: the list came from the function that this one belongs to, and is not used any more.
+    unsafe { (verbs.ibv_free_device_list)(list) };
+    match opened {
+        Ok(devices) if devices.is_empty() => Err(Error::NoDevice(NoDevice::here())),
+        other => other,
+    }
+}
+
+impl NoDevice {
+    /// Why this machine has none, as far as it shows.
+    pub(crate) fn here() -> Self {
+        let class = Path::new("/sys/class/infiniband");
+        // A folder that is not there is a kernel without RDMA.
+        match fs::read_dir(class).map(|mut entries| entries.next().is_some()) {
+            Ok(true) => NoDevice::NoProvider,
+            Ok(false) => NoDevice::None,
+            Err(_) => NoDevice::NoKernel,
+        }
+    }
+}
+
+impl Context {
+    fn new(verbs: &'static Verbs, context: *mut abi::Context, ours: bool) -> Self {
+        Self(Arc::new(Opening { verbs, context, ours }))
+    }
+
+    /// The device of an id, which stays open for as long as the program runs.
+    ///
+    /// # Safety
+    /// `context` is the `verbs` of an id of the connection manager, and not null.
+    pub(crate) unsafe fn of_cm(context: *mut abi::Context) -> Result<Self, Error> {
+        Ok(Self::new(verbs()?, context, false))
+    }
+
+    pub(crate) fn raw(&self) -> *mut abi::Context {
+        self.0.context
+    }
+
+    pub(crate) fn verbs(&self) -> &'static Verbs {
+        self.0.verbs
+    }
+
+    pub(crate) fn ops(&self) -> &abi::ContextOps {
+        // SAFETY: the context is open while `self` lives, and its table does not change after it was opened.
+        unsafe { &(*self.raw()).ops }
+    }
+
+    /// The device's name, as in `/sys/class/infiniband`.
+    pub fn name(&self) -> String {
+        // SAFETY: an open context has a device, and its name is a text that ends with a zero.
+        unsafe { CStr::from_ptr((self.verbs().ibv_get_device_name)((*self.raw()).device)) }
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// What the device can do.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn facts(&self) -> Result<Facts, Error> {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut raw: abi::DeviceAttr = unsafe { mem::zeroed() };
+        // SAFETY: the context is open, and the structure is as large as the library expects (`tests/layout.rs`).
+        let answer = unsafe { (self.verbs().ibv_query_device)(self.raw(), &mut raw) };
+        Error::check("ibv_query_device", answer)?;
+        let count = |number: c_int| u32::try_from(number).unwrap_or(0);
+        Ok(Facts {
+            firmware: text(&raw.fw_ver),
+            ports: raw.phys_port_cnt,
+            queue_pairs_max: count(raw.max_qp),
+            work_max: count(raw.max_qp_wr),
+            pieces_max: count(raw.max_sge),
+            completion_queues_max: count(raw.max_cq),
+            completions_max: count(raw.max_cqe),
+            regions_max: count(raw.max_mr),
+            region_bytes_max: raw.max_mr_size,
+            shared_receive_queues_max: count(raw.max_srq),
+            shared_receives_max: count(raw.max_srq_wr),
+            reads_served_max: count(raw.max_qp_rd_atom).min(255) as u8,
+            reads_asked_max: count(raw.max_qp_init_rd_atom).min(255) as u8,
+        })
+    }
+
+    /// A port, counted from 1.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn port(&self, number: u8) -> Result<Port, Error> {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut raw: abi::PortAttr = unsafe { mem::zeroed() };
+        // SAFETY: the context is open; the structure is that of the header, and this function writes no more than its
+        // start.
+        let answer = unsafe { (self.verbs().ibv_query_port)(self.raw(), number, &mut raw) };
+        Error::check("ibv_query_port", answer)?;
+        Ok(Port {
+            number,
+            state: match raw.state {
+                1 => PortState::Down,
+                2 => PortState::Init,
+                3 => PortState::Armed,
+                4 | 5 => PortState::Active,
+                _ => PortState::Unknown,
+            },
+            layer: match raw.link_layer {
+                1 => Layer::Infiniband,
+                2 => Layer::Ethernet,
+                _ => Layer::Unknown,
+            },
+            mtu_bytes: mtu_bytes(raw.active_mtu),
+            message_bytes_max: raw.max_msg_sz,
+            lid: raw.lid,
+            gids: u32::try_from(raw.gid_tbl_len).unwrap_or(0),
+        })
+    }
+
+    /// The addresses of a port, without the empty entries of its table.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn gids(&self, port: &Port) -> Result<Vec<GidEntry>, Error> {
+        let mut entries = Vec::new();
+        for index in 0..port.gids {
+            let mut gid = abi::Gid { raw: [0; 16] };
+            // SAFETY: the context is open, and the structure is one to write to.
+            let answer = unsafe { (self.verbs().ibv_query_gid)(self.raw(), port.number, index as c_int, &mut gid) };
+            Error::check("ibv_query_gid", answer)?;
+            if gid.raw == [0; 16] {
+                continue;
+            }
+            let attribute = |kind: &str| {
+                let path =
+                    format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/{kind}/{index}", self.name(), port.number);
+                // An entry of InfiniBand has no such file.
+                fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+            };
+            entries.push(GidEntry { index, gid: gid.raw, kind: attribute("types"), interface: attribute("ndevs") });
+        }
+        Ok(entries)
+    }
+
+    /// The descriptor that becomes readable when [`async_event`](Self::async_event) has something to say.
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open while the context is, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
+    }
+
+    /// What has happened to the device or to something made on it, if anything has. Never waits.
+    ///
+    /// All who hold this context share one list: an event goes to who asks first.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn async_event(&self) -> Result<Option<AsyncEvent>, Error> {
+        if !nonblocking(self.async_fd().as_raw_fd())? {
+            return Ok(None);
+        }
+        let mut raw = abi::AsyncEvent { element: 0, event_type: 0 };
+        // SAFETY: the context is open, and the structure is one to write to.
+        if unsafe { (self.verbs().ibv_get_async_event)(self.raw(), &mut raw) } != 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(Error::Refused { call: "ibv_get_async_event", error }),
+            };
+        }
+        let event = match raw.event_type {
+            1..=7 | 16 => {
+                let queue_pair = ptr::with_exposed_provenance::<abi::Qp>(raw.element as usize);
+                // SAFETY: an event of a queue pair names it, and it exists until the event is acknowledged, for which
+                // its destruction waits.
+                let number = unsafe { (*queue_pair).qp_num };
+                match raw.event_type {
+                    4..=6 => AsyncEvent::Other(raw.event_type),
+                    16 => AsyncEvent::LastReceive { queue_pair: number },
+                    kind => AsyncEvent::QueuePairFailed { queue_pair: number, kind },
+                }
+            }
+            8 => AsyncEvent::DeviceFailed,
+            9 => AsyncEvent::PortUp(raw.element as u8),
+            10 => AsyncEvent::PortDown(raw.element as u8),
+            kind => AsyncEvent::Other(kind),
+        };
+        // SAFETY: the event was got above and is acknowledged once.
+        unsafe { (self.verbs().ibv_ack_async_event)(&mut raw) };
+        Ok(Some(event))
+    }
+}
+
+/// Makes a descriptor one that never waits. Answers whether it is readable now.
+pub(crate) fn nonblocking(fd: RawFd) -> Result<bool, Error> {
+    // SAFETY: these ask and set a flag of an open descriptor and touch no memory.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(Error::last("fcntl"));
+    }
+    // SAFETY: as above.
+    if flags & libc::O_NONBLOCK == 0 && unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+        return Err(Error::last("fcntl"));
+    }
+    let mut ready = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which lives through the call.
+    Ok(unsafe { libc::poll(&mut ready, 1, 0) } > 0)
+}
+
+/// A field of C's that holds a text.
+fn text(field: &[c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn mtu_bytes(code: u32) -> u32 {
+    match code {
+        1..=5 => 128 << code,
+        _ => 0,
+    }
+}
+
+/// What a device can do: what it says of itself, not what memory and rights leave of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The version of its firmware; empty for devices of software.
+    pub firmware: String,
+    /// How many ports it has.
+    pub ports: u8,
+    /// Queue pairs, and so connections.
+    pub queue_pairs_max: u32,
+    /// Work requests that a queue holds.
+    pub work_max: u32,
+    /// Pieces of memory in one work request.
+    pub pieces_max: u32,
+    /// Completion queues.
+    pub completion_queues_max: u32,
+    /// Completions that a queue holds.
+    pub completions_max: u32,
+    /// Memory regions.
+    pub regions_max: u32,
+    /// Bytes in one of them.
+    pub region_bytes_max: u64,
+    /// Shared receive queues.
+    pub shared_receive_queues_max: u32,
+    /// Receives that such a queue holds.
+    pub shared_receives_max: u32,
+    /// READs that a peer may have outstanding at one queue pair.
+    pub reads_served_max: u8,
+    /// READs that one queue pair may have outstanding at its peer.
+    pub reads_asked_max: u8,
+}
+
+/// A port of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Counted from 1.
+    pub number: u8,
+    /// Whether it carries anything.
+    pub state: PortState,
+    /// What it speaks below.
+    pub layer: Layer,
+    /// The packets it sends now.
+    pub mtu_bytes: u32,
+    /// The longest message.
+    pub message_bytes_max: u32,
+    /// Its address on an InfiniBand subnet; 0 elsewhere.
+    pub lid: u16,
+    /// Entries in its table of addresses, empty ones too.
+    pub gids: u32,
+}
+
+/// What a port is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// No link.
+    Down,
+    /// A link, and nobody has given it an address: on InfiniBand a subnet manager does.
+    Init,
+    /// About to become active.
+    Armed,
+    /// It carries data.
+    Active,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+/// What a port speaks below the verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// InfiniBand.
+    Infiniband,
+    /// Ethernet: RoCE or iWARP.
+    Ethernet,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+/// One address of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// Its place in the port's table.
+    pub index: u32,
+    /// The address.
+    pub gid: [u8; 16],
+    /// Of which kind, in the kernel's words (`IB/RoCE v1`, `RoCE v2`).
+    pub kind: Option<String>,
+    /// The network interface it belongs to.
+    pub interface: Option<String>,
+}
+
+/// What has happened to a device or to something made on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// A queue pair in the error state will take no more receives from its shared queue: when the completions that are
+    /// there now have been polled, it can go without one being lost.
+    LastReceive {
+        /// Its number.
+        queue_pair: u32,
+    },
+    /// A queue pair has failed.
+    QueuePairFailed {
+        /// Its number.
+        queue_pair: u32,
+        /// The event's number in the C interface.
+        kind: u32,
+    },
+    /// The device has failed: everything made on it is lost.
+    DeviceFailed,
+    /// A port carries data.
+    PortUp(u8),
+    /// A port has lost its link.
+    PortDown(u8),
+    /// Something else, by its number in the C interface.
+    Other(u32),
+}

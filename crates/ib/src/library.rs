@@ -1,0 +1,151 @@
+//! libibverbs and librdmacm, opened when they are first asked for.
+//!
+//! Enters: nothing but what the system has installed.  Leaves: their functions, or why there are none.
+//! Owns:   the two libraries, which stay open until the program ends: their devices and threads outlive any handle.
+//! Never:  is needed to build or start the program.
+
+use std::ffi::CStr;
+use std::mem;
+use std::sync::OnceLock;
+
+use libc::{c_char, c_int, c_void, sockaddr};
+
+use crate::abi;
+use crate::error::{Error, Missing};
+
+/// Opens a library and finds its functions: each by its name, with the type of its declaration in C.
+macro_rules! library {
+    ($(#[$doc:meta])* $name:ident, $file:literal, $package:literal, $($function:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
+        $(#[$doc])*
+        #[allow(missing_docs)] // The names are those of the headers.
+        pub(crate) struct $name {
+            $(pub(crate) $function: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
+        }
+
+        impl $name {
+            fn open() -> Result<Self, Missing> {
+                let library = Opened::new($file, $package)?;
+                Ok(Self {
+                    $($function: {
+                        let symbol = library.symbol(concat!(stringify!($function), "\0"))?;
+                        // SAFETY: a function of this name has this type in the header of every version of the library
+                        // with this number; a pointer to one is as large as one to data.
+                        unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(symbol) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+library! {
+    /// The verbs. What a card does for each message goes past these, by the table of its provider (`abi::ContextOps`).
+    Verbs, "libibverbs.so.1\0", "libibverbs1 and ibverbs-providers",
+    ibv_get_device_list: fn(*mut c_int) -> *mut *mut abi::Device;
+    ibv_free_device_list: fn(*mut *mut abi::Device);
+    ibv_open_device: fn(*mut abi::Device) -> *mut abi::Context;
+    ibv_close_device: fn(*mut abi::Context) -> c_int;
+    ibv_get_device_name: fn(*mut abi::Device) -> *const c_char;
+    ibv_query_device: fn(*mut abi::Context, *mut abi::DeviceAttr) -> c_int;
+    ibv_query_port: fn(*mut abi::Context, u8, *mut abi::PortAttr) -> c_int;
+    ibv_query_gid: fn(*mut abi::Context, u8, c_int, *mut abi::Gid) -> c_int;
+    ibv_alloc_pd: fn(*mut abi::Context) -> *mut abi::Pd;
+    ibv_dealloc_pd: fn(*mut abi::Pd) -> c_int;
+    ibv_reg_mr: fn(*mut abi::Pd, *mut c_void, usize, c_int) -> *mut abi::Mr;
+    ibv_dereg_mr: fn(*mut abi::Mr) -> c_int;
+    ibv_create_comp_channel: fn(*mut abi::Context) -> *mut abi::CompChannel;
+    ibv_destroy_comp_channel: fn(*mut abi::CompChannel) -> c_int;
+    ibv_create_cq: fn(*mut abi::Context, c_int, *mut c_void, *mut abi::CompChannel, c_int) -> *mut abi::Cq;
+    ibv_destroy_cq: fn(*mut abi::Cq) -> c_int;
+    ibv_get_cq_event: fn(*mut abi::CompChannel, *mut *mut abi::Cq, *mut *mut c_void) -> c_int;
+    ibv_ack_cq_events: fn(*mut abi::Cq, u32);
+    ibv_create_srq: fn(*mut abi::Pd, *mut abi::SrqInitAttr) -> *mut abi::Srq;
+    ibv_destroy_srq: fn(*mut abi::Srq) -> c_int;
+    ibv_query_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int, *mut abi::QpInitAttr) -> c_int;
+    ibv_modify_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int) -> c_int;
+    ibv_get_async_event: fn(*mut abi::Context, *mut abi::AsyncEvent) -> c_int;
+    ibv_ack_async_event: fn(*mut abi::AsyncEvent);
+}
+
+library! {
+    /// The connection manager.
+    Cm, "librdmacm.so.1\0", "librdmacm1",
+    rdma_create_event_channel: fn() -> *mut abi::EventChannel;
+    rdma_destroy_event_channel: fn(*mut abi::EventChannel);
+    rdma_create_id: fn(*mut abi::EventChannel, *mut *mut abi::CmId, *mut c_void, u32) -> c_int;
+    rdma_destroy_id: fn(*mut abi::CmId) -> c_int;
+    rdma_bind_addr: fn(*mut abi::CmId, *mut sockaddr) -> c_int;
+    rdma_resolve_addr: fn(*mut abi::CmId, *mut sockaddr, *mut sockaddr, c_int) -> c_int;
+    rdma_resolve_route: fn(*mut abi::CmId, c_int) -> c_int;
+    rdma_create_qp: fn(*mut abi::CmId, *mut abi::Pd, *mut abi::QpInitAttr) -> c_int;
+    rdma_destroy_qp: fn(*mut abi::CmId);
+    rdma_connect: fn(*mut abi::CmId, *mut abi::ConnParam) -> c_int;
+    rdma_listen: fn(*mut abi::CmId, c_int) -> c_int;
+    rdma_accept: fn(*mut abi::CmId, *mut abi::ConnParam) -> c_int;
+    rdma_reject: fn(*mut abi::CmId, *const c_void, u8) -> c_int;
+    rdma_disconnect: fn(*mut abi::CmId) -> c_int;
+    rdma_get_cm_event: fn(*mut abi::EventChannel, *mut *mut abi::CmEvent) -> c_int;
+    rdma_ack_cm_event: fn(*mut abi::CmEvent) -> c_int;
+    rdma_set_option: fn(*mut abi::CmId, c_int, c_int, *mut c_void, usize) -> c_int;
+    rdma_migrate_id: fn(*mut abi::CmId, *mut abi::EventChannel) -> c_int;
+}
+
+/// A library that was opened and is never closed.
+struct Opened {
+    file: &'static str,
+    package: &'static str,
+    handle: *mut c_void,
+}
+
+impl Opened {
+    /// `file` and every name given to [`symbol`](Self::symbol) end with a zero, as C wants it.
+    fn new(file: &'static str, package: &'static str) -> Result<Self, Missing> {
+        debug_assert!(file.ends_with('\0'));
+        // SAFETY: the name ends with a zero. What the library runs when it is loaded is trusted as the loader trusts it
+        // for programs that are linked with it.
+        let handle = unsafe { libc::dlopen(file.as_ptr().cast(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let opened = Self { file, package, handle };
+        if handle.is_null() { Err(opened.missing()) } else { Ok(opened) }
+    }
+
+    fn symbol(&self, name: &'static str) -> Result<*mut c_void, Missing> {
+        debug_assert!(name.ends_with('\0'));
+        // SAFETY: the handle is that of an open library, and the name ends with a zero.
+        let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr().cast()) };
+        if symbol.is_null() { Err(self.missing()) } else { Ok(symbol) }
+    }
+
+    /// Why the last call failed, in the loader's words.
+    fn missing(&self) -> Missing {
+        // SAFETY: it may always be called; what it returns stays until this thread's next call of the loader.
+        let text = unsafe { libc::dlerror() };
+        let why = if text.is_null() {
+            "the loader does not say why".to_owned()
+        } else {
+            // SAFETY: not null, so it is a text that ends with a zero.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        };
+        Missing { file: self.file.trim_end_matches('\0'), package: self.package, why }
+    }
+}
+
+/// The verbs, opened once.
+pub(crate) fn verbs() -> Result<&'static Verbs, Error> {
+    static VERBS: OnceLock<Result<Verbs, Missing>> = OnceLock::new();
+    VERBS.get_or_init(Verbs::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+}
+
+/// The connection manager, opened once.
+pub(crate) fn cm() -> Result<&'static Cm, Error> {
+    static CM: OnceLock<Result<Cm, Missing>> = OnceLock::new();
+    CM.get_or_init(Cm::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+}
+
+/// Opens both libraries, if that was not done yet.
+///
+/// # Errors
+/// [`Error::Missing`] names the one that is not there.
+pub fn open() -> Result<(), Error> {
+    verbs()?;
+    cm().map(drop)
+}

@@ -1,0 +1,250 @@
+//! Memory that a device may read or write: what it must promise, and two kinds that do.
+//!
+//! Enters: sizes, or the tree's own message memory.  Leaves: `Stay` and `Fill`, `Pages`, `Arena` and its `Part`s.
+//! Owns:   pages from the system.
+//! Never:  lends a reference to bytes that a device may change meanwhile.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use slab::{BlockMut, Slice};
+
+use crate::error::Error;
+use crate::limits::{PARTS_MAX, PIECE_BYTES_MAX};
+
+/// Bytes that stay where they are, mapped and initialised, for as long as the value lives, wherever the value is moved.
+///
+/// # Safety
+/// The implementor keeps that promise for the bytes that [`span`](Stay::span) names, which are always the same.
+pub unsafe trait Stay: Send + 'static {
+    /// Where they are, and how many.
+    fn span(&self) -> (NonNull<u8>, usize);
+}
+
+/// Bytes that [`Stay`], and that nobody else reads or writes while the value lives: a device may write them.
+///
+/// # Safety
+/// The implementor keeps that promise: there is one value for these bytes, and no reference to them that was not
+/// borrowed from it.
+pub unsafe trait Fill: Stay {}
+
+// SAFETY: a slice counts itself among its block's holders, and a block is neither moved nor given back while it is
+// held.
+unsafe impl Stay for Slice {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (NonNull::from(&**self).cast(), self.len())
+    }
+}
+
+// SAFETY: the only holder of its block, which is not moved.
+unsafe impl Stay for BlockMut {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (NonNull::from(&**self).cast(), self.len())
+    }
+}
+
+// SAFETY: it holds its bytes alone.
+unsafe impl Fill for BlockMut {}
+
+/// Zeroed pages from the system, given back with the last holder.
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: pages belong to the whole process; who may touch which of them is decided by the types that hold a mapping.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(bytes: usize) -> Result<Self, Error> {
+        Error::within("bytes of one piece of memory", bytes, PIECE_BYTES_MAX)?;
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new pages at a place of the system's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes.max(1), access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(Error::last("mmap"));
+        }
+        let start = NonNull::new(start.cast()).expect("the system maps nothing at address zero");
+        Ok(Self { start, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped with these very values, and the last holder ends here.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes.max(1)) };
+    }
+}
+
+/// Memory that both this program and a device, or a peer through it, may write at any time.
+///
+/// So nobody gets a reference to it: bytes are copied in and out, and what is copied out while it is being written may
+/// be partly old and partly new.
+#[derive(Clone)]
+pub struct Pages(Arc<Mapping>);
+
+impl Pages {
+    /// `bytes` zeroes.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
+    pub fn new(bytes: usize) -> Result<Self, Error> {
+        Mapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// Copies out what is there now, from `at`.
+    ///
+    /// # Panics
+    /// If that reaches beyond the end.
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        assert!(
+            at.checked_add(into.len()).is_some_and(|end| end <= self.bytes()),
+            "a read beyond the end of the pages"
+        );
+        // SAFETY: within the mapping, which lives; `into` is no part of it, since nobody gets a reference to that. A
+        // device that writes meanwhile makes bytes old or new, and every byte is a value.
+        unsafe { ptr::copy_nonoverlapping(self.0.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Copies in, from `at`.
+    ///
+    /// # Panics
+    /// If that reaches beyond the end.
+    pub fn write(&self, at: usize, from: &[u8]) {
+        assert!(
+            at.checked_add(from.len()).is_some_and(|end| end <= self.bytes()),
+            "a write beyond the end of the pages"
+        );
+        // SAFETY: as in `read`, the other way round.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.0.start.as_ptr().add(at), from.len()) };
+    }
+}
+
+// SAFETY: the mapping stays while one of its holders lives.
+unsafe impl Stay for Pages {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (self.0.start, self.0.bytes)
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pages({} bytes)", self.bytes())
+    }
+}
+
+/// One piece of memory to register, cut into parts of one size with an owner each.
+#[derive(Clone)]
+pub struct Arena(Arc<Mapping>);
+
+impl Arena {
+    /// `parts` parts of `part_bytes` zeroes each.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
+    pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<Part>), Error> {
+        Error::within("parts of an arena", parts, PARTS_MAX)?;
+        Error::within("bytes of a part", part_bytes, PIECE_BYTES_MAX)?;
+        let arena = Arc::new(Mapping::new(parts * part_bytes)?);
+        let parts = (0..parts).map(|at| {
+            // SAFETY: within the mapping.
+            let start = unsafe { arena.start.add(at * part_bytes) };
+            Part { start, bytes: part_bytes, _arena: arena.clone() }
+        });
+        let parts = parts.collect();
+        Ok((Self(arena), parts))
+    }
+}
+
+// SAFETY: the mapping stays while one of its holders lives.
+unsafe impl Stay for Arena {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (self.0.start, self.0.bytes)
+    }
+}
+
+/// A part of an [`Arena`], with one owner.
+pub struct Part {
+    start: NonNull<u8>,
+    bytes: usize,
+    _arena: Arc<Mapping>,
+}
+
+// SAFETY: it holds its bytes alone, as a `Box<[u8]>` does.
+unsafe impl Send for Part {}
+// SAFETY: shared, it can only be read.
+unsafe impl Sync for Part {}
+
+// SAFETY: the mapping stays while one of its holders lives.
+unsafe impl Stay for Part {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (self.start, self.bytes)
+    }
+}
+
+// SAFETY: parts do not overlap, and an arena lends no reference to their bytes.
+unsafe impl Fill for Part {}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: bytes of the mapping, initialised, and written by nobody while they are borrowed from their one
+        // owner.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Part {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part({} bytes)", self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arena, Pages};
+
+    #[test]
+    fn parts_of_an_arena_are_apart_and_outlive_it() {
+        let (arena, mut parts) = Arena::new(3, 100).expect("memory");
+        for (at, part) in parts.iter_mut().enumerate() {
+            part.fill(at as u8 + 1);
+        }
+        drop(arena);
+        let last = parts.pop().expect("three parts");
+        drop(parts);
+        assert_eq!(*last, [3; 100]);
+    }
+
+    #[test]
+    fn pages_are_copied_in_and_out() {
+        let pages = Pages::new(10).expect("memory");
+        pages.write(7, b"abc");
+        let mut seen = [0; 4];
+        pages.clone().read(6, &mut seen);
+        assert_eq!(&seen, b"\0abc");
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the end")]
+    fn pages_have_an_end() {
+        Pages::new(10).expect("memory").write(8, b"abc");
+    }
+}

@@ -1,0 +1,89 @@
+//! The regions of a slab pool, registered, and kept in step with it.
+//!
+//! Enters: a pool, whenever it may have changed.  Leaves: the key of any block of it.
+//! Owns:   the registrations.
+//! Never:  keeps memory that the pool gives back, or lets a peer reach any of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use slab::Pool;
+
+use crate::abi;
+use crate::error::Error;
+use crate::memory::Stay;
+use crate::region::{Domain, Key, Registration};
+
+/// What is registered of one pool, in one domain.
+pub struct PoolRegions {
+    domain: Domain,
+    generation: u64,
+    /// By the address of their start.
+    registered: BTreeMap<usize, Registration>,
+}
+
+impl PoolRegions {
+    /// Of a pool that has no regions yet, or none that were looked at.
+    pub fn new(domain: &Domain) -> Self {
+        Self { domain: domain.clone(), generation: 0, registered: BTreeMap::new() }
+    }
+
+    /// Registers what the pool has taken from the system since the last time, and deregisters what it has given back.
+    /// Costs next to nothing where it did neither. Always the same pool.
+    ///
+    /// Memory that the pool has given back and taken again is another, at an old address: call this before posting
+    /// blocks of the pool, whenever it may have done so.
+    ///
+    /// # Errors
+    /// What the system says, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
+    pub fn refresh(&mut self, pool: &Pool) -> Result<(), Error> {
+        let generation = pool.generation();
+        if generation == self.generation {
+            return Ok(());
+        }
+        let mut there = BTreeMap::new();
+        pool.regions(|start, bytes| {
+            there.insert(start.addr(), (start, bytes));
+        });
+        let is_there = |at: &usize, one: &Registration| there.get(at).is_some_and(|&(_, bytes)| bytes == one.bytes());
+        let before = self.registered.len();
+        let kept = self.registered.iter().filter(|(at, one)| is_there(at, one)).count();
+        let changes = (before - kept) + (there.len() - kept);
+        // Each coming and going counts one. More than can be seen: something went and came back to the same place.
+        if generation.wrapping_sub(self.generation) == changes as u64 {
+            self.registered.retain(|at, one| is_there(at, one));
+        } else {
+            self.registered.clear();
+        }
+        for (at, (start, bytes)) in there {
+            if !self.registered.contains_key(&at) {
+                // SAFETY: a region of a pool of this thread, which is mapped now. No peer may write to it.
+                let one = unsafe { Registration::new(&self.domain, start, bytes, abi::ACCESS_LOCAL_WRITE) }?;
+                self.registered.insert(at, one);
+            }
+        }
+        // Only now: what failed is tried again.
+        self.generation = generation;
+        Ok(())
+    }
+
+    /// The key of a block of the pool; `None` for memory of another, or of a region that came after the last
+    /// [`refresh`](Self::refresh).
+    pub fn key(&self, piece: &impl Stay) -> Option<Key> {
+        let (start, _) = piece.span();
+        let (_, one) = self.registered.range(..=start.as_ptr().addr()).next_back()?;
+        let key = one.key();
+        key.piece(piece).is_ok().then_some(key)
+    }
+
+    /// Bytes that are pinned.
+    pub fn pinned_bytes(&self) -> usize {
+        self.registered.values().map(Registration::bytes).sum()
+    }
+}
+
+impl fmt::Debug for PoolRegions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolRegions({} regions, {} bytes)", self.registered.len(), self.pinned_bytes())
+    }
+}

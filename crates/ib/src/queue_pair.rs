@@ -1,0 +1,445 @@
+//! Reliable connected queue pairs: work for the device, and what it holds meanwhile.
+//!
+//! Enters: an id, and work in batches.  Leaves: numbers and memory of work that has ended.
+//! Owns:   the queue pair, and all memory that its work names, until the device has done with it.
+//! Never:  takes more work than it has room for: room comes from completions alone, not from a peer's answers.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr;
+use std::sync::Arc;
+
+use libc::c_int;
+
+use crate::abi;
+use crate::cm::lock;
+use crate::completion::{self, Completion, CompletionQueue, QueueTag};
+use crate::error::Error;
+use crate::id::{Id, Made};
+use crate::limits::{PIECES_MAX, WORK_MAX};
+use crate::memory::{Fill, Stay};
+use crate::receives::{self, Receives, place_of};
+use crate::region::{Domain, Grant, Key};
+
+/// What a queue pair is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Work that may be outstanding.
+    pub work_max: u32,
+    /// Pieces of memory in one send.
+    pub pieces_max: u32,
+    /// Bytes of an inline send, which need no registered memory.
+    pub inline_bytes_max: u32,
+}
+
+/// A queue pair. `S` is memory that is sent from, `F` memory that READs fill.
+///
+/// Before it goes, its id is to be disconnected or it is to be put into the error state, and its completions polled:
+/// receives that the device had taken for it from the shared queue are else not heard of again before that queue goes.
+pub struct QueuePair<S: Stay, F: Fill> {
+    made: Arc<Made>,
+    raw: *mut abi::Qp,
+    number: u32,
+    options: Options,
+    tag: QueueTag,
+    /// Work that has not ended, as far as completions say, the oldest first.
+    under_way: VecDeque<Work<F>>,
+    /// The pieces of all sends in `under_way`, in order.
+    held: VecDeque<S>,
+    /// The number of the next work.
+    next: u32,
+    requests: Vec<abi::SendWr>,
+    pieces: Vec<abi::Sge>,
+    // What the queue pair was made with goes after it.
+    _completions: [Arc<completion::Queue>; 2],
+    _receives: Arc<receives::Queue>,
+    domain: Domain,
+}
+
+// SAFETY: libibverbs takes its own locks; the pointers in `requests` mean nothing between two calls.
+unsafe impl<S: Stay, F: Fill> Send for QueuePair<S, F> {}
+
+struct Work<F> {
+    cookie: u64,
+    /// How many of `held` are its own.
+    held: u32,
+    filled: Option<F>,
+}
+
+/// Work that has ended.
+#[derive(Debug)]
+pub struct Finished<F> {
+    /// The number it was posted with.
+    pub cookie: u64,
+    /// The memory of a READ: filled, if the completion says that all went well.
+    pub filled: Option<F>,
+}
+
+/// How work is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// A number of the poster's own, which comes back when the work has ended.
+    pub cookie: u64,
+    /// Whether a completion is asked for. One that is not is known to have ended with the next that is, or when
+    /// something fails; so let there be one at least in every `work_max`, and one at the end.
+    pub signalled: bool,
+}
+
+impl<S: Stay, F: Fill> QueuePair<S, F> {
+    /// A queue pair for an id that has a device: [`Id::accept`] or [`Id::connect`] then connects it.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] if the id has no device, or not that of `domain`; [`Error::Limit`]; what the system says:
+    /// `EINVAL` is most often an inline limit that the device does not have.
+    pub fn new(
+        id: &Id,
+        domain: &Domain,
+        sends: &CompletionQueue,
+        receives_done: &CompletionQueue,
+        receives: &Receives<impl Fill>,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Error::within("work of a queue pair", options.work_max as usize, WORK_MAX as usize)?;
+        Error::within("pieces of a send", options.pieces_max as usize, PIECES_MAX)?;
+        let context = id.context()?;
+        let parts = [
+            domain.context(),
+            sends.shared().context(),
+            receives_done.shared().context(),
+            receives.shared().domain().context(),
+        ];
+        if parts.iter().any(|&part| *part != context) {
+            return Err(Error::NotYet("a queue pair and what it is made with are of one device"));
+        }
+        let mut attributes = abi::QpInitAttr {
+            qp_context: ptr::null_mut(),
+            send_cq: sends.shared().raw(),
+            recv_cq: receives_done.shared().raw(),
+            srq: receives.shared().raw(),
+            cap: abi::QpCap {
+                max_send_wr: options.work_max,
+                max_recv_wr: 0,
+                max_send_sge: options.pieces_max,
+                max_recv_sge: 0,
+                max_inline_data: options.inline_bytes_max,
+            },
+            qp_type: abi::QPT_RC,
+            sq_sig_all: 0,
+        };
+        let (made, tag) = (id.made().clone(), QueueTag::new()?);
+        let locked = lock();
+        // SAFETY: the id has a device, and everything named in the attributes exists on it, and stays so while the
+        // queue pair does, which holds it.
+        let answer = unsafe { (made.cm().rdma_create_qp)(made.raw(), domain.raw(), &mut attributes) };
+        Error::check("rdma_create_qp", answer)?;
+        // SAFETY: the id exists and has a queue pair since just now.
+        let (raw, number) = unsafe { ((*made.raw()).qp, (*(*made.raw()).qp).qp_num) };
+        drop(locked);
+        Ok(Self {
+            made,
+            raw,
+            number,
+            options: Options { inline_bytes_max: attributes.cap.max_inline_data, ..options },
+            tag,
+            under_way: VecDeque::new(),
+            held: VecDeque::new(),
+            next: 0,
+            requests: Vec::new(),
+            pieces: Vec::new(),
+            _completions: [sends.shared().clone(), receives_done.shared().clone()],
+            _receives: receives.shared().clone(),
+            domain: domain.clone(),
+        })
+    }
+
+    /// Its number on this device, which completions name.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What completions of this queue pair's own work have.
+    pub fn tag(&self) -> QueueTag {
+        self.tag
+    }
+
+    /// What it was made for: the device may allow longer inline sends than were asked for.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// For how much work there is room.
+    pub fn room(&self) -> usize {
+        self.options.work_max as usize - self.under_way.len()
+    }
+
+    /// Work that has not ended, as far as completions say.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Begins a batch of work, for which the device is called once.
+    pub fn batch<'q, 'i>(&'q mut self) -> Batch<'q, 'i, S, F> {
+        self.requests.clear();
+        self.pieces.clear();
+        Batch { queue_pair: self, inline: PhantomData }
+    }
+
+    /// Takes a completion of this queue pair's work: that work has ended, and all that was posted before it.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`] for a completion of another queue.
+    pub fn settle(&mut self, completion: Completion, into: &mut Vec<Finished<F>>) -> Result<(), Error> {
+        if completion.tag() != self.tag {
+            return Err(Error::NotOurs);
+        }
+        let oldest = self.next.wrapping_sub(self.under_way.len() as u32);
+        let ended = completion.place().wrapping_sub(oldest) as usize;
+        if ended >= self.under_way.len() {
+            // A device that says the same twice: the work is not there any more.
+            return Err(Error::NotOurs);
+        }
+        for work in self.under_way.drain(..=ended) {
+            self.held.drain(..work.held as usize);
+            into.push(Finished { cookie: work.cookie, filled: work.filled });
+        }
+        Ok(())
+    }
+
+    /// The state it is in.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn state(&self) -> Result<State, Error> {
+        // SAFETY: structures of numbers and pointers, for which zero is a value.
+        let (mut attributes, mut initial): (abi::QpAttr, abi::QpInitAttr) = unsafe { mem::zeroed() };
+        // SAFETY: the queue pair exists, and both structures are as large as the library expects (`tests/layout.rs`).
+        let answer = unsafe {
+            (self.domain.context().verbs().ibv_query_qp)(self.raw, &mut attributes, abi::QP_STATE, &mut initial)
+        };
+        Error::check("ibv_query_qp", answer)?;
+        Ok(match attributes.qp_state {
+            0 | 1 => State::Made,
+            2 => State::Receiving,
+            3 => State::Connected,
+            6 => State::Error,
+            number => State::Other(number),
+        })
+    }
+
+    /// Puts it into the error state: all work completes as flushed, and the peer's fails. The way to end a connection
+    /// at once.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn fail(&mut self) -> Result<(), Error> {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut attributes: abi::QpAttr = unsafe { mem::zeroed() };
+        attributes.qp_state = abi::QPS_ERR;
+        // SAFETY: the queue pair exists, and of the structure only the state is looked at.
+        let answer = unsafe { (self.domain.context().verbs().ibv_modify_qp)(self.raw, &mut attributes, abi::QP_STATE) };
+        Error::check("ibv_modify_qp", answer)
+    }
+
+    /// Forgets the youngest `count` works, which the device has not got.
+    fn forget(&mut self, count: usize) {
+        for work in self.under_way.drain(self.under_way.len() - count..) {
+            self.held.truncate(self.held.len() - work.held as usize);
+        }
+        self.next = self.next.wrapping_sub(count as u32);
+    }
+}
+
+impl<S: Stay, F: Fill> Drop for QueuePair<S, F> {
+    fn drop(&mut self) {
+        let _locked = lock();
+        // SAFETY: the id exists and has this queue pair, which is destroyed once. The device reaches none of the memory
+        // in `held` and `under_way` behind this, and these go after it.
+        unsafe { (self.made.cm().rdma_destroy_qp)(self.made.raw()) };
+    }
+}
+
+impl<S: Stay, F: Fill> fmt::Debug for QueuePair<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueuePair({}, {} under way)", self.number, self.under_way.len())
+    }
+}
+
+/// What state a queue pair is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not connected yet.
+    Made,
+    /// It can receive.
+    Receiving,
+    /// It can receive and send.
+    Connected,
+    /// All work fails.
+    Error,
+    /// Another, by its number in the C interface.
+    Other(u32),
+}
+
+/// Work that goes to the device in one call. Dropped without [`post`](Self::post), nothing of it does.
+pub struct Batch<'q, 'i, S: Stay, F: Fill> {
+    queue_pair: &'q mut QueuePair<S, F>,
+    /// Inline bytes are read when the batch is posted, and not after.
+    inline: PhantomData<&'i [u8]>,
+}
+
+impl<'i, S: Stay, F: Fill> Batch<'_, 'i, S, F> {
+    /// How much work is in it.
+    pub fn len(&self) -> usize {
+        self.queue_pair.requests.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sends the pieces, in order, as one message, which takes one of the peer's receives.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Limit`] for too many pieces, [`Error::NotRegistered`]. Then the pieces are dropped and
+    /// the batch is as it was.
+    pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, Key)>, how: How) -> Result<(), Error> {
+        let held = self.hold(pieces)?;
+        self.add(abi::WR_SEND, 0, None, Work { cookie: how.cookie, held, filled: None }, held, how);
+        Ok(())
+    }
+
+    /// Writes the pieces, in order, to the start of a peer's memory, without the peer's doing.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn write(&mut self, pieces: impl IntoIterator<Item = (S, Key)>, to: Grant, how: How) -> Result<(), Error> {
+        let held = self.hold(pieces)?;
+        self.add(abi::WR_RDMA_WRITE, 0, Some(to), Work { cookie: how.cookie, held, filled: None }, held, how);
+        Ok(())
+    }
+
+    /// Sends the parts, in order, as one message of at most [`Options::inline_bytes_max`]. They are read when the batch
+    /// is posted; no memory of theirs is registered or held.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Limit`]. Then the batch is as it was.
+    pub fn send_inline(&mut self, parts: &[&'i [u8]], how: How) -> Result<(), Error> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        Error::within("bytes of an inline send", bytes, self.queue_pair.options.inline_bytes_max as usize)?;
+        Error::within("pieces of a send", parts.len(), self.queue_pair.options.pieces_max as usize)?;
+        self.room()?;
+        self.queue_pair.pieces.extend(parts.iter().map(|part| abi::Sge {
+            addr: part.as_ptr().expose_provenance() as u64,
+            length: part.len() as u32,
+            lkey: 0,
+        }));
+        let work = Work { cookie: how.cookie, held: 0, filled: None };
+        self.add(abi::WR_SEND, abi::SEND_INLINE, None, work, parts.len() as u32, how);
+        Ok(())
+    }
+
+    /// Reads the start of a peer's memory into all of `into`, without the peer's doing. The memory comes back filled.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn read(&mut self, into: F, key: Key, from: Grant, how: How) -> Result<(), Error> {
+        self.room()?;
+        let piece = key.piece(&into)?;
+        self.queue_pair.pieces.push(piece);
+        self.add(abi::WR_RDMA_READ, 0, Some(from), Work { cookie: how.cookie, held: 0, filled: Some(into) }, 1, how);
+        Ok(())
+    }
+
+    /// Hands all of it to the device.
+    ///
+    /// # Errors
+    /// What the device says; then some of it may be under way and the rest is dropped. The connection is of no use any
+    /// more.
+    pub fn post(self) -> Result<usize, Error> {
+        let count = self.len();
+        if count == 0 {
+            return Ok(0);
+        }
+        let post = self.queue_pair.domain.context().ops().post_send;
+        let queue_pair = &mut *self.queue_pair;
+        let post = post.ok_or(Error::NotYet("the provider cannot send"))?;
+        let (requests, mut pieces) = (queue_pair.requests.as_mut_ptr(), queue_pair.pieces.as_mut_ptr());
+        for at in 0..count {
+            // SAFETY: the list has `count` entries, whose pieces follow each other in the other list; neither is moved
+            // before the call below.
+            unsafe {
+                let request = &mut *requests.add(at);
+                request.sg_list = pieces;
+                pieces = pieces.add(request.num_sge as usize);
+                request.next = if at + 1 < count { requests.add(at + 1) } else { ptr::null_mut() };
+            }
+        }
+        let mut refused = ptr::null_mut();
+        // SAFETY: the queue pair exists, and so do the list and its pieces. The memory that they name is held in `held`
+        // and `under_way` until a completion says that it is done with; inline parts outlive this batch, and the device
+        // has copied them when this returns.
+        let answer = unsafe { post(queue_pair.raw, requests, &mut refused) };
+        let taken = if answer == 0 { count } else { place_of(refused, requests, count) };
+        // What was not taken is forgotten here, and nothing is left for `drop`.
+        queue_pair.forget(count - taken);
+        queue_pair.requests.clear();
+        Error::check("ibv_post_send", answer)?;
+        Ok(taken)
+    }
+
+    fn room(&self) -> Result<(), Error> {
+        if self.queue_pair.room() == 0 { Err(Error::Full) } else { Ok(()) }
+    }
+
+    /// Notes the pieces and keeps them; answers how many.
+    fn hold(&mut self, pieces: impl IntoIterator<Item = (S, Key)>) -> Result<u32, Error> {
+        self.room()?;
+        let most = self.queue_pair.options.pieces_max as usize;
+        let (noted, held) = (self.queue_pair.pieces.len(), self.queue_pair.held.len());
+        let mut count = 0;
+        for (piece, key) in pieces {
+            let entry = Error::within("pieces of a send", count + 1, most).and_then(|()| key.piece(&piece));
+            match entry {
+                Ok(entry) => {
+                    self.queue_pair.pieces.push(entry);
+                    self.queue_pair.held.push_back(piece);
+                    count += 1;
+                }
+                Err(error) => {
+                    self.queue_pair.pieces.truncate(noted);
+                    self.queue_pair.held.truncate(held);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(count as u32)
+    }
+
+    fn add(&mut self, opcode: u32, flags: u32, peer: Option<Grant>, work: Work<F>, pieces: u32, how: How) {
+        let queue_pair = &mut *self.queue_pair;
+        let (remote_addr, rkey) = peer.map_or((0, 0), |peer| (peer.address, peer.key));
+        queue_pair.requests.push(abi::SendWr {
+            wr_id: queue_pair.tag.number(queue_pair.next),
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: pieces as c_int,
+            opcode,
+            send_flags: flags | if how.signalled { abi::SEND_SIGNALED } else { 0 },
+            imm_data: 0,
+            remote_addr,
+            rkey,
+            unused: [0; 9],
+        });
+        queue_pair.next = queue_pair.next.wrapping_add(1);
+        queue_pair.under_way.push_back(work);
+    }
+}
+
+impl<S: Stay, F: Fill> Drop for Batch<'_, '_, S, F> {
+    fn drop(&mut self) {
+        let count = self.len();
+        self.queue_pair.forget(count);
+    }
+}

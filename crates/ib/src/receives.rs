@@ -1,0 +1,190 @@
+//! A shared receive queue: memory that any connection's next message may be received into.
+//!
+//! Enters: buffers with their keys.  Leaves: the same buffers, filled, when their completion is handed in.
+//! Owns:   every buffer that is posted, until then, or until the device cannot reach it any more.
+//! Never:  gives a buffer back early: also not when it is dropped while queue pairs still use it.
+
+use std::any::Any;
+use std::fmt;
+use std::mem;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::abi;
+use crate::completion::{Completion, QueueTag};
+use crate::error::Error;
+use crate::limits::WORK_MAX;
+use crate::memory::Fill;
+use crate::region::{Domain, Key};
+
+/// The queue. Completions of its receives come to the queue that the queue pair was made with, with the tag of this
+/// one.
+pub struct Receives<F: Fill> {
+    shared: Arc<Queue>,
+    tag: QueueTag,
+    /// What is posted, by its place, which is in its work request's number.
+    places: Vec<Option<F>>,
+    free: Vec<u32>,
+    requests: Vec<abi::RecvWr>,
+    pieces: Vec<abi::Sge>,
+}
+
+// SAFETY: what keeps it from being so by itself are the pointers in `requests`, which mean nothing between two calls.
+unsafe impl<F: Fill> Send for Receives<F> {}
+
+/// What queue pairs hold of the queue: it goes after them.
+pub(crate) struct Queue {
+    domain: Domain,
+    raw: *mut abi::Srq,
+    /// What was posted when the handle went: the device may still write there, until the queue is destroyed.
+    left: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: libibverbs takes its own locks.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made below; every queue pair on it held a clone of the `Arc` that ends here. `left` goes after this.
+        let answer = unsafe { (self.domain.context().verbs().ibv_destroy_srq)(self.raw) };
+        debug_assert_eq!(answer, 0, "a receive queue goes while a queue pair uses it");
+    }
+}
+
+impl Queue {
+    pub(crate) fn raw(&self) -> *mut abi::Srq {
+        self.raw
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+}
+
+impl<F: Fill> Receives<F> {
+    /// A queue with room for at least `most` buffers.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], or what the system says.
+    pub fn new(domain: &Domain, most: u32) -> Result<Self, Error> {
+        Error::within("receives of a queue", most as usize, WORK_MAX as usize)?;
+        let mut attributes = abi::SrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
+        // SAFETY: the domain exists, and stays so while the queue does, which holds it.
+        let raw = unsafe { (domain.context().verbs().ibv_create_srq)(domain.raw(), &mut attributes) };
+        if raw.is_null() {
+            return Err(Error::last("ibv_create_srq"));
+        }
+        let shared = Arc::new(Queue { domain: domain.clone(), raw, left: Mutex::new(None) });
+        Ok(Self {
+            shared,
+            tag: QueueTag::new()?,
+            places: (0..most).map(|_| None).collect(),
+            free: (0..most).rev().collect(),
+            requests: Vec::new(),
+            pieces: Vec::new(),
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Queue> {
+        &self.shared
+    }
+
+    /// What completions of this queue's receives have.
+    pub fn tag(&self) -> QueueTag {
+        self.tag
+    }
+
+    /// How many buffers are posted.
+    pub fn posted(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// For how many more there is room.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Posts buffers from the end of `from`, as many as there is room for, with one call to the device. Those that it
+    /// took are gone from `from`.
+    ///
+    /// # Errors
+    /// [`Error::NotRegistered`] before anything is posted; what the device says. Then what is still in `from` was not
+    /// taken.
+    pub fn post(&mut self, from: &mut Vec<(F, Key)>) -> Result<usize, Error> {
+        let count = from.len().min(self.free.len());
+        if count == 0 {
+            return Ok(0);
+        }
+        let first = from.len() - count;
+        self.pieces.clear();
+        for (buffer, key) in &from[first..] {
+            self.pieces.push(key.piece(buffer)?);
+        }
+        self.requests.clear();
+        let places = self.free[self.free.len() - count..].iter().rev();
+        self.requests.extend(places.map(|&place| abi::RecvWr {
+            wr_id: self.tag.number(place),
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: 1,
+        }));
+        let (requests, pieces) = (self.requests.as_mut_ptr(), self.pieces.as_mut_ptr());
+        for at in 0..count {
+            // SAFETY: both lists have `count` entries and are not moved before the call below.
+            unsafe {
+                (*requests.add(at)).sg_list = pieces.add(at);
+                (*requests.add(at)).next = if at + 1 < count { requests.add(at + 1) } else { ptr::null_mut() };
+            }
+        }
+        let post =
+            self.shared.domain.context().ops().post_srq_recv.ok_or(Error::NotYet("the provider has no such queue"))?;
+        let mut refused = ptr::null_mut();
+        // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `places` from here
+        // on, until the device is done with it: between this call and the moving below nothing can end early.
+        let answer = unsafe { post(self.shared.raw, requests, &mut refused) };
+        let taken = if answer == 0 { count } else { place_of(refused, requests, count) };
+        // The first of the list is the last that was freed and the first behind `first`.
+        for (buffer, _) in from.drain(first..first + taken) {
+            let place = self.free.pop().expect("as many places as buffers");
+            self.places[place as usize] = Some(buffer);
+        }
+        Error::check("ibv_post_srq_recv", answer)?;
+        Ok(taken)
+    }
+
+    /// The buffer of a receive that has ended; how much of it is filled, the completion says.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`] for a completion of another queue.
+    pub fn take(&mut self, completion: Completion) -> Result<F, Error> {
+        if completion.tag() != self.tag {
+            return Err(Error::NotOurs);
+        }
+        let place = completion.place();
+        let buffer = self.places.get_mut(place as usize).and_then(Option::take).ok_or(Error::NotOurs)?;
+        self.free.push(place);
+        Ok(buffer)
+    }
+}
+
+/// Where in a list of `count` entries `refused` points to: so many were taken before it.
+pub(crate) fn place_of<T>(refused: *const T, list: *const T, count: usize) -> usize {
+    let bytes = refused.addr().wrapping_sub(list.addr());
+    // A provider that does not say which is believed to have taken all: so nothing is given back early.
+    (bytes / size_of::<T>()).min(count)
+}
+
+impl<F: Fill> Drop for Receives<F> {
+    fn drop(&mut self) {
+        let places = mem::take(&mut self.places);
+        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(places));
+    }
+}
+
+impl<F: Fill> fmt::Debug for Receives<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Receives({} of {})", self.posted(), self.places.len())
+    }
+}

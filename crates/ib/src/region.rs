@@ -1,0 +1,229 @@
+//! Protection domains, and memory registered in them.
+//!
+//! Enters: memory that stays.  Leaves: `Region`, its `Key` for work of our own, its `Grant` for a peer's.
+//! Owns:   the registration, and with it the memory: a card reaches neither before nor after.
+//! Never:  registers memory for a peer to write that safe code may hold a reference to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use libc::c_int;
+
+use crate::abi;
+use crate::device::Context;
+use crate::error::Error;
+use crate::limits::PIECE_BYTES_MAX;
+use crate::memory::{Pages, Stay};
+
+/// Queue pairs, receive queues and memory of one domain can be used together, and with nothing else.
+#[derive(Clone)]
+pub struct Domain(Arc<Allocated>);
+
+struct Allocated {
+    context: Context,
+    raw: *mut abi::Pd,
+}
+
+// SAFETY: libibverbs takes its own locks: a domain may be used by any thread, and by several at once.
+unsafe impl Send for Allocated {}
+// SAFETY: as above.
+unsafe impl Sync for Allocated {}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: allocated below; all that was made in it held a clone of the `Arc` that ends here.
+        let answer = unsafe { (self.context.verbs().ibv_dealloc_pd)(self.raw) };
+        debug_assert_eq!(answer, 0, "a protection domain is given back while something in it exists");
+    }
+}
+
+impl Domain {
+    /// A new domain on a device.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(context: &Context) -> Result<Self, Error> {
+        // SAFETY: the context is open, and stays so while the domain exists, which holds it.
+        let raw = unsafe { (context.verbs().ibv_alloc_pd)(context.raw()) };
+        if raw.is_null() {
+            return Err(Error::last("ibv_alloc_pd"));
+        }
+        Ok(Self(Arc::new(Allocated { context: context.clone(), raw })))
+    }
+
+    pub(crate) fn raw(&self) -> *mut abi::Pd {
+        self.0.raw
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+}
+
+/// Memory that a card may reach, with its owner.
+///
+/// Dropping it takes the right to reach it away, from peers too, and only then lets its owner go. Work that was posted
+/// with pieces of it holds these pieces itself, and fails if it is still under way.
+pub struct Region<O: Stay> {
+    // The registration ends before its memory goes: fields are dropped in this order.
+    registration: Registration,
+    owner: O,
+}
+
+/// A registration without an owner of its memory.
+pub(crate) struct Registration {
+    domain: Domain,
+    raw: *mut abi::Mr,
+    start: u64,
+    bytes: usize,
+    lkey: u32,
+    rkey: u32,
+}
+
+// SAFETY: libibverbs takes its own locks; the structure behind the pointer is only read here.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: registered below, and deregistered once. Memory windows, which would keep it, are not made here.
+        let answer = unsafe { (self.domain.context().verbs().ibv_dereg_mr)(self.raw) };
+        debug_assert_eq!(answer, 0, "memory cannot be deregistered");
+    }
+}
+
+impl Registration {
+    /// Registers memory.
+    ///
+    /// # Safety
+    /// The bytes are mapped now. If `access` lets peers write them, they stay mapped while this lives, and nobody holds
+    /// a reference to them. Without that the card reaches them for posted work alone, which holds its memory itself.
+    pub(crate) unsafe fn new(domain: &Domain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, Error> {
+        Error::within("bytes to register", bytes, PIECE_BYTES_MAX)?;
+        let address = start.cast_mut().cast();
+        // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
+        // says the caller.
+        let raw = unsafe { (domain.context().verbs().ibv_reg_mr)(domain.raw(), address, bytes, access) };
+        if raw.is_null() {
+            return Err(Error::last("ibv_reg_mr"));
+        }
+        // SAFETY: what was registered just now is described there.
+        let (lkey, rkey) = unsafe { ((*raw).lkey, (*raw).rkey) };
+        Ok(Self { domain: domain.clone(), raw, start: start.expose_provenance() as u64, bytes, lkey, rkey })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key { start: self.start, bytes: self.bytes, lkey: self.lkey }
+    }
+}
+
+/// What a peer may do with registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Nothing.
+    Nothing,
+    /// Read it, all of it and at any time, who has its grant.
+    Read,
+}
+
+impl<O: Stay> Region<O> {
+    /// Registers all of the owner's bytes. It pins them, within the limit of locked memory.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for none or too many bytes, or what the system says.
+    pub fn new(domain: &Domain, owner: O, peers: Peers) -> Result<Self, Error> {
+        // What may be written without a peer's right is what is posted to be filled, and that is held alone.
+        let access = match peers {
+            Peers::Nothing => abi::ACCESS_LOCAL_WRITE,
+            Peers::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
+        };
+        Self::with_access(domain, owner, access)
+    }
+
+    fn with_access(domain: &Domain, owner: O, access: c_int) -> Result<Self, Error> {
+        let (start, bytes) = owner.span();
+        // SAFETY: the bytes are mapped, and stay so while their owner lives, which outlives the registration. What a
+        // peer may write is never referred to: only pages are registered for that.
+        let registration = unsafe { Registration::new(domain, start.as_ptr(), bytes, access) }?;
+        Ok(Self { registration, owner })
+    }
+
+    /// The owner.
+    pub fn owner(&self) -> &O {
+        &self.owner
+    }
+
+    /// With which pieces of this memory can be posted.
+    pub fn key(&self) -> Key {
+        self.registration.key()
+    }
+
+    /// What a peer must know to read it (or to write it, see [`Region::for_writes`]).
+    pub fn grant(&self) -> Grant {
+        Grant { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
+    }
+
+    /// Takes the memory back from the card, and from peers.
+    pub fn into_owner(self) -> O {
+        drop(self.registration);
+        self.owner
+    }
+}
+
+impl Region<Pages> {
+    /// Registers pages that a peer may read and write, all of them and at any time, who has their grant.
+    ///
+    /// # Errors
+    /// As [`Region::new`].
+    pub fn for_writes(domain: &Domain, pages: Pages) -> Result<Self, Error> {
+        Self::with_access(domain, pages, abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE)
+    }
+}
+
+impl<O: Stay> fmt::Debug for Region<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} bytes at {:#x})", self.registration.bytes, self.registration.start)
+    }
+}
+
+/// The key of a region, for work of our own.
+///
+/// It keeps nothing alive: work with the key of a region that is gone fails, and harms nobody, because the memory that
+/// it names is held by the work itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    start: u64,
+    bytes: usize,
+    lkey: u32,
+}
+
+impl Key {
+    /// The entry of a work request for all of `piece`, if it lies within the region.
+    pub(crate) fn piece(&self, piece: &impl Stay) -> Result<abi::Sge, Error> {
+        let (start, bytes) = piece.span();
+        let start = start.as_ptr().expose_provenance() as u64;
+        let before = start.checked_sub(self.start).ok_or(Error::NotRegistered)?;
+        if before.checked_add(bytes as u64).is_none_or(|end| end > self.bytes as u64) {
+            return Err(Error::NotRegistered);
+        }
+        // A region has fewer bytes than fit in 32 bits.
+        Ok(abi::Sge { addr: start, length: bytes as u32, lkey: self.lkey })
+    }
+}
+
+/// Memory of a peer: plain numbers, as they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Where it begins, in the peer's own counting.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// The key that opens it.
+    pub key: u32,
+}
