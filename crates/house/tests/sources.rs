@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Rooms that may do what the compiler cannot check.
-const UNSAFE_ROOMS: [&str; 2] = ["slab", "verbs"];
+const UNSAFE_ROOMS: [&str; 2] = ["slab", "ib"];
 /// Words that name no room.
 const NO_ROOMS: [&str; 10] =
     ["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "base", "stuff"];
