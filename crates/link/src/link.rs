@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use slab::Gather;
+use slab::{BlockMut, Gather};
 
 use crate::tls::Certificate;
 use crate::{LinkError, Peer};
@@ -31,6 +31,24 @@ pub trait Link: Send {
     /// # Errors
     /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection broke; from then on [`Received::Closed`].
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
+
+    /// Lends memory whose bytes from `at` on are the next of the stream to be received: a device may write them there while
+    /// nobody waits. Until it is full, `receive` answers [`Received::Idle`], or the end; then it answers that there are
+    /// zero bytes, and [`take_back`](Link::take_back) has the memory. What comes behind it is received as ever.
+    ///
+    /// It is worth its price from [`Shape::lend_from_bytes`] on. Whoever never lends receives everything all the same.
+    ///
+    /// # Errors
+    /// The memory, if this link takes none: most do not, or have some already, or are over.
+    fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+        let _ = at;
+        Err(memory)
+    }
+
+    /// The memory that was lent, once it is full. Of a link that is over, nothing comes back.
+    fn take_back(&mut self) -> Option<BlockMut> {
+        None
+    }
 
     /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed. What is
     /// left stays in front for the next call: parts of it may be under way already.
@@ -177,6 +195,8 @@ pub struct Shape {
     pub gather_parts_max: usize,
     /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
     pub copy_below_bytes: usize,
-    /// The kind of link: `tcp`, `tls`, `unix`, `sim`.
+    /// From so many bytes on, memory for what is received may be lent (see [`Link::lend`]); `usize::MAX`: never.
+    pub lend_from_bytes: usize,
+    /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,
 }

@@ -169,7 +169,12 @@ impl<S: Stream> Link for SocketLink<S> {
     }
 
     fn shape(&self) -> Shape {
-        Shape { gather_parts_max: GATHER_PARTS_MAX, copy_below_bytes: COPY_BELOW_BYTES, name: S::NAME }
+        Shape {
+            gather_parts_max: GATHER_PARTS_MAX,
+            copy_below_bytes: COPY_BELOW_BYTES,
+            lend_from_bytes: usize::MAX,
+            name: S::NAME,
+        }
     }
 
     fn peer(&self) -> &Peer {

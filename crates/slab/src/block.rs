@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::depot::{self, Depot};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES};
+use crate::region::{RegionFacts, RegionRef};
 use crate::slice::Slice;
 
 /// What a shared block starts with.
@@ -127,6 +128,15 @@ impl BlockMut {
         unsafe { Slice::holding(bytes, len as u32) }
     }
 
+    /// The region it lies in, so that a device can register that; `None` for an empty one.
+    pub fn region(&self) -> Option<RegionFacts> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: `len` is not zero, so there is a block, held by us.
+        Some(unsafe { region_of(self.bytes) })
+    }
+
     /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
@@ -145,6 +155,15 @@ impl BlockMut {
 pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHead> {
     // SAFETY: the head's room lies before the bytes, in the same block.
     unsafe { bytes.sub(BLOCK_HEAD_BYTES) }.cast()
+}
+
+/// The region of the block whose bytes start at `bytes`.
+///
+/// # Safety
+/// `bytes` is the first byte behind the head of a block that the caller holds.
+pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionFacts {
+    // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
+    unsafe { RegionRef::of(head(bytes).cast()).shared() }.facts()
 }
 
 impl Drop for BlockMut {

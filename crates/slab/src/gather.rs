@@ -1,6 +1,7 @@
 //! Bytes on their way out: written ones in chunks, large ones by reference, in order.
 //!
-//! Enters: bytes to write, slices to borrow.  Leaves: parts for a gathering write, consumed from the front.
+//! Enters: bytes to write, slices to borrow.  Leaves: parts for a gathering write, consumed from the front, or the
+//! front itself, for a device that reads it later.
 //! Owns:   its chunks and a hold on each slice, until they are consumed.
 //! Never:  keeps memory while it is empty, copies a slice, moves a byte it has written.
 
@@ -31,8 +32,8 @@ pub struct Gather {
 
 struct Earlier {
     parts: VecDeque<Part>,
-    /// Full chunks, oldest first.
-    chunks: VecDeque<BlockMut>,
+    /// Full chunks, oldest first. Nobody writes to them any more.
+    chunks: VecDeque<Slice>,
     /// Bytes consumed of the first chunk (which is the one being written if none is full).
     consumed: usize,
 }
@@ -144,7 +145,7 @@ impl Gather {
         let chunk = pool.block(n.max(self.chunk_bytes as usize));
         if had_chunk {
             let full = mem::take(&mut self.chunk);
-            self.seal(true).chunks.push_back(full);
+            self.seal(true).chunks.push_back(full.freeze());
         }
         self.chunk = chunk;
         self.filled = 0;
@@ -155,7 +156,7 @@ impl Gather {
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let open = &self.chunk[self.sealed..self.filled];
         let earlier = self.earlier.iter().flat_map(|earlier| {
-            let mut chunks = earlier.chunks.iter().chain(Some(&self.chunk));
+            let mut chunks = earlier.chunks.iter().map(|chunk| &chunk[..]).chain(Some(&self.chunk[..]));
             let mut chunk: &[u8] = chunks.next().map_or(&[], |chunk| &chunk[earlier.consumed..]);
             earlier.parts.iter().map(move |part| match part {
                 Part::Borrowed(slice) => &slice[..],
@@ -230,6 +231,72 @@ impl Gather {
         }
         if earlier.parts.is_empty() {
             debug_assert!(earlier.chunks.is_empty(), "a full chunk without its run");
+            self.earlier = None;
+        }
+    }
+
+    /// What is in front: how many bytes, and whether they were pushed rather than written. `None` if it is empty.
+    #[inline]
+    pub fn front(&self) -> Option<(usize, bool)> {
+        let parts = self.earlier.iter().flat_map(|earlier| &earlier.parts);
+        let mut parts = parts.map(|part| match part {
+            Part::Borrowed(slice) => (slice.len(), true),
+            Part::Run { bytes, .. } => (*bytes as usize, false),
+        });
+        let open = self.filled - self.sealed;
+        parts.find(|(bytes, _)| *bytes > 0).or((open > 0).then_some((open, false)))
+    }
+
+    /// Takes at most `bytes_max` bytes of what is in front, without copying them: for a device that reads them after this
+    /// call. `None` if there are none. Of a chunk that is read from, nothing more is written.
+    pub fn pop(&mut self, bytes_max: usize) -> Option<Slice> {
+        let (bytes, is_borrowed) = self.front()?;
+        let take = bytes.min(bytes_max);
+        if self.earlier.is_none() && take == bytes {
+            let mut slice = mem::take(&mut self.chunk).freeze();
+            slice.truncate(self.filled);
+            slice.advance(self.sealed);
+            self.consume(take);
+            return Some(slice);
+        }
+        self.skip_used_up();
+        if !is_borrowed && self.earlier.as_ref().is_none_or(|earlier| earlier.chunks.is_empty()) {
+            let open = mem::take(&mut self.chunk);
+            self.seal(true).chunks.push_back(open.freeze());
+            self.filled = 0;
+            self.sealed = 0;
+        }
+        let earlier = self.earlier.as_ref()?;
+        let slice = match earlier.parts.front()? {
+            Part::Borrowed(slice) => slice.slice(..take),
+            Part::Run { .. } => earlier.chunks.front()?.slice(earlier.consumed..earlier.consumed + take),
+        };
+        self.consume(take);
+        Some(slice)
+    }
+
+    /// Puts a slice back in front of everything.
+    pub fn unpop(&mut self, slice: Slice) {
+        if slice.is_empty() {
+            return;
+        }
+        self.bytes += slice.len();
+        let consumed = self.sealed;
+        let earlier = self
+            .earlier
+            .get_or_insert_with(|| Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
+        earlier.parts.push_front(Part::Borrowed(slice));
+    }
+
+    /// Lets chunks go whose last bytes were consumed as such, before the run without bytes that ends them.
+    fn skip_used_up(&mut self) {
+        let Some(earlier) = self.earlier.as_deref_mut() else { return };
+        while let Some(Part::Run { bytes: 0, .. }) = earlier.parts.front() {
+            earlier.parts.pop_front();
+            earlier.chunks.pop_front();
+            earlier.consumed = 0;
+        }
+        if earlier.parts.is_empty() {
             self.earlier = None;
         }
     }

@@ -6,13 +6,27 @@
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::class::HUGE;
 use crate::depot::Depot;
 use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEAD_BYTES};
 use crate::returns::Vacant;
 use crate::source;
+
+/// Tells regions apart that lie at the same address one after the other.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// Where memory lies, for a device that registers all of it at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionFacts {
+    /// The address of its first byte.
+    pub address: usize,
+    /// How many bytes.
+    pub bytes: usize,
+    /// No other region of this process ever has the same.
+    pub serial: u64,
+}
 
 /// What any thread may read, on a cache line that the owner does not write.
 #[repr(C, align(64))]
@@ -22,6 +36,13 @@ pub(crate) struct Shared {
     pub(crate) depot: NonNull<Depot>,
     pub(crate) base: NonNull<u8>,
     pub(crate) len: usize,
+    serial: u64,
+}
+
+impl Shared {
+    pub(crate) fn facts(&self) -> RegionFacts {
+        RegionFacts { address: self.base.addr().get(), bytes: self.len, serial: self.serial }
+    }
 }
 
 /// What only the owner's thread touches.
@@ -85,7 +106,13 @@ impl RegionRef {
         // SAFETY: the head's place lies in the first page of the region, whatever the colour.
         let head = unsafe { Self::of(base) };
         let region = Region {
-            shared: Shared { owner: AtomicU64::new(owner), depot, base, len },
+            shared: Shared {
+                owner: AtomicU64::new(owner),
+                depot,
+                base,
+                len,
+                serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            },
             own: Own {
                 free: Cell::new(ptr::null_mut()),
                 used: Cell::new(0),

@@ -8,8 +8,9 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHead, BlockMut, head};
+use crate::block::{BlockHead, BlockMut, head, region_of};
 use crate::depot;
+use crate::region::RegionFacts;
 
 /// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
 pub struct Slice {
@@ -97,6 +98,15 @@ impl Slice {
         } else if len < self.len() {
             self.len = len as u32;
         }
+    }
+
+    /// The region it lies in, so that a device can register that; `None` for an empty one.
+    pub fn region(&self) -> Option<RegionFacts> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: `len` is not zero, so there is a block, and we hold it.
+        Some(unsafe { region_of(self.bytes) })
     }
 
     /// Whether no other slice holds the same block. True of an empty one.

@@ -19,6 +19,8 @@ enum Step {
     Push(usize),
     /// Of what is pending, in 256ths, and 255 is all of it.
     Consume(u8),
+    /// At most so many bytes, as a slice.
+    Pop(usize),
     Clear,
 }
 
@@ -31,8 +33,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => len.clone().prop_map(Step::Reserve),
         3 => len.clone().prop_map(Step::Extend),
-        4 => len.prop_map(Step::Push),
+        4 => len.clone().prop_map(Step::Push),
         6 => any::<u8>().prop_map(Step::Consume),
+        4 => len.prop_map(Step::Pop),
         1 => Just(Step::Clear),
     ]
 }
@@ -74,6 +77,20 @@ proptest! {
                     let bytes: Vec<u8> = written(number, len + 1).collect();
                     gather.push(pool.copy(&bytes).slice(1..));
                     model.extend(&bytes[1..]);
+                }
+                Step::Pop(most) => {
+                    let front = gather.front();
+                    prop_assert_eq!(front.map(|(bytes, _)| bytes), gather.parts().next().map(<[u8]>::len));
+                    let popped = gather.pop(most);
+                    prop_assert_eq!(popped.is_some(), front.is_some());
+                    let popped = popped.unwrap_or_default();
+                    prop_assert_eq!(popped.len(), front.map_or(0, |(bytes, _)| bytes.min(most)));
+                    prop_assert_eq!(&popped[..], &model[..popped.len()]);
+                    if most % 3 == 0 {
+                        gather.unpop(popped);
+                    } else {
+                        model.drain(..popped.len());
+                    }
                 }
                 Step::Consume(part) => {
                     let n = if part == u8::MAX { model.len() } else { model.len() * usize::from(part) / 256 };

@@ -93,11 +93,32 @@ pub fn await_ready(link: &mut dyn Link, what: Wait) {
     assert!(link.wait(what, Some(PATIENCE)).expect("the link can be waited for"), "no progress in {PATIENCE:?}");
 }
 
-/// Waits until the sender can send what is left or the reader can read.
+/// Waits until the sender can send what is left or the reader can read. In turns: where a window is opened by a word of
+/// the reader's own, there may be nothing to read until more is sent.
 pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
-    if left.is_empty() || !from.wait(Wait::Writable, Some(Duration::ZERO)).expect("the link can be waited for") {
-        await_ready(to, Wait::Readable);
+    if left.is_empty() {
+        return await_ready(to, Wait::Readable);
     }
+    let mut nap = Duration::ZERO;
+    for _ in 0..PATIENCE.as_millis() {
+        let can_send = from.wait(Wait::Writable, Some(nap)).expect("the link can be waited for");
+        if can_send || to.wait(Wait::Readable, Some(nap)).expect("the link can be waited for") {
+            return;
+        }
+        nap = Duration::from_millis(1);
+    }
+    panic!("no progress in {PATIENCE:?}");
+}
+
+/// What was sent is given back: at once by a link that copies, soon by one whose device reads later.
+pub fn given_back(link: &mut dyn Link, pool: &Pool) {
+    for _ in 0..1_000 {
+        if pool.used_bytes() == 0 {
+            return;
+        }
+        link.wait(Wait::Readable, Some(Duration::from_millis(1))).expect("the link can be waited for");
+    }
+    assert_eq!(pool.used_bytes(), 0, "what was sent is given back");
 }
 
 /// Sends until the link fails; panics if it never does. Answers the error.

@@ -176,7 +176,12 @@ impl Link for SimLink {
     }
 
     fn shape(&self) -> Shape {
-        Shape { gather_parts_max: GATHER_PARTS_MAX, copy_below_bytes: COPY_BELOW_BYTES, name: "sim" }
+        Shape {
+            gather_parts_max: GATHER_PARTS_MAX,
+            copy_below_bytes: COPY_BELOW_BYTES,
+            lend_from_bytes: usize::MAX,
+            name: "sim",
+        }
     }
 
     fn peer(&self) -> &Peer {

@@ -1,0 +1,321 @@
+//! What the engine needs of a device: reliable connections as verbs have them, with memory that changes hands.
+//!
+//! Enters: work and memory.  Leaves: completions, events of the connection manager, and the memory again.
+//! Owns:   the words of both; no device.
+//! Never:  knows the protocol. A device may refuse, delay and fail, but not lend the same memory to two.
+
+use crate::limits::{HEAD_BYTES_MAX, MESSAGE_PARTS_MAX};
+use slab::{BlockMut, Slice};
+use std::fmt;
+use std::time::Duration;
+
+/// One shard's share of a device: one completion queue, one shared receive queue, one channel of events, any number of
+/// reliable connected queue pairs.
+///
+/// Nothing here blocks but [`wait`](Device::wait). Memory that is posted belongs to the device until its completion is
+/// polled (of sends without a completion of their own: that of a later send of the same queue pair), or until the queue
+/// pair is destroyed. A device registers whole regions of message memory ([`Slice::region`]) when it first meets them,
+/// for local use only; only [`grant`](Device::grant) lets a peer read, and it exactly the bytes of one slice.
+pub trait Device: Send + 'static {
+    /// What the device can do.
+    fn abilities(&self) -> Abilities;
+
+    /// Time since some moment, which never goes back: all deadlines are counted by it.
+    fn now(&self) -> Duration;
+
+    /// Lets peers read these bytes, and no others, until the grant is revoked. The device holds the slice till then.
+    ///
+    /// # Errors
+    /// The device has no room for another registration, or the system lets no more memory be pinned.
+    fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError>;
+
+    /// Ends a grant: no read that arrives later finds the memory.
+    fn revoke(&mut self, grant: Grant);
+
+    /// Puts buffers into the shared receive queue and empties the list: one doorbell. Only these have a length that the
+    /// device checks by itself.
+    ///
+    /// # Errors
+    /// The device is broken. The list is empty then, too.
+    fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError>;
+
+    /// Puts work into the send queue of a queue pair, in order, and empties the list: one doorbell.
+    ///
+    /// # Errors
+    /// The queue pair or the device is broken. The list is empty then, too.
+    fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError>;
+
+    /// Appends at most `most` completions; how many.
+    ///
+    /// # Errors
+    /// The completion queue is broken.
+    fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError>;
+
+    /// Asks for a notice of the next completion. Whoever waits polls once more after this.
+    ///
+    /// # Errors
+    /// The device is broken.
+    fn arm(&mut self) -> Result<(), DeviceError>;
+
+    /// Blocks until there may be a completion (if armed) or an event, or so long.
+    ///
+    /// # Errors
+    /// The system cannot wait.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError>;
+
+    /// Listens for requests.
+    ///
+    /// # Errors
+    /// The address is no address of a device, or is taken.
+    fn listen(&mut self, address: &str) -> Result<(), DeviceError>;
+
+    /// Asks for a connection; an event says what became of it.
+    ///
+    /// # Errors
+    /// The address is none, or the device has no room.
+    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError>;
+
+    /// Accepts a request; [`Event::Established`] follows, or a failure.
+    ///
+    /// # Errors
+    /// The request is gone, or the device has no room.
+    fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError>;
+
+    /// Refuses a request.
+    fn reject(&mut self, request: Request, private: &[u8]);
+
+    /// Ends a connection: all of its work completes, most of it as [`Status::Flushed`], and the peer is told.
+    fn disconnect(&mut self, pair: QueuePair);
+
+    /// Forgets a queue pair and what it was given. Its completions may still be polled.
+    fn destroy(&mut self, pair: QueuePair);
+
+    /// Appends what the connection manager has to tell.
+    ///
+    /// # Errors
+    /// The channel of events is broken.
+    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError>;
+}
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Bytes that a send may carry within the work itself; 0: none.
+    pub inline_bytes_max: usize,
+    /// Parts that a send gathers, the head among them.
+    pub parts_max: usize,
+    /// READs that a queue pair has under way at once.
+    pub reads_issued_max: u8,
+    /// READs of its peer that a queue pair answers at once.
+    pub reads_answered_max: u8,
+    /// Receive buffers that the shared queue takes.
+    pub receives_max: usize,
+}
+
+/// What is wanted of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueWishes {
+    /// Slots of its send queue.
+    pub send_slots: usize,
+    /// How often the device tries again when the peer has no receive buffer: never for ever.
+    pub receiver_not_ready_retries: u8,
+    /// READs under way at once.
+    pub reads_issued_max: u8,
+    /// READs answered at once.
+    pub reads_answered_max: u8,
+}
+
+/// A queue pair of a device. A number is not given a second time while completions of its first owner can be polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueuePair(pub u32);
+
+/// A request for a connection that was neither accepted nor rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request(pub u64);
+
+/// The number that its poster gave a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkId(pub u64);
+
+/// Memory that a peer may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Where it begins, as the device counts.
+    pub address: u64,
+    /// The key that a peer must show.
+    pub key: u32,
+}
+
+/// A few bytes by value: a device copies them into memory of its own when they are posted.
+#[derive(Clone, Copy)]
+pub struct Head {
+    bytes: [u8; HEAD_BYTES_MAX],
+    len: u8,
+}
+
+impl Head {
+    /// Two pieces, one behind the other.
+    ///
+    /// # Panics
+    /// If they are too long together.
+    pub fn new(header: &[u8], payload: &[u8]) -> Head {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        let len = header.len() + payload.len();
+        bytes[..header.len()].copy_from_slice(header);
+        bytes[header.len()..len].copy_from_slice(payload);
+        Head { bytes, len: len as u8 }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Head({:02x?})", self.as_bytes())
+    }
+}
+
+/// Something to do for a queue pair.
+#[derive(Debug)]
+pub enum Work {
+    /// Sends a message: a head, then parts of message memory.
+    Send {
+        /// Its number.
+        id: WorkId,
+        /// What comes first.
+        head: Head,
+        /// What follows; those behind the last are empty.
+        parts: [Slice; MESSAGE_PARTS_MAX],
+        /// Whether the bytes go within the work itself.
+        inline: bool,
+        /// Whether its success gives a completion. A failure always does.
+        signalled: bool,
+    },
+    /// Reads from the peer's memory; always gives a completion, with the memory.
+    Read {
+        /// Its number.
+        id: WorkId,
+        /// Where the bytes go.
+        into: BlockMut,
+        /// Where in that memory they begin.
+        at: usize,
+        /// How many.
+        bytes: u32,
+        /// Where they come from, as the peer's device counts.
+        address: u64,
+        /// The key that the peer gave.
+        key: u32,
+    },
+}
+
+/// Something was done.
+#[derive(Debug)]
+pub struct Completion {
+    /// What.
+    pub id: WorkId,
+    /// For which queue pair.
+    pub pair: QueuePair,
+    /// How it ended.
+    pub status: Status,
+    /// Of a receive: how many bytes arrived.
+    pub bytes: u32,
+    /// The memory of a receive or a read; empty for a send.
+    pub memory: BlockMut,
+}
+
+/// How a piece of work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Well.
+    Done,
+    /// Not at all: its queue pair had failed before, or was disconnected.
+    Flushed,
+    /// The peer did not acknowledge it in time.
+    RetriesExceeded,
+    /// The peer had no receive buffer for it in time.
+    ReceiverNotReady,
+    /// The message was longer than the buffer that it met.
+    Length,
+    /// Our own device may not use this memory.
+    LocalAccess,
+    /// The peer's device may not use this memory.
+    RemoteAccess,
+    /// Anything else, by the device's own number.
+    Other(u32),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Done => "done",
+            Status::Flushed => "the connection had ended",
+            Status::RetriesExceeded => "the peer did not acknowledge in time",
+            Status::ReceiverNotReady => "the peer had no receive buffer",
+            Status::Length => "a message was longer than its buffer",
+            Status::LocalAccess => "local memory was not accessible",
+            Status::RemoteAccess => "the peer's memory was not accessible",
+            Status::Other(number) => return write!(f, "the device reports status {number}"),
+        })
+    }
+}
+
+/// What the connection manager tells.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody asks for a connection.
+    Request {
+        /// To accept or reject it by.
+        request: Request,
+        /// What the peer sent with it.
+        private: Vec<u8>,
+        /// Who, and to which address of ours.
+        peer: link::Peer,
+    },
+    /// A connection stands. Messages of the peer may have been received before this.
+    Established {
+        /// Which.
+        pair: QueuePair,
+        /// What the peer sent with its acceptance; nothing at the end that accepted.
+        private: Vec<u8>,
+    },
+    /// The peer does not want it.
+    Rejected {
+        /// Which.
+        pair: QueuePair,
+        /// What it says of that.
+        private: Vec<u8>,
+    },
+    /// It could not be had.
+    Failed {
+        /// Which.
+        pair: QueuePair,
+        /// In the words of the system.
+        why: String,
+    },
+    /// The peer has ended it.
+    Disconnected {
+        /// Which.
+        pair: QueuePair,
+    },
+}
+
+/// Why a device did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceError(pub String);
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RDMA: {}", self.0)
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+impl From<DeviceError> for std::io::Error {
+    fn from(error: DeviceError) -> Self {
+        std::io::Error::other(error)
+    }
+}

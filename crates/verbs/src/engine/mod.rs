@@ -1,0 +1,77 @@
+//! The engine: connections of one port over a device.
+//!
+//! Enters: calls of links, completions and events of the device, time.  Leaves: work for the device, bytes for links.
+//! Owns:   the protocol's state.
+//! Never:  trusts a peer, waits, takes memory of its own after the port was opened.
+
+mod connection;
+mod core;
+mod credit;
+mod inward;
+mod outward;
+mod shared;
+mod streams;
+
+pub(crate) use self::core::Core;
+pub(crate) use shared::Shared;
+
+/// What a port has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Lists of work given to send queues.
+    pub doorbells: u64,
+    /// Lists of buffers given to the shared receive queue.
+    pub receive_doorbells: u64,
+    /// Messages sent.
+    pub messages_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Completions of sends that were asked for.
+    pub signalled: u64,
+    /// Bytes of streams that were copied out of receive buffers and landing blocks.
+    pub copied_bytes: u64,
+    /// Bytes that were read from a peer straight into the memory of their owner.
+    pub placed_bytes: u64,
+    /// Bytes that were read from a peer into landing blocks, because their owner lent nothing, and copied from there.
+    pub landed_bytes: u64,
+    /// Bytes that peers were offered for reading.
+    pub offered_bytes: u64,
+    /// Bytes above the threshold that were sent all the same, because too much was granted already.
+    pub large_sent_bytes: u64,
+    /// Connections that ended by a fault.
+    pub faults: u64,
+    /// Requests that were refused.
+    pub refusals: u64,
+}
+
+/// Where the memory and the promises of a port are at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Receive buffers that the device has.
+    pub posted_buffers: usize,
+    /// Receive buffers that hold bytes nobody has received.
+    pub unread_buffers: usize,
+    /// Credits promised to all peers together.
+    pub promised_credits: usize,
+    /// Landing blocks that are free.
+    pub free_landings: usize,
+    /// Bytes that peers may read.
+    pub granted_bytes: usize,
+    /// Connections, those that are ending included.
+    pub connections: usize,
+}
+
+/// The credits of one connection at one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCensus {
+    /// Messages that may be sent.
+    pub credits_left: u16,
+    /// Credits that are to be returned.
+    pub credits_owed: u16,
+    /// Messages of the peer that hold a buffer.
+    pub unread_messages: u16,
+    /// Slots of the send queue in use.
+    pub send_slots_used: usize,
+    /// Rendezvous offered and not done.
+    pub grants: usize,
+}

@@ -1,0 +1,68 @@
+//! Limits of the verbs room.
+//!
+//! Enters: nothing.  Leaves: the sizes and counts that the protocol and the engine keep to.
+//! Owns:   their relations, checked when the crate is compiled.
+//! Never:  reads a setting; what an operator may change is in [`Settings`](crate::Settings).
+
+use std::time::Duration;
+
+/// What every message begins with.
+pub const HEADER_BYTES: usize = 8;
+/// Most bytes behind a header: its length has 24 bits.
+pub const PAYLOAD_BYTES_MAX: u32 = (1 << 24) - 1;
+/// The payload of a RENDEZVOUS.
+pub const DESCRIPTOR_BYTES: usize = 24;
+/// The payload of a DONE.
+pub const DONE_BYTES: usize = 4;
+/// Longest text of a CLOSE that says why.
+pub const CLOSE_TEXT_BYTES_MAX: usize = 100;
+/// What is written by value in front of a message: a header and the longest payload that is no part of the stream.
+pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + 2 + CLOSE_TEXT_BYTES_MAX;
+
+/// The private data of a request and of an acceptance.
+pub const HELLO_BYTES: usize = 40;
+/// The private data of a reject.
+pub const REJECT_BYTES: usize = 8;
+/// The private data that `rdma_cm` leaves of a connection request over InfiniBand (92 less its own 36).
+pub const PRIVATE_BYTES_MAX: usize = 56;
+/// A token. 128 bits are not guessed.
+pub const TOKEN_BYTES: usize = 16;
+
+/// Most bytes of one rendezvous. A longer body is offered in pieces, so that one piece does not hold a deadline alone.
+pub const RENDEZVOUS_BYTES_MAX: u32 = 16 << 20;
+
+/// Credits that only CREDIT, PONG and CLOSE use. What an end can say of these before it hears the peer again, and with
+/// that gets them back: a CREDIT for each half of the peer's credits, a PONG and a CLOSE.
+pub const LAST_CREDITS: u16 = 4;
+/// Credits that the stream leaves to all else: those above, a PING, and a DONE, which stands for all before it.
+pub const RESERVE_CREDITS: u16 = LAST_CREDITS + 2;
+/// Fewest credits an end may begin with: a stream that has used all but the reserve has used half, which is returned.
+pub const CREDITS_MIN: u16 = 2 * RESERVE_CREDITS;
+/// Most credits an end may begin with: differences of the 16 bits in a header stay unambiguous.
+pub const CREDITS_MAX: u16 = 1 << 14;
+/// Smallest receive buffer an end may have: every message that is no part of the stream fits.
+pub const RECEIVE_BUFFER_BYTES_MIN: u32 = 256;
+
+/// Slots of the send queue that the stream leaves to what is no part of it: one of each kind, and a READ.
+pub const RESERVE_SLOTS: usize = 8;
+/// Fewest slots of a send queue.
+pub const SEND_SLOTS_MIN: usize = 2 * RESERVE_SLOTS;
+/// Parts of the stream that one message gathers. A message ends there; a stream does not mind.
+pub const MESSAGE_PARTS_MAX: usize = 4;
+/// Completions asked for in one call.
+pub const COMPLETIONS_MAX: usize = 64;
+/// Completions handled in one poll, so that a flood of them does not keep the owner from its other work.
+pub const POLL_COMPLETIONS_MAX: usize = 4096;
+
+/// How often deadlines are looked at.
+pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
+/// Requests for connections that wait for their handshake; more are refused.
+pub const HANDSHAKES_MAX: usize = 256;
+/// Tokens that wait for their client.
+pub const TOKENS_MAX: usize = 4096;
+
+const _: () = assert!(HELLO_BYTES <= PRIVATE_BYTES_MAX && REJECT_BYTES <= PRIVATE_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES_MAX <= RECEIVE_BUFFER_BYTES_MIN as usize);
+const _: () = assert!(HEADER_BYTES + DESCRIPTOR_BYTES <= HEAD_BYTES_MAX);
+const _: () = assert!(CREDITS_MIN >= 2 * RESERVE_CREDITS && CREDITS_MAX <= 1 << 15);
+const _: () = assert!(RENDEZVOUS_BYTES_MAX as usize <= slab::BLOCK_BYTES_MAX);

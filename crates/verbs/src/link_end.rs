@@ -1,0 +1,154 @@
+//! The link: one connection of a port as the rooms above see it.
+//!
+//! Enters: bytes to send, memory to fill.  Leaves: bytes received.
+//! Owns:   its connection; dropping the link ends that in order.
+//! Never:  blocks, but in `wait`.
+
+use crate::device::Device;
+use crate::limits::{DEADLINES_EVERY, MESSAGE_PARTS_MAX};
+use crate::port::{LinkId, Port};
+use crate::wire::Token;
+use link::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use slab::{BlockMut, Gather};
+use std::io;
+use std::time::Duration;
+
+/// Bodies below so many bytes are cheaper copied between the heads than gathered: each part is work for the device.
+const COPY_BELOW_BYTES: usize = 1_024;
+
+/// One end of a connection over verbs.
+pub struct VerbsLink<D: Device> {
+    port: Port<D>,
+    id: LinkId,
+    peer: Peer,
+    token: Option<Token>,
+    lend_from_bytes: usize,
+}
+
+impl<D: Device> VerbsLink<D> {
+    pub(crate) fn new(port: Port<D>, id: LinkId) -> Self {
+        let mut core = port.core();
+        let lend_from_bytes = core.shared.settings.rendezvous_threshold_bytes as usize;
+        let (peer, token) = core.with(id).map_or_else(
+            || (Peer::inside("rdma", "rdma"), None),
+            |(connection, _)| (connection.peer.clone(), connection.token),
+        );
+        drop(core);
+        VerbsLink { port, id, peer, token, lend_from_bytes }
+    }
+
+    /// Its number, by which the port reports its edges.
+    pub fn id(&self) -> LinkId {
+        self.id
+    }
+
+    /// What the peer showed to be let in.
+    pub fn token(&self) -> Option<Token> {
+        self.token
+    }
+}
+
+impl<D: Device> Link for VerbsLink<D> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+        let mut core = self.port.core();
+        let Some((connection, shared)) = core.with(self.id) else { return Ok(Received::Closed) };
+        let received = connection.receive(shared, direct, scratch);
+        // Credits that are due go now: the peer may wait for them, and nobody may poll for a while.
+        if !shared.settings.corked && connection.is_dirty {
+            core.flush();
+        }
+        received
+    }
+
+    fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+        let mut core = self.port.core();
+        let Some((connection, shared)) = core.with(self.id) else { return Err(memory) };
+        connection.lend(shared, memory, at)
+    }
+
+    fn take_back(&mut self) -> Option<BlockMut> {
+        self.port.core().with(self.id)?.0.inward.take_back()
+    }
+
+    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+        let mut core = self.port.core();
+        let Some((connection, shared)) = core.with(self.id) else { return Err(LinkError::Closed) };
+        connection.send(shared, from)
+    }
+
+    fn abort(&mut self, _why: Abort) {
+        let mut core = self.port.core();
+        if let Some((connection, shared)) = core.with(self.id) {
+            connection.abort(shared);
+        }
+    }
+
+    fn close_sending(&mut self) {
+        let mut core = self.port.core();
+        let Some((connection, shared)) = core.with(self.id) else { return };
+        connection.close_sending(shared);
+        if !shared.settings.corked {
+            core.flush();
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            gather_parts_max: MESSAGE_PARTS_MAX,
+            copy_below_bytes: COPY_BELOW_BYTES,
+            lend_from_bytes: self.lend_from_bytes,
+            name: "rdma",
+        }
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// A link has no descriptor of its own: its port reports its edges by [`Port::take_edges`].
+    fn register(&mut self, _registry: &mio::Registry, _token: mio::Token) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "an RDMA link has no descriptor; its port has edges"))
+    }
+
+    fn deregister(&mut self, _registry: &mio::Registry) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Drives the whole port while it waits.
+    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+        let mut core = self.port.core();
+        let broken = |error: crate::device::DeviceError| LinkError::Lost(error.into());
+        core.poll().map_err(broken)?;
+        core.flush();
+        let until = timeout.map(|timeout| core.shared.now.saturating_add(timeout));
+        loop {
+            let Some((connection, shared)) = core.with(self.id) else { return Ok(true) };
+            let is_ready = (what.wants_readable() && connection.is_readable())
+                || (what.wants_writable() && connection.is_writable(shared));
+            if is_ready {
+                return Ok(true);
+            }
+            let now = shared.now;
+            if until.is_some_and(|until| now >= until) {
+                return Ok(false);
+            }
+            let nap = until.map_or(DEADLINES_EVERY, |until| (until - now).min(DEADLINES_EVERY));
+            shared.device.arm().map_err(broken)?;
+            core.poll().map_err(broken)?;
+            core.flush();
+            let Some((connection, shared)) = core.with(self.id) else { return Ok(true) };
+            if connection.is_readable() && what.wants_readable() {
+                return Ok(true);
+            }
+            shared.device.wait(Some(nap)).map_err(broken)?;
+            core.poll().map_err(broken)?;
+            core.flush();
+        }
+    }
+}
+
+impl<D: Device> Drop for VerbsLink<D> {
+    fn drop(&mut self) {
+        self.port.core().abandon(self.id);
+    }
+}

@@ -1,0 +1,161 @@
+//! A simulated device: one node of a fabric.
+//!
+//! Enters: work.  Leaves: completions, when the fabric has moved on.
+//! Owns:   its number.
+//! Never:  moves time on, but in `wait`, by one step.
+
+use super::net::Granted;
+use super::{Fabric, STEP};
+use crate::device::{
+    Abilities, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
+};
+use crate::limits::MESSAGE_PARTS_MAX;
+use slab::{BlockMut, Slice};
+use std::time::Duration;
+
+/// A device of a [`Fabric`].
+pub struct SimDevice {
+    fabric: Fabric,
+    node: usize,
+}
+
+impl SimDevice {
+    pub(super) fn new(fabric: Fabric, node: usize) -> Self {
+        SimDevice { fabric, node }
+    }
+
+    /// Its number on the fabric, from zero.
+    pub fn node(&self) -> usize {
+        self.node
+    }
+}
+
+fn mistake(what: &str) -> DeviceError {
+    DeviceError(what.to_owned())
+}
+
+impl Device for SimDevice {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            inline_bytes_max: self.fabric.net().options.inline_bytes_max,
+            parts_max: MESSAGE_PARTS_MAX + 1,
+            reads_issued_max: 1,
+            reads_answered_max: 16,
+            receives_max: 1 << 20,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        let steps = self.fabric.net().now;
+        STEP * u32::try_from(steps).unwrap_or(u32::MAX)
+    }
+
+    fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
+        let mut net = self.fabric.net();
+        if net.grants.values().filter(|granted| granted.node == self.node).count() >= net.options.grants_max {
+            return Err(mistake("no room for another registration"));
+        }
+        let key = net.number();
+        let address = memory.as_ptr().addr() as u64;
+        net.grants.insert(key, Granted { node: self.node, address, memory });
+        Ok(Grant { address, key })
+    }
+
+    fn revoke(&mut self, grant: Grant) {
+        let gone = self.fabric.net().grants.remove(&grant.key);
+        assert!(gone.is_some(), "a grant is revoked once");
+    }
+
+    fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
+        let mut net = self.fabric.net();
+        let node = &mut net.nodes[self.node];
+        node.regions.extend(buffers.iter().filter_map(|(_, buffer)| Some(buffer.region()?.serial)));
+        node.receives.extend(buffers.drain(..));
+        Ok(())
+    }
+
+    fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError> {
+        let mut net = self.fabric.net();
+        let inline_bytes_max = net.options.inline_bytes_max;
+        let node = &mut net.nodes[self.node];
+        for work in list.iter() {
+            match work {
+                Work::Send { head, parts, inline, .. } => {
+                    let bytes = head.as_bytes().len() + parts.iter().map(|part| part.len()).sum::<usize>();
+                    assert!(!inline || bytes <= inline_bytes_max, "{bytes} bytes inline");
+                    let parts = parts.iter().filter(|_| !inline);
+                    node.regions.extend(parts.filter_map(|part| Some(part.region()?.serial)));
+                }
+                Work::Read { into, at, bytes, .. } => {
+                    assert!(at + *bytes as usize <= into.len(), "a READ beyond its memory");
+                    node.regions.extend(into.region().map(|region| region.serial));
+                }
+            }
+        }
+        let Some(it) = node.pairs.get_mut(&pair.0) else {
+            list.clear();
+            return Err(mistake("no such queue pair"));
+        };
+        it.queue.extend(list.drain(..));
+        assert!(it.slots_used() <= it.wishes.send_slots, "more work than the send queue has slots");
+        if it.stage == super::pair::Stage::Down {
+            net.down(self.node, pair.0, None);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
+        let mut net = self.fabric.net();
+        let queue = &mut net.nodes[self.node].completions;
+        let count = most.min(queue.len());
+        into.extend(queue.drain(..count).map(|entry| entry.completion));
+        Ok(count)
+    }
+
+    fn arm(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// One step; whoever waits longer calls again.
+    fn wait(&mut self, _timeout: Option<Duration>) -> Result<(), DeviceError> {
+        self.fabric.step();
+        Ok(())
+    }
+
+    fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
+        let mut net = self.fabric.net();
+        if net.listeners.contains_key(address) {
+            return Err(mistake("somebody listens there already"));
+        }
+        net.listeners.insert(address.to_owned(), self.node);
+        Ok(())
+    }
+
+    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+        self.fabric.net().ask(self.node, address, private, *wanted)
+    }
+
+    fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+        self.fabric.net().accept(self.node, request, private, *wanted)
+    }
+
+    fn reject(&mut self, request: Request, private: &[u8]) {
+        self.fabric.net().reject(request, private);
+    }
+
+    fn disconnect(&mut self, pair: QueuePair) {
+        self.fabric.net().disconnect(self.node, pair);
+    }
+
+    fn destroy(&mut self, pair: QueuePair) {
+        let mut net = self.fabric.net();
+        net.down(self.node, pair.0, None);
+        net.nodes[self.node].pairs.remove(&pair.0);
+    }
+
+    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+        let mut net = self.fabric.net();
+        into.extend(net.nodes[self.node].events.drain(..));
+        Ok(())
+    }
+}

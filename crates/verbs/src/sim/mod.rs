@@ -1,0 +1,132 @@
+//! A simulated device: reliable connections in memory, with faults from a seed.
+//!
+//! Enters: options.  Leaves: devices, all on one fabric, and the fabric to move time on.
+//! Owns:   what is under way, the order of faults: the same seed and calls give the same run.
+//! Never:  reads a clock, starts a thread; time is the number of [`Fabric::step`] calls.
+
+mod cm;
+mod device;
+mod net;
+mod pair;
+
+pub use device::SimDevice;
+
+use net::Net;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time that one step of the fabric takes.
+pub const STEP: Duration = Duration::from_micros(10);
+
+/// How a simulated fabric behaves.
+#[derive(Clone, Debug)]
+pub struct FabricOptions {
+    /// Where chance begins.
+    pub seed: u64,
+    /// Most steps that anything is under way; zero: it is there in the next step.
+    pub delay_steps_max: u32,
+    /// Whether completions of different queue pairs come in any order.
+    pub reorder: bool,
+    /// In how many of a thousand cases a message finds no receive buffer although there are some.
+    pub not_ready_permille: u32,
+    /// In how many of a million cases a piece of work fails.
+    pub error_ppm: u32,
+    /// In how many of a million cases a bit of a message's first eight bytes flips.
+    pub flip_ppm: u32,
+    /// Grants that a device has room for.
+    pub grants_max: usize,
+    /// Bytes that a send may carry inline.
+    pub inline_bytes_max: usize,
+}
+
+impl FabricOptions {
+    /// A fabric on which nothing goes wrong.
+    pub fn faultless() -> Self {
+        FabricOptions {
+            seed: 0,
+            delay_steps_max: 0,
+            reorder: false,
+            not_ready_permille: 0,
+            error_ppm: 0,
+            flip_ppm: 0,
+            grants_max: usize::MAX,
+            inline_bytes_max: 128,
+        }
+    }
+
+    /// One that is slow and in no order, but loses nothing.
+    pub fn slow(seed: u64) -> Self {
+        let mut chance = link::sim::Chance::new(seed);
+        FabricOptions {
+            seed,
+            delay_steps_max: chance.below(8) as u32,
+            reorder: chance.below(2) == 0,
+            not_ready_permille: chance.below(100) as u32,
+            inline_bytes_max: [0, 64, 128][chance.below(3) as usize],
+            grants_max: [usize::MAX, 3, 1][chance.below(3) as usize],
+            ..FabricOptions::faultless()
+        }
+    }
+
+    /// One on which work fails and bits flip as well.
+    pub fn broken(seed: u64) -> Self {
+        let mut chance = link::sim::Chance::new(!seed);
+        FabricOptions {
+            error_ppm: chance.below(5_000) as u32,
+            flip_ppm: chance.below(5_000) as u32,
+            ..FabricOptions::slow(seed)
+        }
+    }
+}
+
+/// The fabric between devices. Clones are the same.
+#[derive(Clone)]
+pub struct Fabric(Arc<Mutex<Net>>);
+
+impl Fabric {
+    /// A fabric without devices.
+    pub fn new(options: &FabricOptions) -> Self {
+        Fabric(Arc::new(Mutex::new(Net::new(options))))
+    }
+
+    /// One more device.
+    pub fn device(&self) -> SimDevice {
+        let node = self.net().add_node();
+        SimDevice::new(self.clone(), node)
+    }
+
+    fn net(&self) -> MutexGuard<'_, Net> {
+        // A test that panics with the lock held has failed already.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time moves on by one step.
+    pub fn step(&self) {
+        self.net().step();
+    }
+
+    /// A device's host disappears: it answers nothing and tells nobody.
+    pub fn vanish(&self, device: &SimDevice) {
+        self.net().vanish(device.node());
+    }
+
+    /// As [`vanish`](Self::vanish), for a device that was handed to a port: they are numbered as they were made, from zero.
+    pub fn vanish_nth(&self, node: usize) {
+        self.net().vanish(node);
+    }
+
+    /// Work fails and bits flip no more.
+    pub fn heal(&self) {
+        self.net().heal();
+    }
+
+    /// Messages delivered so far.
+    pub fn delivered(&self) -> u64 {
+        self.net().delivered
+    }
+
+    /// Most regions of message memory that a device has registered.
+    pub fn regions_max(&self) -> usize {
+        self.net().nodes.iter().map(|node| node.regions.len()).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,291 @@
+//! What a simulated fabric is made of, and one step of it.
+//!
+//! Enters: posted work.  Leaves: completions and events, when they are due.
+//! Owns:   all devices' queues, all grants.
+//! Never:  delivers a queue pair's messages out of order, or twice.
+
+use super::FabricOptions;
+use super::pair::{Entry, Pair, Stage};
+use crate::device::{Completion, Event, QueuePair, Status, Work, WorkId};
+use link::sim::Chance;
+use slab::{BlockMut, Slice};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// Steps after which a peer that does not acknowledge is given up.
+const ACKNOWLEDGE_STEPS_MAX: u32 = 2_000;
+/// Steps for each retry when the receiver is not ready.
+const NOT_READY_STEPS: u32 = 100;
+
+#[derive(Default)]
+pub(super) struct Node {
+    pub receives: VecDeque<(WorkId, BlockMut)>,
+    pub completions: VecDeque<Entry>,
+    /// Events that are still under way: when they are there.
+    pub coming: VecDeque<(u64, Event)>,
+    pub events: VecDeque<Event>,
+    pub pairs: BTreeMap<u32, Pair>,
+    /// Regions it has met, by their serial numbers.
+    pub regions: HashSet<u64>,
+    pub is_gone: bool,
+}
+
+pub(super) struct Granted {
+    pub node: usize,
+    pub address: u64,
+    pub memory: Slice,
+}
+
+pub(super) struct Net {
+    pub options: FabricOptions,
+    pub chance: Chance,
+    pub now: u64,
+    pub nodes: Vec<Node>,
+    pub listeners: HashMap<String, usize>,
+    /// Requests that were neither accepted nor rejected: who asks.
+    pub requests: HashMap<u64, (usize, u32)>,
+    pub grants: HashMap<u32, Granted>,
+    pub next_number: u32,
+    pub delivered: u64,
+}
+
+impl Net {
+    pub fn new(options: &FabricOptions) -> Self {
+        Net {
+            options: options.clone(),
+            chance: Chance::new(options.seed),
+            now: 0,
+            nodes: Vec::new(),
+            listeners: HashMap::new(),
+            requests: HashMap::new(),
+            grants: HashMap::new(),
+            next_number: 1,
+            delivered: 0,
+        }
+    }
+
+    pub fn add_node(&mut self) -> usize {
+        self.nodes.push(Node::default());
+        self.nodes.len() - 1
+    }
+
+    pub fn number(&mut self) -> u32 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    pub fn vanish(&mut self, node: usize) {
+        self.nodes[node].is_gone = true;
+    }
+
+    pub fn heal(&mut self) {
+        self.options.error_ppm = 0;
+        self.options.flip_ppm = 0;
+        self.options.not_ready_permille = 0;
+    }
+
+    pub fn due(&mut self) -> u64 {
+        self.now + 1 + self.chance.below(u64::from(self.options.delay_steps_max) + 1)
+    }
+
+    fn ppm(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.chance.below(1_000_000) < u64::from(ppm)
+    }
+
+    pub fn pair(&mut self, node: usize, number: u32) -> Option<&mut Pair> {
+        self.nodes.get_mut(node)?.pairs.get_mut(&number)
+    }
+
+    /// Puts completions of one queue pair among those of the others.
+    pub fn complete(&mut self, node: usize, entries: Vec<Entry>) {
+        for entry in entries {
+            let queue = &mut self.nodes[node].completions;
+            let mut at = queue.len();
+            if self.options.reorder {
+                let last = queue.iter().rposition(|other| other.completion.pair == entry.completion.pair);
+                let first = last.map_or(0, |last| last + 1);
+                at = self.chance.between(first as u64, queue.len() as u64) as usize;
+            }
+            self.nodes[node].completions.insert(at, entry);
+        }
+    }
+
+    pub fn down(&mut self, node: usize, number: u32, status: Option<Status>) {
+        let mut entries = Vec::new();
+        if let Some(pair) = self.pair(node, number) {
+            pair.down(status, &mut entries);
+        }
+        self.complete(node, entries);
+    }
+
+    pub fn tell(&mut self, node: usize, event: Event) {
+        let due = self.due();
+        let coming = &mut self.nodes[node].coming;
+        let earlier = coming.back().map_or(0, |(due, _)| *due);
+        coming.push_back((due.max(earlier), event));
+    }
+
+    pub fn step(&mut self) {
+        self.now += 1;
+        for node in 0..self.nodes.len() {
+            self.arrive(node);
+        }
+        let mut pairs: Vec<(usize, u32)> = Vec::new();
+        for (node, it) in self.nodes.iter().enumerate() {
+            pairs.extend(it.pairs.keys().map(|number| (node, *number)));
+        }
+        if self.options.reorder {
+            for at in (1..pairs.len()).rev() {
+                pairs.swap(at, self.chance.below(at as u64 + 1) as usize);
+            }
+        }
+        for (node, number) in pairs {
+            self.work(node, number);
+            let now = self.now;
+            let mut entries = Vec::new();
+            if let Some(pair) = self.pair(node, number) {
+                pair.acknowledge(now, &mut entries);
+            }
+            self.complete(node, entries);
+        }
+    }
+
+    /// What a queue pair does in this step.
+    fn work(&mut self, node: usize, number: u32) {
+        let now = self.now;
+        let Some(pair) = self.nodes[node].pairs.get(&number) else { return };
+        if pair.stage != Stage::Up || pair.due > now || self.nodes[node].is_gone {
+            return;
+        }
+        let mut budget = if self.options.delay_steps_max == 0 { u64::MAX } else { self.chance.between(1, 20) };
+        while budget > 0 && self.work_once(node, number) {
+            budget -= 1;
+        }
+        let due = self.due();
+        let slow = self.options.delay_steps_max > 0;
+        if let Some(pair) = self.pair(node, number).filter(|_| slow) {
+            pair.due = due;
+        }
+    }
+
+    /// One piece of work; false if there is none, or it must wait.
+    fn work_once(&mut self, node: usize, number: u32) -> bool {
+        let Some(pair) = self.pair(node, number) else { return false };
+        let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.stage != Stage::Up) else { return false };
+        let retries = u32::from(pair.wishes.receiver_not_ready_retries);
+        let reachable = !self.nodes[peer.0].is_gone
+            && self.nodes[peer.0].pairs.get(&peer.1).is_some_and(|other| other.stage == Stage::Up);
+        if !reachable {
+            return self.in_vain(node, number, ACKNOWLEDGE_STEPS_MAX, Status::RetriesExceeded);
+        }
+        if self.ppm(self.options.error_ppm) {
+            self.down(node, number, Some(Status::Other(99)));
+            return false;
+        }
+        let Some(work) = self.pair(node, number).and_then(|pair| pair.queue.pop_front()) else { return false };
+        match work {
+            Work::Send { head, ref parts, .. } => {
+                let not_ready = self.chance.permille(self.options.not_ready_permille);
+                let receives = &mut self.nodes[peer.0].receives;
+                let Some((id, buffer)) = (!not_ready).then(|| receives.pop_front()).flatten() else {
+                    self.put_back(node, number, work);
+                    return self.in_vain(node, number, retries * NOT_READY_STEPS, Status::ReceiverNotReady);
+                };
+                self.deliver(node, number, peer, (id, buffer), head.as_bytes(), parts.clone(), work)
+            }
+            Work::Read { .. } => self.read(node, number, peer, work),
+        }
+    }
+
+    fn put_back(&mut self, node: usize, number: u32, work: Work) {
+        if let Some(pair) = self.pair(node, number) {
+            pair.queue.push_front(work);
+        }
+    }
+
+    /// The first piece of work found nobody; after so many steps of that it fails.
+    fn in_vain(&mut self, node: usize, number: u32, steps_max: u32, status: Status) -> bool {
+        let Some(pair) = self.pair(node, number) else { return false };
+        pair.tries += 1;
+        if pair.tries > steps_max {
+            self.down(node, number, Some(status));
+        }
+        false
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "both ends, what goes and where")]
+    fn deliver(
+        &mut self,
+        node: usize,
+        number: u32,
+        peer: (usize, u32),
+        (id, mut buffer): (WorkId, BlockMut),
+        head: &[u8],
+        parts: [Slice; crate::limits::MESSAGE_PARTS_MAX],
+        work: Work,
+    ) -> bool {
+        let mut bytes = 0;
+        let mut fits = true;
+        for part in [head].into_iter().chain(parts.iter().map(|part| &part[..])) {
+            match buffer.get_mut(bytes..bytes + part.len()) {
+                Some(place) => place.copy_from_slice(part),
+                None => fits = false,
+            }
+            bytes += part.len();
+        }
+        drop(parts);
+        let pair = QueuePair(peer.1);
+        if !fits {
+            let completion = Completion { id, pair, status: Status::Length, bytes: 0, memory: buffer };
+            self.complete(peer.0, vec![Entry::of_receive(completion)]);
+            self.down(peer.0, peer.1, None);
+            self.put_back(node, number, work);
+            self.down(node, number, Some(Status::Length));
+            return false;
+        }
+        if self.ppm(self.options.flip_ppm) {
+            let bit = self.chance.below(64) as usize;
+            if let Some(byte) = buffer.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+        let completion = Completion { id, pair, status: Status::Done, bytes: bytes as u32, memory: buffer };
+        self.complete(peer.0, vec![Entry::of_receive(completion)]);
+        self.delivered += 1;
+        self.sent(node, number, work)
+    }
+
+    fn sent(&mut self, node: usize, number: u32, work: Work) -> bool {
+        let due = if self.options.delay_steps_max == 0 { self.now } else { self.due() };
+        if let Some(pair) = self.pair(node, number) {
+            pair.tries = 0;
+            pair.sent(work, due);
+        }
+        true
+    }
+
+    fn read(&mut self, node: usize, number: u32, peer: (usize, u32), work: Work) -> bool {
+        let Work::Read { id, mut into, at, bytes, address, key } = work else { return false };
+        let granted = self.grants.get(&key).filter(|granted| granted.node == peer.0);
+        let source = granted.and_then(|granted| {
+            let start = usize::try_from(address.checked_sub(granted.address)?).ok()?;
+            granted.memory.get(start..start.checked_add(bytes as usize)?)
+        });
+        let status = match (source, into.get_mut(at..at + bytes as usize)) {
+            (Some(source), Some(place)) => {
+                place.copy_from_slice(source);
+                None
+            }
+            (_, None) => Some(Status::LocalAccess),
+            (None, _) => Some(Status::RemoteAccess),
+        };
+        let work = Work::Read { id, into, at, bytes, address, key };
+        let Some(status) = status else { return self.sent(node, number, work) };
+        self.put_back(node, number, work);
+        self.down(node, number, Some(status));
+        if status == Status::RemoteAccess {
+            // The responder's end fails as well, and is told nothing but by its completions.
+            self.down(peer.0, peer.1, None);
+        }
+        false
+    }
+}

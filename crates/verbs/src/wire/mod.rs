@@ -1,0 +1,18 @@
+//! What goes over the wire: the private data of the set-up, and the messages of a connection.
+//!
+//! Enters: values, or the bytes of a peer.  Leaves: bytes, or values, or what is wrong with the bytes.
+//! Owns:   the layout that `docs/protocol/rdma.md` describes.
+//! Never:  panics, whatever the bytes are; knows a state.
+
+mod body;
+mod header;
+mod private;
+
+pub use body::{CloseCode, Descriptor, decode_close, decode_done, encode_close, encode_done};
+pub use header::{Header, Kind};
+pub use private::{Hello, PrivateError, Refusal, Reject, Token, VERSION_MAX, VERSION_MIN};
+
+/// Reads `N` bytes at `at`; `None` beyond the end.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}

@@ -1,0 +1,54 @@
+//! The contract of every link, over the simulated device.
+
+use link::contract::{Ends, PROMISES, check_all};
+use slab::{Pool, PoolOptions};
+use verbs::sim::{Fabric, FabricOptions};
+use verbs::{Port, Settings};
+
+/// Both ends on one port: whoever waits for one drives the other.
+fn connected(options: &FabricOptions, settings: &Settings) -> Ends {
+    let fabric = Fabric::new(options);
+    let pool = Pool::new(PoolOptions::default());
+    let port = Port::open(fabric.device(), &pool, settings.clone()).expect("sound settings");
+    port.listen("here").expect("nobody listens there");
+    let near = port.connect("here", None).expect("there is room");
+    for _ in 0..10_000 {
+        fabric.step();
+        port.poll().expect("the device is whole");
+        if let Some(far) = port.accept() {
+            return (Box::new(near), Box::new(far));
+        }
+    }
+    panic!("nobody accepted");
+}
+
+fn settings() -> Settings {
+    Settings { receive_buffers: 128, direct: true, ..Settings::default() }
+}
+
+#[test]
+fn an_rdma_link_keeps_the_contract() {
+    check_all(|| connected(&FabricOptions::faultless(), &settings()));
+    check_all(|| {
+        let (near, far) = connected(&FabricOptions::faultless(), &settings());
+        (far, near)
+    });
+}
+
+#[test]
+fn with_a_low_threshold_it_does_too() {
+    let settings = Settings { rendezvous_threshold_bytes: 1_000, landing_bytes: 3_000, ..settings() };
+    check_all(|| connected(&FabricOptions::faultless(), &settings));
+}
+
+#[test]
+fn on_a_slow_fabric_it_does_too() {
+    for seed in 0..40 {
+        for (name, promise) in PROMISES {
+            println!("seed {seed}: {name}");
+            let threshold = if seed % 2 == 0 { 2_000 } else { 16 * 1_024 };
+            let settings = Settings { rendezvous_threshold_bytes: threshold, ..settings() };
+            promise(connected(&FabricOptions::slow(seed), &settings));
+        }
+    }
+}
