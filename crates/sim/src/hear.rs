@@ -253,8 +253,10 @@ impl Run {
                 }
                 consumer.tag = tag;
                 consumer.stage = Stage::Active;
+                // An answer that is heard late may be of a consumer that has been overdue since, and is gone.
+                let may_be_gone = self.setting.consumer_timeout_ms > 0 && !consumer.no_ack;
                 let (queue, consumer, exclusive) = (consumer.queue, consumer.uid, consumer.exclusive);
-                self.consumes(queue, consumer, uid, exclusive);
+                self.consumes(queue, consumer, uid, exclusive, may_be_gone);
             }
             (&Question::Cancel(at), Reply::Cancelled(tag)) => {
                 if one.consumers[at].tag != tag {
@@ -282,8 +284,8 @@ impl Run {
         }
     }
 
-    fn consumes(&mut self, queue: usize, consumer: u64, channel: u32, exclusive: bool) {
-        let active = self.model.queues[queue].active.clone();
+    fn consumes(&mut self, queue: usize, consumer: u64, channel: u32, exclusive: bool, may_be_gone: bool) {
+        let active = if may_be_gone { Vec::new() } else { self.model.queues[queue].active.clone() };
         let name = self.model.queues[queue].name.clone();
         for (_, other, alone) in active {
             if (alone || exclusive) && self.is_certain(other) && self.model.queues[queue].life.ending.is_none() {
