@@ -15,6 +15,10 @@ impl Run {
     pub(crate) fn hear(&mut self, actor: usize, heard: Heard) {
         self.model.tick();
         let uid = self.actors[actor].uid;
+        // What had come before a silent end is heard by nobody.
+        if self.actors[actor].standing == Standing::Gone {
+            return;
+        }
         match heard {
             Heard::Opened => {
                 if self.actors[actor].standing == Standing::Arriving {
