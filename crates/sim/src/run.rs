@@ -364,6 +364,10 @@ impl Run {
             self.sweep();
             moved |= self.world.is_busy();
             if moved {
+                // One that has said goodbye hears no more of what it is sent, and reads it all the same.
+                if self.actors.iter().any(|actor| actor.standing == Standing::Leaving) {
+                    quiet = 0;
+                }
                 self.world.pass(self.chance.below(100));
                 continue;
             }
