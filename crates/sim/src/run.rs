@@ -364,8 +364,9 @@ impl Run {
             self.sweep();
             moved |= self.world.is_busy();
             if moved {
-                // One that has said goodbye hears no more of what it is sent, and reads it all the same.
-                if self.actors.iter().any(|actor| actor.standing == Standing::Leaving) {
+                // One that has said goodbye hears no more of what it is sent, and reads it all the same: heartbeats too, for ever.
+                let reads = |actor: &Actor| actor.standing == Standing::Leaving && self.setting.heartbeat_s == 0;
+                if self.actors.iter().any(reads) {
                     quiet = 0;
                 }
                 self.world.pass(self.chance.below(100));
