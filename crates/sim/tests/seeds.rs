@@ -59,25 +59,32 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
+/// Some of it is rare, since a swarm has to switch several features on at once.
 #[test]
 fn the_seeds_meet_everything_that_can_happen() {
+    const SEEDS_MAX: u64 = 3_000;
     let mut sum = sim::Tally::default();
-    for seed in 0..if cfg!(debug_assertions) { 60 } else { 300 } {
+    let mut missing = true;
+    for seed in 0..SEEDS_MAX {
         sum += sim::run(seed, false).expect("no promise is broken");
+        let sums = [
+            sum.published / 1_000,
+            sum.confirmed / 1_000,
+            sum.declined,
+            sum.redelivered / 100,
+            sum.dead / 10,
+            sum.chained,
+            sum.worn,
+            sum.overdue,
+            sum.refusals / 10,
+            sum.cuts / 10,
+            sum.blocked,
+            sum.drained / 100,
+        ];
+        missing = sums.contains(&0);
+        if !missing {
+            break;
+        }
     }
-    let sums = [
-        sum.published / 1_000,
-        sum.confirmed / 1_000,
-        sum.declined,
-        sum.redelivered / 100,
-        sum.dead / 10,
-        sum.chained,
-        sum.worn,
-        sum.overdue,
-        sum.refusals / 10,
-        sum.cuts / 10,
-        sum.blocked,
-        sum.drained / 100,
-    ];
-    assert!(sums.iter().all(|&sum| sum > 0), "{sums:?}");
+    assert!(!missing, "{sum:?}");
 }
