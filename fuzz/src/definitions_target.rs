@@ -5,11 +5,11 @@
 //! Owns:   what must hold between reading, taking in and writing.
 //! Never:  expects a file to be sound, only that what was taken in can be written and taken in again.
 //!
-//! Policies and parameters are kept as they are written. Once they have an effect, what they do belongs into `check`, after
-//! the file was taken in: every policy that was loaded is found in what is written, and applies to the same queues.
+//! Policies and limits have an effect: every policy that was loaded is found in what is written, and comes to the same for the
+//! same queues and exchanges. Other parameters are kept as they are written.
 
 use catalog::{Catalog, Limits};
-use definitions::{Fault, File};
+use definitions::Fault;
 
 /// Shards over which the queues of a file are spread.
 const SHARDS: u16 = 3;
@@ -18,21 +18,40 @@ const TEXT_TIMES_MAX: usize = 200;
 /// And so many bytes for an empty file.
 const TEXT_BYTES_MIN: usize = 4_096;
 
-/// Panics if what was taken in is not what is written.
+/// Panics if what was taken in is not what is written, or does something else when it is taken in again.
 pub fn check(bytes: &[u8]) {
-    let Some((_, first)) = taken_in(bytes) else { return };
+    let Some((before, first)) = taken_in(bytes) else { return };
     assert!(
         first.len() <= bytes.len() * TEXT_TIMES_MAX + TEXT_BYTES_MIN,
         "{} bytes became {}",
         bytes.len(),
         first.len()
     );
-    let (_, second) = taken_in(first.as_bytes()).expect("what was written can be read and taken in");
+    let (after, second) = taken_in(first.as_bytes()).expect("what was written can be read and taken in");
     assert_eq!(first, second, "what is written is what was taken in");
+    assert_eq!(before, after, "policies come to the same");
+}
+
+/// What policies come to for each queue and exchange of a catalog, and what limits its virtual hosts have.
+fn effects(catalog: &Catalog) -> Vec<String> {
+    let mut effects: Vec<String> = catalog
+        .exchanges()
+        .map(|(_, exchange)| {
+            format!("{:?} {:?} {:?}", catalog.vhost_name(exchange.vhost), exchange.name, exchange.policy)
+        })
+        .chain(
+            catalog
+                .queues()
+                .map(|(_, queue)| format!("{:?} {:?} {:?}", catalog.vhost_name(queue.vhost), queue.name, queue.policy)),
+        )
+        .chain(catalog.vhosts().map(|(id, name)| format!("{name:?} {:?}", catalog.vhost_limits(id))))
+        .collect();
+    effects.sort();
+    effects
 }
 
 /// Reads a file, has a catalog take it in, and writes that; `None` if it is no sound file.
-fn taken_in(bytes: &[u8]) -> Option<(File, String)> {
+fn taken_in(bytes: &[u8]) -> Option<(Vec<String>, String)> {
     let file = match definitions::read(bytes) {
         Ok(file) => file,
         Err(faults) => {
@@ -47,7 +66,7 @@ fn taken_in(bytes: &[u8]) -> Option<(File, String)> {
         return None;
     }
     let text = definitions::write(&catalog, &file.kept(), "fuzz", || [1, 2, 3, 4]);
-    Some((file, text))
+    Some((effects(&catalog), text))
 }
 
 /// A fault says where and why.
@@ -77,6 +96,21 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     let user = |fields: &str| format!(r#"{{"users":[{{"name":"u",{fields}}}]}}"#);
     vec![
         small("whole", whole),
+        small(
+            "policies",
+            r#"{"vhosts":[{"name":"/"},{"name":"b","limits":[["max-connections",9]]}],"queues":[{"name":"q1","vhost":"/"},{"name":"q2","vhost":"b","durable":true,"arguments":{"x-message-ttl":50}}],
+"exchanges":[{"name":"qx","vhost":"/","type":"topic"}],
+"policies":[{"vhost":"/","name":"p","pattern":"^q","apply-to":"all","definition":{"max-length":5,"alternate-exchange":"amq.fanout"},"priority":3},
+{"vhost":"/","name":"o","pattern":".","definition":{"dead-letter-exchange":"","overflow":"reject-publish","ha-mode":"all"}},
+{"vhost":"b","name":"p","pattern":"2$","apply-to":"queues","definition":{"message-ttl":1}}],
+"parameters":[{"vhost":"/","component":"operator_policy","name":"o","value":{"pattern":"","apply-to":"queues","priority":-1,"definition":{"max-length":4,"expires":60000}}},
+{"vhost":"b","component":"vhost-limits","name":"limits","value":{"max-queues":7,"max-queue-bytes":4096}},{"vhost":"/","component":"shovel","name":"s","value":{}}],
+"users":[{"name":"u","password_hash":"","limits":{"max-connections":1,"max-channels":-1}}]}"#,
+        ),
+        small(
+            "pattern",
+            r#"{"vhosts":[{"name":"/"}],"policies":[{"vhost":"/","name":"p","pattern":"[","definition":{"expires":1}}]}"#,
+        ),
         small("empty", "{}"),
         small("list", "[]"),
         small("twice", r#"{"vhosts":[{"name":"a"},{"name":"a"}],"vhosts":[]}"#),

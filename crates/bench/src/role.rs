@@ -19,6 +19,7 @@ mod raw;
 mod relay;
 pub(crate) mod secured;
 mod sender;
+mod stand_in;
 mod taker;
 pub(crate) mod task;
 

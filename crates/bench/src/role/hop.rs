@@ -5,10 +5,10 @@
 //! Never:  encodes, parses or keeps a byte.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
-use super::task::{HopTask, NullTask};
-use super::{Orders, report};
+use super::task::HopTask;
+use super::{Orders, report, stand_in};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
 use crate::plan::{Meters, Report, Segment};
 use gauge::clock::now_ns;
@@ -16,21 +16,7 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 
 /// Stands in the broker's place: takes as many bytes as it is told, and says when it has them.
 pub(super) fn end(orders: &mut Orders) -> Result<(), String> {
-    let NullTask { address } = orders.task()?;
-    let text = |error: std::io::Error| format!("the end of the hop: {error}");
-    let listener = TcpListener::bind((address, 0)).map_err(text)?;
-    let port = listener.local_addr().map_err(text)?.port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            match stream {
-                Ok(stream) => _ = std::thread::spawn(move || serve(stream)),
-                Err(error) => eprintln!("harrier bench: the end of the hop: {error}"),
-            }
-        }
-    });
-    report(&Report::Ready { port })?;
-    while orders.next::<()>()?.is_some() {}
-    Ok(())
+    stand_in::run(orders, "the end of the hop", serve)
 }
 
 fn serve(mut stream: TcpStream) {

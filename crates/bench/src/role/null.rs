@@ -8,7 +8,7 @@ mod contents;
 mod source;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -21,10 +21,9 @@ use wire::{Method, ShortStr, Table, Value};
 
 use self::contents::{Contents, Seen};
 use self::source::{Deliveries, Heads};
-use super::task::NullTask;
-use super::{Orders, report};
+use super::{Orders, stand_in};
 use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADS_BYTES, NULL_HEARTBEAT_WAIT};
-use crate::plan::{Report, Segment};
+use crate::plan::Segment;
 
 /// Exchange that a consumer publishes to when it wants a segment's messages.
 pub(super) const BEGIN_EXCHANGE: &str = "null.begin";
@@ -42,21 +41,7 @@ fn begun(key: &[u8]) -> Option<(u64, usize)> {
 
 /// Serves until its parent ends.
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let NullTask { address } = orders.task()?;
-    let text = |error: std::io::Error| format!("null broker: {error}");
-    let listener = TcpListener::bind((address, 0)).map_err(text)?;
-    let port = listener.local_addr().map_err(text)?.port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            match stream {
-                Ok(stream) => _ = std::thread::spawn(move || serve(stream)),
-                Err(error) => eprintln!("harrier bench: null broker: {error}"),
-            }
-        }
-    });
-    report(&Report::Ready { port })?;
-    while orders.next::<()>()?.is_some() {}
-    Ok(())
+    stand_in::run(orders, "null broker", serve)
 }
 
 fn serve(stream: TcpStream) {

@@ -1,0 +1,30 @@
+//! What stands in a broker's place: a listener whose connections are served on threads of their own.
+//!
+//! Enters: where to listen.  Leaves: its port.
+//! Owns:   the listener.
+//! Never:  knows what is said on a connection; ends before its parent does.
+
+use std::net::{TcpListener, TcpStream};
+
+use super::task::NullTask;
+use super::{Orders, report};
+use crate::plan::Report;
+
+/// Serves until its parent ends. `what` begins the lines on standard error.
+pub(super) fn run(orders: &mut Orders, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
+    let NullTask { address } = orders.task()?;
+    let text = |error: std::io::Error| format!("{what}: {error}");
+    let listener = TcpListener::bind((address, 0)).map_err(text)?;
+    let port = listener.local_addr().map_err(text)?.port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => _ = std::thread::spawn(move || serve(stream)),
+                Err(error) => eprintln!("harrier bench: {what}: {error}"),
+            }
+        }
+    });
+    report(&Report::Ready { port })?;
+    while orders.next::<()>()?.is_some() {}
+    Ok(())
+}
