@@ -7,6 +7,7 @@
 use crate::limits::{HEAD_BYTES_MAX, MESSAGE_PARTS_MAX};
 use slab::{BlockMut, Slice};
 use std::fmt;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// One shard's share of a device: one completion queue, one shared receive queue, one channel of events, any number of
@@ -63,6 +64,12 @@ pub trait Device: Send + 'static {
     /// The system cannot wait.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError>;
 
+    /// Descriptors that are readable when [`wait`](Device::wait) would answer at once, for an owner that waits for other
+    /// things too; they stay the same for the device's life. None: it has to look by itself.
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
     /// Listens for requests.
     ///
     /// # Errors
@@ -95,6 +102,79 @@ pub trait Device: Send + 'static {
     /// # Errors
     /// The channel of events is broken.
     fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError>;
+}
+
+/// A device of whatever kind.
+pub type AnyDevice = Box<dyn Device>;
+
+impl Device for AnyDevice {
+    fn abilities(&self) -> Abilities {
+        (**self).abilities()
+    }
+
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+
+    fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
+        (**self).grant(memory)
+    }
+
+    fn revoke(&mut self, grant: Grant) {
+        (**self).revoke(grant);
+    }
+
+    fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
+        (**self).post_receives(buffers)
+    }
+
+    fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError> {
+        (**self).post(pair, list)
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
+        (**self).poll(into, most)
+    }
+
+    fn arm(&mut self) -> Result<(), DeviceError> {
+        (**self).arm()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
+        (**self).wait(timeout)
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        (**self).descriptors()
+    }
+
+    fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
+        (**self).listen(address)
+    }
+
+    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+        (**self).connect(address, private, wanted)
+    }
+
+    fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+        (**self).accept(request, private, wanted)
+    }
+
+    fn reject(&mut self, request: Request, private: &[u8]) {
+        (**self).reject(request, private);
+    }
+
+    fn disconnect(&mut self, pair: QueuePair) {
+        (**self).disconnect(pair);
+    }
+
+    fn destroy(&mut self, pair: QueuePair) {
+        (**self).destroy(pair);
+    }
+
+    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+        (**self).events(into)
+    }
 }
 
 /// What a device can do.

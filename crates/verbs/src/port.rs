@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::wire::Token;
 use slab::{BlockMut, Pool};
 use std::fmt;
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One connection of a port. A number is not given twice.
@@ -149,6 +150,11 @@ impl<D: Device> Port<D> {
     /// The device is broken.
     pub fn arm(&self) -> Result<(), DeviceError> {
         self.core().shared.device.arm()
+    }
+
+    /// Descriptors that are readable when the device has something to tell (see [`Device::descriptors`]).
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.core().shared.device.descriptors()
     }
 
     /// Appends the edges since the last call.
