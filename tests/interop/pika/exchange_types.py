@@ -151,31 +151,31 @@ def put_off(channel, exchange, body, ms, **more):
 def delayed_messages(made, channel):
     exchange, queue = delaying(channel)
     start = time.monotonic()
-    put_off(channel, exchange, "late", 600)
-    put_off(channel, exchange, "early", 200, mandatory=True)
+    put_off(channel, exchange, "late", 3000)
+    put_off(channel, exchange, "early", 1500, mandatory=True)
     put_off(channel, exchange, "past", -200)
     channel.basic_publish(exchange, "k", b"plain")
-    equal(time.monotonic() - start < 0.2, True, "all are confirmed before the first is due")
-    for body, delay, at_s in (("past", -200, 0), ("plain", None, 0), ("early", -200, 0.2), ("late", -600, 0.6)):
+    equal(time.monotonic() - start < 1.5, True, "all are confirmed before the first is due")
+    for body, delay, at_s in (("past", -200, 0), ("plain", None, 0), ("early", -1500, 1.5), ("late", -3000, 3)):
         method, properties, got = taken(channel, queue)
         equal((got, method.exchange, method.routing_key), (body, exchange, "k"))
         equal((properties.headers or {}).get("x-delay"), delay, body)
-        equal(at_s <= time.monotonic() - start < at_s + 2, True, f"{body} after {time.monotonic() - start:.3f} s")
+        equal(at_s <= time.monotonic() - start < at_s + 10, True, f"{body} after {time.monotonic() - start:.3f} s")
 
 
 @with_channel
 def delayed_and_changed(made, channel):
     exchange, queue = delaying(channel, "topic")
     other = channel.queue_declare("", exclusive=True).method.queue
-    put_off(channel, exchange, "m", 300)
+    put_off(channel, exchange, "m", 1500)
     channel.queue_bind(other, exchange, "#")
     channel.queue_unbind(queue, exchange, "k")
     equal(taken(channel, other)[2], "m")
     equal(ready(channel, queue), 0, "what is bound when the time comes gets it")
-    put_off(channel, exchange, "lost", 100)
+    put_off(channel, exchange, "lost", 1000)
     channel.exchange_delete(exchange)
     start = time.monotonic()
-    until(made, lambda: time.monotonic() > start + 0.3, "its time has passed")
+    until(made, lambda: time.monotonic() > start + 1.2, "its time has passed")
     equal(ready(channel, other), 0, "nobody routes it")
     channel.exchange_declare(exchange, "x-delayed-message", auto_delete=True, arguments={"x-delayed-type": "fanout"})
     channel.queue_bind(other, exchange)

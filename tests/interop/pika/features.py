@@ -63,7 +63,7 @@ def message_ttl(made, channel):
     start = time.monotonic()
     put(channel, queue, "a", "b")
     emptied(made, channel, queue)
-    equal(0.19 < time.monotonic() - start < 2, True, "after its time, and not long after")
+    equal(0.19 < time.monotonic() - start < 10, True, "after its time, and not long after")
     plain = channel.queue_declare("", exclusive=True).method.queue
     put(channel, plain, "stays", expiration="60000")
     put(channel, plain, "stands behind", expiration="1")
@@ -88,10 +88,10 @@ def ttl_zero(made, channel):
 @with_channel
 def queue_expires(made, channel):
     name = unique("expires")
-    channel.queue_declare(name, arguments={"x-expires": 300})
+    channel.queue_declare(name, arguments={"x-expires": 1000})
     tag = channel.basic_consume(name, lambda *_: None)
     start = time.monotonic()
-    until(made, lambda: time.monotonic() > start + 0.6, "twice its time has passed")
+    until(made, lambda: time.monotonic() > start + 1.4, "more than its time has passed")
     equal(channel.queue_declare(name, passive=True).method.consumer_count, 1, "a consumer is use")
     channel.basic_cancel(tag)
 
@@ -106,10 +106,10 @@ def queue_expires(made, channel):
 
     start = time.monotonic()
     for _ in range(3):
-        until(made, lambda: time.monotonic() > start + 0.2, "most of its time has passed")
+        until(made, lambda: time.monotonic() > start + 0.45, "much of its time has passed")
         equal(gone(), False, "a look is use")
         start = time.monotonic()
-    until(made, lambda: time.monotonic() > start + 0.6, "its time has passed")
+    until(made, lambda: time.monotonic() > start + 1.6, "its time has passed")
     equal(gone(), True)
 
 

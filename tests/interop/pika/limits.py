@@ -55,11 +55,11 @@ def ttl_of_the_queue_zero(made, channel):
 
 @with_channel
 def ttl_of_what_comes_back(made, channel):
-    queue, dead = dead_lettering(channel, message_ttl=300)
+    queue, dead = dead_lettering(channel, message_ttl=1000)
     put(channel, queue, "a")
     start = time.monotonic()
     tag = channel.basic_get(queue)[0].delivery_tag
-    passed(made, start, 0.6)
+    passed(made, start, 1.3)
     equal(ready(channel, dead), 0, "a consumer may keep it for longer")
     channel.basic_nack(tag, requeue=True)
     equal(taken(channel, dead)[2], "a")
@@ -82,7 +82,7 @@ def expiry_renewed_by_use(made, channel):
     put(channel, name, "b")
     equal(there(made, name), True)
     until(made, lambda: not there(made, name), "it goes, with its messages: to publish is no use")
-    equal(time.monotonic() - start < 3, True, "and not long after")
+    equal(time.monotonic() - start < 10, True, "and not long after")
 
 
 @with_channel
