@@ -28,7 +28,10 @@ pub fn near(contestants: &[&Target], points: &[&mut Point]) -> Vec<(usize, Strin
         let hop = each().find(|(_, (target, _))| matches!(target.way, Way::Hop(_)));
         let of_hop = hop.and_then(|(_, (_, point))| over(point));
         for (_, (broker, point)) in each().filter(|(_, (target, _))| matches!(target.way, Way::Amqp(_))) {
-            let why = over(point).and_then(|times| sentence(&null.name, &broker.name, times, of_hop));
+            // The share that the table shows, turned round: the middle one of ratios of an even number of turns is no
+            // inverse of the middle one of their inverses.
+            let times = turns::ratio(&metric, point, ceiling).map(|share| 1.0 / share);
+            let why = times.and_then(|times| sentence(&null.name, &broker.name, times, of_hop));
             found.extend(why.map(|why| (index, why)));
         }
     }
