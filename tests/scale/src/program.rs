@@ -25,6 +25,8 @@ pub struct Program {
     pub address: SocketAddr,
     /// How long it took until it accepted a connection.
     pub startup: Duration,
+    /// The processor time that it used till then: what depends on nobody else on the machine.
+    pub startup_work: Duration,
 }
 
 impl Program {
@@ -44,7 +46,7 @@ impl Program {
             .stderr(File::create(&log)?)
             .spawn()
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut program = Program { process, log, address, startup: Duration::ZERO };
+        let mut program = Program { process, log, address, startup: Duration::ZERO, startup_work: Duration::ZERO };
         while let Err(error) = TcpStream::connect(address) {
             if began.elapsed() > START || program.process.try_wait()?.is_some() {
                 return Err(format!("the broker does not listen: {error}\n{}", program.last_words()).into());
@@ -52,6 +54,7 @@ impl Program {
             pause(LOOK);
         }
         program.startup = began.elapsed();
+        program.startup_work = work(program.id())?;
         Ok(program)
     }
 
@@ -127,6 +130,15 @@ pub fn resident_bytes(process: u32) -> Outcome<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS: the process has ended")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024)
+}
+
+/// Processor time that all threads of a process have used, in the kernel's ticks of 10 ms.
+fn work(process: u32) -> Outcome<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // Behind the name, which may hold anything: state is the first word, utime and stime the 12th and 13th (proc(5)).
+    let words = stat.rsplit_once(')').ok_or("no stat of the process")?.1.split_whitespace();
+    let ticks = words.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
 }
 
 /// The program: `HARRIER_BIN`, or what `cargo build --release` leaves.
