@@ -132,13 +132,14 @@ pub fn resident_bytes(process: u32) -> Outcome<u64> {
     Ok(kib * 1024)
 }
 
-/// Processor time that all threads of a process have used, in the kernel's ticks of 10 ms.
+/// Processor time that the threads of a process have used: the first number of each one's schedstat, in nanoseconds.
 fn work(process: u32) -> Outcome<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // Behind the name, which may hold anything: state is the first word, utime and stime the 12th and 13th (proc(5)).
-    let words = stat.rsplit_once(')').ok_or("no stat of the process")?.1.split_whitespace();
-    let ticks = words.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
-    Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+    let mut all = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let schedstat = fs::read_to_string(thread?.path().join("schedstat"))?;
+        all += Duration::from_nanos(schedstat.split_whitespace().next().unwrap_or_default().parse()?);
+    }
+    Ok(all)
 }
 
 /// The program: `HARRIER_BIN`, or what `cargo build --release` leaves.
