@@ -18,7 +18,7 @@ use libc::{c_char, c_int};
 
 use crate::abi;
 use crate::error::{Error, NoDevice};
-use crate::library::{Verbs, verbs};
+use crate::library::{Verbs, cm, verbs};
 
 /// An open device.
 ///
@@ -90,6 +90,33 @@ pub fn devices() -> Result<Vec<Context>, Error> {
         Ok(devices) if devices.is_empty() => Err(Error::NoDevice(NoDevice::here())),
         other => other,
     }
+}
+
+/// The devices of the connection manager: what ids of theirs can be used with. [`devices`] are other openings of the
+/// same.
+///
+/// # Errors
+/// As [`devices`].
+pub fn cm_devices() -> Result<Vec<Context>, Error> {
+    let (verbs, cm) = (verbs()?, cm()?);
+    let mut count: c_int = 0;
+    // SAFETY: the argument is a number to write to.
+    let list = unsafe { (cm.rdma_get_devices)(&mut count) };
+    if list.is_null() {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENODEV | libc::ENOSYS | libc::ENOENT) => Err(Error::NoDevice(NoDevice::here())),
+            _ => Err(Error::Refused { call: "rdma_get_devices", error }),
+        };
+    }
+    let contexts = (0..count as usize).map(|at| {
+        // SAFETY: the list has `count` contexts, which stay open for as long as the program runs.
+        unsafe { *list.add(at) }
+    });
+    let found: Vec<_> = contexts.map(|context| Context::new(verbs, context, false)).collect();
+    // SAFETY: the list came from the function that this one belongs to, and is not used any more.
+    unsafe { (cm.rdma_free_devices)(list) };
+    if found.is_empty() { Err(Error::NoDevice(NoDevice::here())) } else { Ok(found) }
 }
 
 impl NoDevice {

@@ -8,7 +8,8 @@
 //!
 //! - `library` opens the two libraries; `abi` has their structures, as in the C headers; `error` says what is missing.
 //! - `device` lists devices and what they can do. `cm` and `id` make connections.
-//! - `memory` says what memory must promise; `region` registers it, `pool` that of a slab pool.
+//! - `memory` says what memory must promise; `region` registers it, `pool` that of a slab pool, `met` that of
+//!   any, as it comes by.
 //! - `completion` tells what has ended; `receives` and `queue_pair` are the two queues that work is put into.
 //!
 //! # The rule of memory
@@ -39,14 +40,16 @@ mod id;
 mod library;
 mod limits;
 mod memory;
+mod met;
 mod pool;
+mod probe;
 mod queue_pair;
 mod receives;
 mod region;
 
 pub use cm::{About, CmChannel, CmEvent, Failure, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, Reads};
 pub use completion::{Completion, CompletionChannel, CompletionQueue, Kind, QueueTag, Status};
-pub use device::{AsyncEvent, Context, Facts, GidEntry, Layer, Port, PortState, devices};
+pub use device::{AsyncEvent, Context, Facts, GidEntry, Layer, Port, PortState, cm_devices, devices};
 pub use error::{Error, Missing, NoDevice};
 pub use id::{Id, IdKey, Terms};
 pub use library::open;
@@ -54,8 +57,10 @@ pub use limits::{
     ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, PARTS_MAX, PIECE_BYTES_MAX, PIECES_MAX,
     POLL_BATCH, REJECT_DATA_BYTES_MAX, RETRIES_MAX, WORK_MAX,
 };
-pub use memory::{Arena, Fill, Pages, Part, Stay};
+pub use memory::{Arena, Fill, Filled, Numbered, Pages, Part, Piece, Stay};
+pub use met::Met;
 pub use pool::PoolRegions;
+pub use probe::inline_bytes;
 pub use queue_pair::{Batch, Finished, How, Options, QueuePair, State};
 pub use receives::Receives;
 pub use region::{Domain, Grant, Key, Peers, Region};

@@ -61,6 +61,8 @@ library! {
     ibv_ack_cq_events: fn(*mut abi::Cq, u32);
     ibv_create_srq: fn(*mut abi::Pd, *mut abi::SrqInitAttr) -> *mut abi::Srq;
     ibv_destroy_srq: fn(*mut abi::Srq) -> c_int;
+    ibv_create_qp: fn(*mut abi::Pd, *mut abi::QpInitAttr) -> *mut abi::Qp;
+    ibv_destroy_qp: fn(*mut abi::Qp) -> c_int;
     ibv_query_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int, *mut abi::QpInitAttr) -> c_int;
     ibv_modify_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int) -> c_int;
     ibv_get_async_event: fn(*mut abi::Context, *mut abi::AsyncEvent) -> c_int;
@@ -70,6 +72,8 @@ library! {
 library! {
     /// The connection manager.
     Cm, "librdmacm.so.1\0", "librdmacm1",
+    rdma_get_devices: fn(*mut c_int) -> *mut *mut abi::Context;
+    rdma_free_devices: fn(*mut *mut abi::Context);
     rdma_create_event_channel: fn() -> *mut abi::EventChannel;
     rdma_destroy_event_channel: fn(*mut abi::EventChannel);
     rdma_create_id: fn(*mut abi::EventChannel, *mut *mut abi::CmId, *mut c_void, u32) -> c_int;

@@ -48,6 +48,71 @@ unsafe impl Stay for BlockMut {
 // SAFETY: it holds its bytes alone.
 unsafe impl Fill for BlockMut {}
 
+/// The first bytes of a part, to be sent, with a number of the sender's own.
+#[derive(Debug)]
+pub struct Filled {
+    part: Part,
+    bytes: usize,
+    number: u32,
+}
+
+impl Filled {
+    /// The first `bytes` of `part`, or all of it if there are not so many.
+    pub fn new(part: Part, bytes: usize, number: u32) -> Self {
+        Self { bytes: bytes.min(part.bytes), part, number }
+    }
+
+    /// The part, to be filled again, and the number.
+    pub fn into_part(self) -> (Part, u32) {
+        (self.part, self.number)
+    }
+}
+
+// SAFETY: no more bytes than the part has, which keeps the promise.
+unsafe impl Stay for Filled {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        (self.part.start, self.bytes)
+    }
+}
+
+/// What a send gathers: bytes of the sender's own, and message memory.
+#[derive(Debug)]
+pub enum Piece {
+    /// Bytes of the sender's own, as a message's head.
+    Own(Filled),
+    /// Message memory.
+    Shared(Slice),
+}
+
+// SAFETY: each kind keeps the promise by itself.
+unsafe impl Stay for Piece {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        match self {
+            Piece::Own(filled) => filled.span(),
+            Piece::Shared(slice) => slice.span(),
+        }
+    }
+}
+
+/// Memory with a number of its owner's, which comes back with it.
+#[derive(Debug)]
+pub struct Numbered<F> {
+    /// The memory.
+    pub memory: F,
+    /// The number.
+    pub number: u64,
+}
+
+// SAFETY: the memory keeps the promise.
+unsafe impl<F: Stay> Stay for Numbered<F> {
+    fn span(&self) -> (NonNull<u8>, usize) {
+        self.memory.span()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<F: Fill> Fill for Numbered<F> {}
+
 /// Zeroed pages from the system, given back with the last holder.
 struct Mapping {
     start: NonNull<u8>,
@@ -219,7 +284,7 @@ impl fmt::Debug for Part {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Pages};
+    use super::{Arena, Filled, Pages, Piece, Stay};
 
     #[test]
     fn parts_of_an_arena_are_apart_and_outlive_it() {
@@ -231,6 +296,16 @@ mod tests {
         let last = parts.pop().expect("three parts");
         drop(parts);
         assert_eq!(*last, [3; 100]);
+    }
+
+    #[test]
+    fn of_a_filled_part_the_filled_bytes_are_sent() {
+        let (_arena, mut parts) = Arena::new(2, 100).expect("memory");
+        let filled = Filled::new(parts.pop().expect("a part"), 7, 5);
+        assert_eq!(filled.span().1, 7);
+        assert_eq!(Piece::Own(filled).span().1, 7);
+        let more = Filled::new(parts.pop().expect("a part"), 700, 6);
+        assert_eq!((more.span().1, more.into_part().1), (100, 6));
     }
 
     #[test]

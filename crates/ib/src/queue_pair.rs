@@ -191,6 +191,19 @@ impl<S: Stay, F: Fill> QueuePair<S, F> {
     /// # Errors
     /// [`Error::NotOurs`] for a completion of another queue.
     pub fn settle(&mut self, completion: Completion, into: &mut Vec<Finished<F>>) -> Result<(), Error> {
+        self.settle_with(completion, into, drop)
+    }
+
+    /// As [`settle`](Self::settle); each piece that was sent goes to `sent`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn settle_with(
+        &mut self,
+        completion: Completion,
+        into: &mut Vec<Finished<F>>,
+        sent: impl FnMut(S),
+    ) -> Result<(), Error> {
         if completion.tag() != self.tag {
             return Err(Error::NotOurs);
         }
@@ -200,11 +213,23 @@ impl<S: Stay, F: Fill> QueuePair<S, F> {
             // A device that says the same twice: the work is not there any more.
             return Err(Error::NotOurs);
         }
+        let mut held = 0;
         for work in self.under_way.drain(..=ended) {
-            self.held.drain(..work.held as usize);
+            held += work.held as usize;
             into.push(Finished { cookie: work.cookie, filled: work.filled });
         }
+        self.held.drain(..held).for_each(sent);
         Ok(())
+    }
+
+    /// Destroys it, and gives back what was under way: the device reaches none of that any more. Completions of it that
+    /// were not polled mean nothing then.
+    pub fn end(mut self, into: &mut Vec<Finished<F>>, sent: impl FnMut(S)) {
+        let (under_way, held) = (mem::take(&mut self.under_way), mem::take(&mut self.held));
+        // Before anything of it can be used again.
+        drop(self);
+        into.extend(under_way.into_iter().map(|work| Finished { cookie: work.cookie, filled: work.filled }));
+        held.into_iter().for_each(sent);
     }
 
     /// The state it is in.
@@ -345,8 +370,25 @@ impl<'i, S: Stay, F: Fill> Batch<'_, 'i, S, F> {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn read(&mut self, into: F, key: Key, from: Grant, how: How) -> Result<(), Error> {
+        let (_, bytes) = into.span();
+        self.read_part(into, 0, bytes, key, from, how)
+    }
+
+    /// As [`read`](Self::read), into `bytes` bytes of the memory from `at`.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and [`Error::Limit`] for a part that reaches beyond the memory.
+    pub fn read_part(
+        &mut self,
+        into: F,
+        at: usize,
+        bytes: usize,
+        key: Key,
+        from: Grant,
+        how: How,
+    ) -> Result<(), Error> {
         self.room()?;
-        let piece = key.piece(&into)?;
+        let piece = key.part(&into, at, bytes)?;
         self.queue_pair.pieces.push(piece);
         self.add(abi::WR_RDMA_READ, 0, Some(from), Work { cookie: how.cookie, held: 0, filled: Some(into) }, 1, how);
         Ok(())

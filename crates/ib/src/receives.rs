@@ -169,6 +169,24 @@ impl<F: Fill> Receives<F> {
     }
 }
 
+impl<F: Fill> Receives<F> {
+    /// Destroys the queue and gives back what was posted, if no queue pair uses it any more; else it is as it was.
+    ///
+    /// # Errors
+    /// The queue itself.
+    pub fn end(mut self) -> Result<Vec<F>, Self> {
+        if Arc::strong_count(&self.shared) > 1 {
+            return Err(self);
+        }
+        let left = self.shared.clone();
+        let places = mem::take(&mut self.places);
+        drop(self);
+        // The last holder: with this the queue is destroyed, and no device writes to what was posted there.
+        drop(left);
+        Ok(places.into_iter().flatten().collect())
+    }
+}
+
 /// Where in a list of `count` entries `refused` points to: so many were taken before it.
 pub(crate) fn place_of<T>(refused: *const T, list: *const T, count: usize) -> usize {
     let bytes = refused.addr().wrapping_sub(list.addr());

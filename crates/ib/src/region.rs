@@ -206,8 +206,15 @@ pub struct Key {
 impl Key {
     /// The entry of a work request for all of `piece`, if it lies within the region.
     pub(crate) fn piece(&self, piece: &impl Stay) -> Result<abi::Sge, Error> {
-        let (start, bytes) = piece.span();
-        let start = start.as_ptr().expose_provenance() as u64;
+        let (_, bytes) = piece.span();
+        self.part(piece, 0, bytes)
+    }
+
+    /// As [`piece`](Self::piece), for `bytes` bytes of it from `at`, which must not reach beyond its end.
+    pub(crate) fn part(&self, piece: &impl Stay, at: usize, bytes: usize) -> Result<abi::Sge, Error> {
+        let (start, most) = piece.span();
+        Error::within("the end of a part of a piece", at.saturating_add(bytes), most)?;
+        let start = (start.as_ptr().expose_provenance() + at) as u64;
         let before = start.checked_sub(self.start).ok_or(Error::NotRegistered)?;
         if before.checked_add(bytes as u64).is_none_or(|end| end > self.bytes as u64) {
             return Err(Error::NotRegistered);

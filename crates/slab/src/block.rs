@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::depot::{self, Depot};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES};
-use crate::region::{RegionFacts, RegionRef};
+use crate::region::{RegionFacts, RegionLife, RegionRef};
 use crate::slice::Slice;
 
 /// What a shared block starts with.
@@ -137,6 +137,15 @@ impl BlockMut {
         Some(unsafe { region_of(self.bytes) })
     }
 
+    /// Tells whether that region is still there, when this block is not any more; `None` for an empty one.
+    pub fn region_life(&self) -> Option<RegionLife> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: `len` is not zero, so there is a block, held by us.
+        Some(unsafe { life_of(self.bytes) })
+    }
+
     /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
@@ -155,6 +164,15 @@ impl BlockMut {
 pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHead> {
     // SAFETY: the head's room lies before the bytes, in the same block.
     unsafe { bytes.sub(BLOCK_HEAD_BYTES) }.cast()
+}
+
+/// The life of the region of the block whose bytes start at `bytes`.
+///
+/// # Safety
+/// As [`region_of`].
+pub(crate) unsafe fn life_of(bytes: NonNull<u8>) -> RegionLife {
+    // SAFETY: as in `region_of`.
+    unsafe { RegionRef::of(head(bytes).cast()).shared() }.life()
 }
 
 /// The region of the block whose bytes start at `bytes`.

@@ -36,6 +36,6 @@ pub use limits::{
     BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, REGION_BYTES,
 };
 pub use pool::{Pool, PoolOptions};
-pub use region::RegionFacts;
+pub use region::{RegionFacts, RegionLife, regions_ended};
 pub use slice::Slice;
 pub use tailed::Tailed;

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::class::HUGE;
 use crate::depot::Depot;
@@ -16,6 +17,25 @@ use crate::source;
 
 /// Tells regions apart that lie at the same address one after the other.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// Regions that went back to the operating system, of all pools.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// A number that changes whenever a region of any pool has gone back to the operating system.
+pub fn regions_ended() -> u64 {
+    ENDED.load(Ordering::Acquire)
+}
+
+/// Tells whether a region is still there; it keeps nothing.
+#[derive(Debug, Clone)]
+pub struct RegionLife(Weak<()>);
+
+impl RegionLife {
+    /// Whether the region has gone back to the operating system, or is about to.
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
 
 /// Where memory lies, for a device that registers all of it at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,9 +57,15 @@ pub(crate) struct Shared {
     pub(crate) base: NonNull<u8>,
     pub(crate) len: usize,
     serial: u64,
+    /// Held by the region alone: it ends with it.
+    life: Arc<()>,
 }
 
 impl Shared {
+    pub(crate) fn life(&self) -> RegionLife {
+        RegionLife(Arc::downgrade(&self.life))
+    }
+
     pub(crate) fn facts(&self) -> RegionFacts {
         RegionFacts { address: self.base.addr().get(), bytes: self.len, serial: self.serial }
     }
@@ -112,6 +138,7 @@ impl RegionRef {
                 base,
                 len,
                 serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+                life: Arc::new(()),
             },
             own: Own {
                 free: Cell::new(ptr::null_mut()),
@@ -138,6 +165,10 @@ impl RegionRef {
         // SAFETY: the region exists, says the caller.
         let shared = unsafe { self.shared() };
         let (base, len) = (shared.base, shared.len);
+        // SAFETY: written when the region was mapped, and nobody uses the head behind this.
+        drop(unsafe { ptr::read(&raw const shared.life) });
+        // Behind the end of its life, so that whoever sees the number change sees that, too.
+        ENDED.fetch_add(1, Ordering::Release);
         // SAFETY: the region was mapped with these very values, and the caller promises that nobody uses it.
         unsafe { source::unmap(base, len) };
     }

@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHead, BlockMut, head, region_of};
+use crate::block::{BlockHead, BlockMut, head, life_of, region_of};
 use crate::depot;
-use crate::region::RegionFacts;
+use crate::region::{RegionFacts, RegionLife};
 
 /// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
 pub struct Slice {
@@ -107,6 +107,15 @@ impl Slice {
         }
         // SAFETY: `len` is not zero, so there is a block, and we hold it.
         Some(unsafe { region_of(self.bytes) })
+    }
+
+    /// Tells whether that region is still there, when this slice is not any more; `None` for an empty one.
+    pub fn region_life(&self) -> Option<RegionLife> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: `len` is not zero, so there is a block, and we hold it.
+        Some(unsafe { life_of(self.bytes) })
     }
 
     /// Whether no other slice holds the same block. True of an empty one.

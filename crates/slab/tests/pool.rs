@@ -42,6 +42,24 @@ fn ends_match(bytes: &[u8], mark: u8) -> bool {
 }
 
 #[test]
+fn a_region_is_known_to_be_gone_by_who_holds_nothing_of_it() {
+    let pool = Pool::new(PoolOptions { cached_bytes_max: 0 });
+    let (small, large) = (pool.block(64), pool.block(REGION_BYTES));
+    let lives = [&small, &large].map(|block| block.region_life().expect("it has a region"));
+    assert!(BlockMut::empty().region_life().is_none() && Slice::default().region_life().is_none());
+    let ended = slab::regions_ended();
+    let slice = large.freeze();
+    assert!(lives.iter().all(|life| !life.is_over()) && !slice.region_life().expect("the same").is_over());
+    drop(slice);
+    pool.trim();
+    assert!(lives[1].is_over() && !lives[0].is_over(), "that of the large block alone");
+    assert!(slab::regions_ended() > ended);
+    drop(small);
+    drop(pool);
+    assert!(lives[0].is_over(), "the last goes with its pool");
+}
+
+#[test]
 fn a_slice_is_written_again_only_by_its_last_holder() {
     let pool = Pool::default();
     let mut block = pool.block(100);

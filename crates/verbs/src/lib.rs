@@ -4,10 +4,12 @@
 //! Owns:   the protocol of `docs/protocol/rdma.md`, the receive buffers of a port, and who may read what.
 //! Never:  trusts a peer, copies a large body whose owner lends memory, knows what the bytes mean.
 //!
-//! - [`wire`] is what goes over the wire; [`device`] is what is needed of a device, and [`sim`] one in memory.
+//! - [`wire`] is what goes over the wire; [`device`] is what is needed of a device, [`card`] a real one, and [`sim`] one in
+//!   memory.
 //! - `engine` is the protocol; [`Port`] is one shard's handle on it, [`VerbsLink`] a connection's.
 #![forbid(unsafe_code)]
 
+pub mod card;
 pub mod device;
 mod engine;
 mod fault;

@@ -61,6 +61,34 @@ pub const HANDSHAKES_MAX: usize = 256;
 /// Tokens that wait for their client.
 pub const TOKENS_MAX: usize = 4096;
 
+/// Bytes of an inline send that a card is asked for; it may give fewer. Acknowledgements and orders fit.
+pub const INLINE_BYTES_WANTED: u32 = 256;
+/// Bytes of a slot for a message's head, in memory that a card has registered.
+pub const HEAD_SLOT_BYTES: usize = 128;
+/// Slots that are registered at once.
+pub const HEAD_SLOTS: usize = 256;
+/// READs of its peer that a queue pair answers at once; each is memory of the card's.
+pub const READS_ANSWERED_MAX: u8 = 16;
+/// Completions that a card's queue has room for, if the card can do so many: those of all receive buffers, and all work
+/// of all queue pairs, since all of it may fail at once.
+pub const CARD_COMPLETIONS_MAX: u32 = 1 << 16;
+/// Requests for connections that wait in the kernel.
+pub const BACKLOG_REQUESTS: u32 = 512;
+/// 4.096 us times 2 to the power of this, 0.27 s: how long a card waits for an acknowledgement. Some wait up to four
+/// times as long.
+pub const ACKNOWLEDGE_EXPONENT: u8 = 16;
+/// How often a card sends again what was not acknowledged. With the time above a peer that is gone is given up within
+/// 2 to 8 s. One more, 7, would mean for ever.
+pub const ACKNOWLEDGE_RETRIES: u8 = 6;
+/// For each of the steps to find a peer: its device, and the way there.
+pub const RESOLVE_MAX: Duration = Duration::from_secs(5);
+/// How long a queue pair that has ended may keep the device from giving the last receive buffers back.
+pub const LAST_RECEIVES_MAX: Duration = Duration::from_millis(100);
+/// A card's rare news (connections, faults) is looked for so often while messages are polled without a pause, since each
+/// look is a call into the kernel; and at every round of an owner that is about to sleep, or has slept.
+pub const NEWS_EVERY: Duration = Duration::from_millis(2);
+
+const _: () = assert!(HEAD_BYTES_MAX <= HEAD_SLOT_BYTES);
 const _: () = assert!(HELLO_BYTES <= PRIVATE_BYTES_MAX && REJECT_BYTES <= PRIVATE_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX <= RECEIVE_BUFFER_BYTES_MIN as usize);
 const _: () = assert!(HEADER_BYTES + DESCRIPTOR_BYTES <= HEAD_BYTES_MAX);

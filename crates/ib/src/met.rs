@@ -1,0 +1,124 @@
+//! Message memory that a device has met, registered region by region as its pieces come by.
+//!
+//! Enters: slices and blocks of any pool, of any thread.  Leaves: the key of each.
+//! Owns:   the registrations.
+//! Never:  asks a pool, lets a peer reach anything, keeps a region registered that has gone back to the system.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use slab::{BlockMut, RegionFacts, RegionLife, Slice};
+
+use crate::abi;
+use crate::error::Error;
+use crate::region::{Domain, Key, Registration};
+
+/// The regions that were met, in one domain.
+///
+/// A registration is of a whole region, for work of our own. It pins the region's pages, so one that outlives its
+/// region keeps memory from the system, and does no other harm: posted work holds what it names.
+/// [`sweep`](Self::sweep) ends those; a region at the address of an earlier one is registered anew, because its serial
+/// number is another.
+pub struct Met {
+    domain: Domain,
+    /// By the regions' serial numbers, which no two have.
+    regions: HashMap<u64, (Registration, RegionLife)>,
+    /// The last that was asked for: most pieces in a row are of one region.
+    last: Option<(u64, Key)>,
+    ended: u64,
+}
+
+impl Met {
+    /// None yet.
+    pub fn new(domain: &Domain) -> Self {
+        Self { domain: domain.clone(), regions: HashMap::new(), last: None, ended: slab::regions_ended() }
+    }
+
+    /// Where they are registered.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The key of a slice.
+    ///
+    /// # Errors
+    /// [`Error::NotRegistered`] for an empty one; what the system says, `ENOMEM` where no more memory may be pinned.
+    pub fn key(&mut self, slice: &Slice) -> Result<Key, Error> {
+        self.of(slice.region().ok_or(Error::NotRegistered)?, || slice.region_life())
+    }
+
+    /// The key of a block.
+    ///
+    /// # Errors
+    /// As [`key`](Self::key).
+    pub fn key_of_block(&mut self, block: &BlockMut) -> Result<Key, Error> {
+        self.of(block.region().ok_or(Error::NotRegistered)?, || block.region_life())
+    }
+
+    /// `facts` are those of memory that the caller holds while this runs.
+    #[inline]
+    fn of(&mut self, facts: RegionFacts, life: impl FnOnce() -> Option<RegionLife>) -> Result<Key, Error> {
+        match self.last {
+            Some((serial, key)) if serial == facts.serial => Ok(key),
+            _ => self.look_up(facts, life),
+        }
+    }
+
+    fn look_up(&mut self, facts: RegionFacts, life: impl FnOnce() -> Option<RegionLife>) -> Result<Key, Error> {
+        let key = match self.regions.get(&facts.serial) {
+            Some((one, _)) => one.key(),
+            None => self.meet(facts, life().ok_or(Error::NotRegistered)?)?,
+        };
+        self.last = Some((facts.serial, key));
+        Ok(key)
+    }
+
+    #[cold]
+    fn meet(&mut self, facts: RegionFacts, life: RegionLife) -> Result<Key, Error> {
+        // Room first: what has gone may be what the limit lacks.
+        self.sweep();
+        let start = std::ptr::with_exposed_provenance(facts.address);
+        // SAFETY: the region is mapped now, because its caller holds a block of it. No peer may write to it.
+        let one = unsafe { Registration::new(&self.domain, start, facts.bytes, abi::ACCESS_LOCAL_WRITE) }?;
+        let key = one.key();
+        self.regions.insert(facts.serial, (one, life));
+        Ok(key)
+    }
+
+    /// Ends the registrations of regions that have gone. Costs next to nothing while none has.
+    #[inline]
+    pub fn sweep(&mut self) {
+        if slab::regions_ended() != self.ended {
+            self.sweep_now();
+        }
+    }
+
+    #[cold]
+    fn sweep_now(&mut self) {
+        // Read first: what goes meanwhile is looked at the next time.
+        self.ended = slab::regions_ended();
+        self.regions.retain(|_, (_, life)| !life.is_over());
+        self.last = None;
+    }
+
+    /// How many regions are registered.
+    pub fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// Bytes that are pinned.
+    pub fn pinned_bytes(&self) -> usize {
+        self.regions.values().map(|(one, _)| one.bytes()).sum()
+    }
+}
+
+impl fmt::Debug for Met {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Met({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
+    }
+}

@@ -1,0 +1,109 @@
+//! From an address of ours or of a peer to the device that has it, or leads there.
+//!
+//! Enters: `host:port`, names too, IPv6 in brackets.  Leaves: a socket address and the device's context.
+//! Owns:   the words for an address without a device.
+//! Never:  is called where messages flow: a name is looked up, and the way to a peer is waited for.
+
+use super::wait::readable;
+use crate::device::DeviceError;
+use crate::limits::RESOLVE_MAX;
+use ib::{About, CmChannel, Context, Error, Id, PortState};
+use rustix::io::Errno;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+
+/// What goes into words that we have no better ones for.
+pub(super) fn told(error: Error) -> DeviceError {
+    DeviceError(error.to_string())
+}
+
+/// The addresses of a text.
+pub(super) fn addresses(text: &str) -> Result<Vec<SocketAddr>, DeviceError> {
+    let found: Vec<_> = text
+        .to_socket_addrs()
+        .map_err(|error| DeviceError(format!("`{text}` is no address, as `host:port` is: {error}")))?
+        .collect();
+    if found.is_empty() { Err(DeviceError(format!("the name in `{text}` has no address"))) } else { Ok(found) }
+}
+
+fn is_errno(error: &Error, which: Errno) -> bool {
+    error.os_error() == Some(which.raw_os_error())
+}
+
+/// The words for a bind that was refused.
+pub(super) fn unbound(address: SocketAddr, error: Error) -> DeviceError {
+    if is_errno(&error, Errno::NODEV) || is_errno(&error, Errno::ADDRNOTAVAIL) {
+        return no_device_has(address);
+    }
+    if is_errno(&error, Errno::ADDRINUSE) {
+        return DeviceError(format!("somebody listens on {address} already"));
+    }
+    DeviceError(format!("{address}: {error}"))
+}
+
+fn no_device_has(address: SocketAddr) -> DeviceError {
+    let ip = address.ip();
+    let hint = if ip.is_loopback() { " (the loopback one belongs to no device)" } else { "" };
+    DeviceError(format!("no RDMA device has the address {ip}{hint}: take one of an interface that a device uses"))
+}
+
+/// The device that has an address of ours, or, for that of all interfaces, the first with an active port.
+pub(super) fn device_at(address: SocketAddr) -> Result<Context, DeviceError> {
+    // Even the channel tells which library is missing, or that there is no device.
+    let channel = CmChannel::new().map_err(told)?;
+    let id = Id::new(&channel).map_err(told)?;
+    id.bind(address).map_err(|error| unbound(address, error))?;
+    if address.ip().is_unspecified() {
+        return first_active();
+    }
+    // From the id, and not from the list of devices: those are other openings of the same, and nothing that is made on
+    // one can be used with the other.
+    id.context().map_err(|_| no_device_has(address))
+}
+
+fn first_active() -> Result<Context, DeviceError> {
+    let devices = ib::cm_devices().map_err(told)?;
+    let is_active = |device: &Context| {
+        let ports = device.facts().map_or(0, |facts| facts.ports);
+        (1..=ports).any(|number| device.port(number).is_ok_and(|port| port.state == PortState::Active))
+    };
+    let names: Vec<_> = devices.iter().map(Context::name).collect();
+    let none = || DeviceError(format!("no RDMA device has an active port; there are: {}", names.join(", ")));
+    devices.into_iter().find(is_active).ok_or_else(none)
+}
+
+/// The device that leads to a peer. Waits for [`RESOLVE_MAX`] at most.
+pub(super) fn device_towards(address: SocketAddr) -> Result<Context, DeviceError> {
+    let channel = CmChannel::new().map_err(told)?;
+    let id = Id::new(&channel).map_err(told)?;
+    let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device leads to {}: {why}", address.ip()));
+    id.resolve_address(None, address, RESOLVE_MAX).map_err(|error| nowhere(&error))?;
+    loop {
+        match channel.next().map_err(told)?.map(|event| event.about) {
+            Some(About::AddressResolved) => return id.context().map_err(told),
+            Some(About::Failed { errno, .. }) => return Err(nowhere(&std::io::Error::from_raw_os_error(errno))),
+            Some(_) => {}
+            // The kernel's own time-out is an event, and earlier than this one.
+            None if readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? => {}
+            None => return Err(nowhere(&"the kernel does not answer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for (text, first) in [("10.9.8.1:5673", "10.9.8.1:5673"), ("[fe80::1]:1", "[fe80::1]:1"), ("[::]:9", "[::]:9")]
+        {
+            assert_eq!(addresses(text).expect(text)[0].to_string(), first);
+        }
+        assert!(!addresses("localhost:80").expect("a name").is_empty());
+        for text in ["", "10.9.8.1", "10.9.8.1:", "10.9.8.1:70000", "fe80::1"] {
+            let error = addresses(text).expect_err(text).to_string();
+            assert!(error.starts_with(&format!("RDMA: `{text}` is no address")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! One connection of a card: its id, its queue pair, how far it has come.
+//!
+//! Enters: wishes.  Leaves: terms, in the words of the connection manager.
+//! Owns:   the id and the queue pair.
+//! Never:  outlives the completions of its work: it goes when the device has given everything back.
+
+use crate::device::QueueWishes;
+use crate::limits::ACKNOWLEDGE_RETRIES;
+use ib::{Id, Piece, Reads, Terms};
+use slab::BlockMut;
+use std::time::Duration;
+
+/// A queue pair that sends heads and message memory, and reads into blocks.
+pub(super) type Pair = ib::QueuePair<Piece, BlockMut>;
+
+pub(super) struct Conn {
+    pub id: Id,
+    /// The peer's address as the owner calls it; empty if the peer has come to us.
+    pub address: String,
+    /// None before the way to the peer is known.
+    pub pair: Option<Pair>,
+    pub wishes: QueueWishes,
+    /// What the peer gets with the request.
+    pub private: Vec<u8>,
+    /// The owner has forgotten it: when it goes, whatever the device says until then.
+    pub goes_at: Option<Duration>,
+    /// The device takes no more receive buffers for it.
+    pub had_last_receive: bool,
+}
+
+impl Conn {
+    pub fn new(id: Id, address: &str, pair: Option<Pair>, wishes: QueueWishes, private: &[u8]) -> Self {
+        Conn {
+            id,
+            address: address.to_owned(),
+            pair,
+            wishes,
+            private: private.to_owned(),
+            goes_at: None,
+            had_last_receive: false,
+        }
+    }
+}
+
+/// What a connection is asked or let in with. `offered` is what the peer has said of READs.
+pub(super) fn terms<'a>(private: &'a [u8], wishes: &QueueWishes, offered: Option<Reads>) -> Terms<'a> {
+    let reads = offered.unwrap_or(Reads { serve: u8::MAX, ask: u8::MAX });
+    Terms {
+        data: private,
+        reads: Reads { serve: wishes.reads_answered_max.min(reads.serve), ask: wishes.reads_issued_max.min(reads.ask) },
+        // Neither may be 7: to a card that means for ever, and a peer that is switched off is then never noticed.
+        retries: ACKNOWLEDGE_RETRIES,
+        not_ready_retries: wishes.receiver_not_ready_retries.min(ib::RETRIES_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::terms;
+    use crate::device::QueueWishes;
+    use ib::Reads;
+
+    #[test]
+    fn terms_ask_for_no_more_than_the_peer_offers_and_for_nothing_without_end() {
+        let wishes =
+            QueueWishes { send_slots: 8, receiver_not_ready_retries: 7, reads_issued_max: 1, reads_answered_max: 16 };
+        let asked = terms(b"x", &wishes, None);
+        assert_eq!(asked.reads, Reads { serve: 16, ask: 1 });
+        assert!(asked.retries < 7 && asked.not_ready_retries < 7);
+        let granted = terms(b"", &wishes, Some(Reads { serve: 2, ask: 0 }));
+        assert_eq!(granted.reads, Reads { serve: 2, ask: 0 });
+    }
+}

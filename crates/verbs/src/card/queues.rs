@@ -1,0 +1,197 @@
+//! The busy half of a card: work out, completions in.
+//!
+//! Enters: lists of work and buffers.  Leaves: completions, each with the memory that it ends.
+//! Owns:   nothing; all that is posted is the queues'.
+//! Never:  calls into the kernel but for a doorbell on devices of software; loses memory of a queue pair that goes.
+
+use super::address::told;
+use super::device::Card;
+use crate::device::{Completion, Device, DeviceError, QueuePair, Status, Work, WorkId};
+use crate::limits::MESSAGE_PARTS_MAX;
+use ib::{How, Key, Numbered, POLL_BATCH, Piece, Receives};
+use slab::BlockMut;
+
+/// Of a receive for a queue pair that nobody knows any more: no queue pair has it.
+const NOBODY: u32 = u32::MAX;
+
+impl Card {
+    pub fn post_all_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
+        let receives = match &mut self.receives {
+            Some(receives) => receives,
+            None => self.receives.insert(Receives::new(self.met.domain(), buffers.len() as u32).map_err(told)?),
+        };
+        let mut list = Vec::with_capacity(buffers.len());
+        for (id, memory) in buffers.drain(..) {
+            let key = self.met.key_of_block(&memory).map_err(told)?;
+            list.push((Numbered { memory, number: id.0 }, key));
+        }
+        receives.post(&mut list).map_err(told)?;
+        if list.is_empty() {
+            Ok(())
+        } else {
+            Err(DeviceError("more receive buffers than the queue was made for".into()))
+        }
+    }
+
+    pub fn post_all(&mut self, number: u32, list: &mut [Work]) -> Result<(), DeviceError> {
+        let Card { conns, met, heads, .. } = self;
+        let pair = conns.get_mut(&number).filter(|conn| conn.goes_at.is_none()).and_then(|conn| conn.pair.as_mut());
+        let pair = pair.ok_or_else(|| DeviceError("no such queue pair".into()))?;
+        let mut batch = pair.batch();
+        for work in list {
+            match work {
+                Work::Send { id, head, parts, inline: true, signalled } => {
+                    let mut pieces: [&[u8]; MESSAGE_PARTS_MAX + 1] = [&[]; MESSAGE_PARTS_MAX + 1];
+                    let all = [head.as_bytes()].into_iter().chain(parts.iter().map(|part| &part[..]));
+                    let count =
+                        all.filter(|piece| !piece.is_empty()).zip(&mut pieces).map(|(piece, at)| *at = piece).count();
+                    batch.send_inline(&pieces[..count], How { cookie: id.0, signalled: *signalled }).map_err(told)?;
+                }
+                Work::Send { id, head, parts, inline: false, signalled } => {
+                    // The card reads a head after this call, so it has a slot of its own till its completion.
+                    let mut pieces: [Option<(Piece, Key)>; MESSAGE_PARTS_MAX + 1] = Default::default();
+                    pieces[0] = Some(heads.fill(head.as_bytes()).map_err(told)?);
+                    for (part, at) in parts.iter_mut().filter(|part| !part.is_empty()).zip(&mut pieces[1..]) {
+                        let part = std::mem::take(part);
+                        let key = met.key(&part).map_err(told)?;
+                        *at = Some((Piece::Shared(part), key));
+                    }
+                    let how = How { cookie: id.0, signalled: *signalled };
+                    batch.send(pieces.into_iter().flatten(), how).map_err(told)?;
+                }
+                Work::Read { id, into, at, bytes, address, key } => {
+                    let into = std::mem::take(into);
+                    let own = met.key_of_block(&into).map_err(told)?;
+                    let from = ib::Grant { address: *address, bytes: u64::from(*bytes), key: *key };
+                    let how = How { cookie: id.0, signalled: true };
+                    batch.read_part(into, *at, *bytes as usize, own, from, how).map_err(told)?;
+                }
+            }
+        }
+        batch.post().map(drop).map_err(told)
+    }
+
+    /// Completions, `most` at most; fewer mean that there are no more.
+    pub fn take_completions(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
+        let before = into.len();
+        let end = before + most;
+        while into.len() < end
+            && let Some(completion) = self.ready.pop_front()
+        {
+            into.push(completion);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        while into.len() + POLL_BATCH <= end {
+            let polled = self.queue.poll(&mut batch).map_err(told)?;
+            for completion in batch.drain(..) {
+                into.extend(self.understand(completion));
+            }
+            if polled < POLL_BATCH {
+                break;
+            }
+        }
+        self.batch = batch;
+        Ok(into.len() - before)
+    }
+
+    /// All completions that there are now wait for whoever asks.
+    pub fn drain(&mut self) -> Result<(), DeviceError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        loop {
+            let polled = self.queue.poll(&mut batch).map_err(told)?;
+            for completion in batch.drain(..) {
+                if let Some(completion) = self.understand(completion) {
+                    self.ready.push_back(completion);
+                }
+            }
+            if polled < POLL_BATCH {
+                break;
+            }
+        }
+        self.batch = batch;
+        Ok(())
+    }
+
+    /// In the engine's words; none if it is of work that came back when its queue pair went.
+    fn understand(&mut self, completion: ib::Completion) -> Option<Completion> {
+        let status = status(completion.status());
+        if let Some(receives) = self.receives.as_mut().filter(|receives| receives.tag() == completion.tag()) {
+            let (device_number, bytes) = (completion.queue_pair(), completion.bytes());
+            // An error would be a completion that came twice: its buffer is here already.
+            let Numbered { memory, number } = receives.take(completion).ok()?;
+            let pair = QueuePair(self.by_device_number.get(&device_number).copied().unwrap_or(NOBODY));
+            return Some(Completion { id: WorkId(number), pair, status, bytes, memory });
+        }
+        let number = *self.by_tag.get(&completion.tag())?;
+        let pair = self.conns.get_mut(&number)?.pair.as_mut()?;
+        let heads = &mut self.heads;
+        // The same: what came twice has ended.
+        pair.settle_with(completion, &mut self.finished, |piece| heads.take_back(piece)).ok()?;
+        let last = self.finished.pop()?;
+        self.flush_finished(number);
+        let memory = last.filled.unwrap_or_default();
+        Some(Completion { id: WorkId(last.cookie), pair: QueuePair(number), status, bytes: 0, memory })
+    }
+
+    /// Memory of READs that ended without a word of their own.
+    fn flush_finished(&mut self, number: u32) {
+        for work in self.finished.drain(..) {
+            if let Some(memory) = work.filled {
+                let (id, pair) = (WorkId(work.cookie), QueuePair(number));
+                self.ready.push_back(Completion { id, pair, status: Status::Flushed, bytes: 0, memory });
+            }
+        }
+    }
+
+    /// Queue pairs go that their owner has forgotten: when the device takes no more receive buffers for them, or after a
+    /// while, because not every device says so.
+    ///
+    /// Destroyed at once, a queue pair of some devices takes along completions that were not polled, and with these the
+    /// receive buffers and the memory of READs. So it has failed before (`disconnect`), all that is there is polled, and
+    /// what still was under way is given back as flushed.
+    pub fn let_leave(&mut self) -> Result<(), DeviceError> {
+        if self.leaving.is_empty() {
+            return Ok(());
+        }
+        let now = self.now();
+        let conns = &self.conns;
+        let is_due = |number: &mut u32| {
+            conns.get(number).is_none_or(|conn| conn.had_last_receive || conn.goes_at.is_none_or(|at| at <= now))
+        };
+        let due: Vec<u32> = self.leaving.extract_if(.., is_due).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.drain()?;
+        let mut left = Vec::new();
+        for number in due {
+            let Some(pair) = self.conns.get_mut(&number).and_then(|conn| conn.pair.take()) else { continue };
+            left.push((number, pair.tag(), pair.number()));
+            let heads = &mut self.heads;
+            pair.end(&mut self.finished, |piece| heads.take_back(piece));
+            self.flush_finished(number);
+        }
+        // Once more before the device can give their numbers again: what it completed last is still theirs.
+        self.drain()?;
+        for (number, tag, device_number) in left {
+            self.by_tag.remove(&tag);
+            self.by_device_number.remove(&device_number);
+            self.conns.remove(&number);
+            self.mailbox.pair_went();
+        }
+        Ok(())
+    }
+}
+
+fn status(status: ib::Status) -> Status {
+    match status {
+        ib::Status::SUCCESS => Status::Done,
+        ib::Status::FLUSHED => Status::Flushed,
+        ib::Status::RETRIES => Status::RetriesExceeded,
+        ib::Status::RECEIVER_NOT_READY => Status::ReceiverNotReady,
+        ib::Status::LOCAL_LENGTH => Status::Length,
+        ib::Status::LOCAL_PROTECTION => Status::LocalAccess,
+        ib::Status::REMOTE_ACCESS => Status::RemoteAccess,
+        other => Status::Other(other.number().into()),
+    }
+}
