@@ -2,6 +2,12 @@
 
 #[path = "card/ends.rs"]
 mod ends;
+#[path = "card/failures.rs"]
+mod failures;
+#[path = "card/many.rs"]
+mod many;
+#[path = "card/outage.rs"]
+mod outage;
 
 use ends::{asking, carry, connected, drive, fresh, lab, listening, pattern, port, settings};
 use link::contract::{Ends, PROMISES};

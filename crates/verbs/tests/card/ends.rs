@@ -66,10 +66,8 @@ pub fn asking(address: &str, settings: &Settings) -> CardPort {
     port(card::towards(address).expect("the lab has a device"), settings)
 }
 
-/// Drives ports until something holds, waiting for edges of their descriptors.
-pub fn drive(ports: &[&CardPort], what: &str, mut holds: impl FnMut() -> bool) {
-    let mut poll = Poll::new().expect("a poll");
-    let mut events = Events::with_capacity(64);
+fn waiting(ports: &[&CardPort]) -> Poll {
+    let poll = Poll::new().expect("a poll");
     for fd in ports.iter().flat_map(|port| port.descriptors()) {
         // Siblings share the descriptor of their device's news.
         match poll.registry().register(&mut SourceFd(&fd), Token(0), Interest::READABLE) {
@@ -78,6 +76,24 @@ pub fn drive(ports: &[&CardPort], what: &str, mut holds: impl FnMut() -> bool) {
             Err(error) => panic!("{error}"),
         }
     }
+    poll
+}
+
+/// Does something, and waits until its descriptors say that the port has something to tell; does not listen to that.
+pub fn hold(port: &CardPort, doing: impl FnOnce()) {
+    let mut poll = waiting(&[port]);
+    let mut events = Events::with_capacity(64);
+    port.arm().expect("the device is whole");
+    port.poll().expect("the device is whole");
+    doing();
+    poll.poll(&mut events, Some(PATIENCE)).expect("it can wait");
+    assert!(!events.is_empty(), "nothing happens");
+}
+
+/// Drives ports until something holds, waiting for edges of their descriptors.
+pub fn drive(ports: &[&CardPort], what: &str, mut holds: impl FnMut() -> bool) {
+    let mut poll = waiting(ports);
+    let mut events = Events::with_capacity(64);
     let deadline = now() + PATIENCE;
     let round = || ports.iter().for_each(|port| port.poll().expect("the device is whole"));
     loop {
@@ -107,6 +123,16 @@ pub fn connected(asking: &CardPort, listening: &CardPort, address: &str) -> (Car
     (near, far.expect("accepted"))
 }
 
+/// How a link has ended, in words.
+pub fn fault(ports: &[&CardPort], link: &mut CardLink) -> String {
+    let mut end = None;
+    drive(ports, "it does not end", || {
+        end = link.receive(&mut [], &mut [0; 64]).err().map(|error| error.to_string());
+        end.is_some()
+    });
+    end.expect("an error")
+}
+
 /// Bytes that tell where they stand.
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed) as u8).collect()
@@ -130,4 +156,12 @@ pub fn carry(ports: &[&CardPort], from: &mut CardLink, to: &mut CardLink, mut ga
         seen.len() >= wanted.len()
     });
     assert!(seen == wanted, "{} bytes came other than they went", wanted.len());
+}
+
+/// Memory that devices pin for this process.
+pub fn pinned_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system says how it is");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPin:")).expect("what is pinned is counted");
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib * 1_024
 }
