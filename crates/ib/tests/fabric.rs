@@ -7,6 +7,8 @@ mod ends;
 mod failures;
 #[path = "fabric/hosts.rs"]
 mod hosts;
+#[path = "fabric/parts.rs"]
+mod parts;
 
 use ends::{
     Bench, End, PART_BYTES, connect, disconnected, established, event, lab, listen, pair, readable, request, routed,

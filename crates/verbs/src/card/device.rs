@@ -8,6 +8,7 @@ use super::address::{addresses, told, unbound};
 use super::conn::{Conn, Pair, terms};
 use super::family::{Family, Mailbox};
 use super::heads::Heads;
+use super::turns::Turns;
 use super::wait::readable;
 use crate::device::{
     Abilities, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
@@ -31,13 +32,17 @@ use std::time::{Duration, Instant};
 /// Parts that a send gathers, the head among them.
 const PIECES: usize = MESSAGE_PARTS_MAX + 1;
 
+/// A receive buffer, with the number that its owner gave it, and that of its turn.
+pub(super) type Buffer = Numbered<Numbered<BlockMut>>;
+
 pub(super) struct Card {
     pub context: Context,
     domain: Domain,
     wakes: CompletionChannel,
     pub queue: CompletionQueue,
     /// Made for as many buffers as are first posted: their owner has no more.
-    pub receives: Option<Receives<Numbered<BlockMut>>>,
+    pub receives: Option<Receives<Buffer>>,
+    pub turns: Turns,
     pub channel: CmChannel,
     pub mailbox: Arc<Mailbox>,
     pub family: Option<Arc<Family>>,
@@ -94,6 +99,7 @@ impl Card {
             context: context.clone(),
             wakes,
             receives: None,
+            turns: Turns::default(),
             channel,
             mailbox,
             family: None,

@@ -15,6 +15,7 @@ mod family;
 mod heads;
 mod news;
 mod queues;
+mod turns;
 mod wait;
 
 use crate::device::{AnyDevice, DeviceError};

@@ -6,6 +6,7 @@
 
 use super::address::told;
 use super::device::Card;
+use super::turns::Turns;
 use crate::device::{Completion, Device, DeviceError, QueuePair, Status, Work, WorkId};
 use crate::limits::MESSAGE_PARTS_MAX;
 use ib::{How, Key, Numbered, POLL_BATCH, Piece, Receives};
@@ -23,7 +24,8 @@ impl Card {
         let mut list = Vec::with_capacity(buffers.len());
         for (id, memory) in buffers.drain(..) {
             let key = self.met.key_of_block(&memory).map_err(told)?;
-            list.push((Numbered { memory, number: id.0 }, key));
+            let owned = Numbered { memory, number: id.0 };
+            list.push((Numbered { memory: owned, number: self.turns.next() }, key));
         }
         receives.post(&mut list).map_err(told)?;
         if list.is_empty() {
@@ -118,7 +120,8 @@ impl Card {
         if let Some(receives) = self.receives.as_mut().filter(|receives| receives.tag() == completion.tag()) {
             let (device_number, bytes) = (completion.queue_pair(), completion.bytes());
             // An error would be a completion that came twice: its buffer is here already.
-            let Numbered { memory, number } = receives.take(completion).ok()?;
+            let Numbered { memory: Numbered { memory, number }, number: turn } = receives.take(completion).ok()?;
+            self.turns.back(turn);
             let pair = QueuePair(self.by_device_number.get(&device_number).copied().unwrap_or(NOBODY));
             return Some(Completion { id: WorkId(number), pair, status, bytes, memory });
         }
@@ -179,6 +182,36 @@ impl Card {
             self.conns.remove(&number);
             self.mailbox.pair_went();
         }
+        self.renew_receives()
+    }
+
+    /// Takes back what the device has forgotten. By the standard it gives every receive buffer back that it took for a
+    /// queue pair; some may not if the connection ended in the middle of a message. Which these are is certain only when
+    /// the queue has been destroyed, and that is possible only when no queue pair uses it.
+    fn renew_receives(&mut self) -> Result<(), DeviceError> {
+        let missing = self.turns.missing();
+        if missing == 0 || !self.by_tag.is_empty() {
+            return Ok(());
+        }
+        let Some(receives) = self.receives.take() else { return Ok(()) };
+        let slots = receives.posted() + receives.room();
+        match receives.end() {
+            Ok(buffers) => {
+                tracing::debug!(
+                    "RDMA: {} has kept {missing} receive buffers; they are taken back",
+                    self.context.name()
+                );
+                self.turns = Turns::default();
+                self.receives = Some(Receives::new(self.met.domain(), slots as u32).map_err(told)?);
+                self.ready.extend(buffers.into_iter().map(
+                    |Numbered { memory: Numbered { memory, number }, .. }| {
+                        let (id, pair) = (WorkId(number), QueuePair(NOBODY));
+                        Completion { id, pair, status: Status::Flushed, bytes: 0, memory }
+                    },
+                ));
+            }
+            Err(receives) => self.receives = Some(receives),
+        }
         Ok(())
     }
 }
@@ -193,5 +226,37 @@ fn status(status: ib::Status) -> Status {
         ib::Status::LOCAL_PROTECTION => Status::LocalAccess,
         ib::Status::REMOTE_ACCESS => Status::RemoteAccess,
         other => Status::Other(other.number().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::device_at;
+    use super::Card;
+    use crate::device::{Device, Status, WorkId};
+    use slab::{Pool, PoolOptions};
+
+    /// No device at hand forgets buffers, so this pretends that the last of four came back alone.
+    #[test]
+    fn buffers_that_the_device_forgot_come_back_when_no_queue_pair_is_left() {
+        let Ok(ip) = std::env::var("LAB_ADDRESS") else {
+            assert!(std::env::var_os("LAB_MUST").is_none(), "LAB_ADDRESS is not set");
+            return println!("SKIPPED: LAB_ADDRESS does not say which address to use");
+        };
+        let context = device_at(format!("{ip}:0").parse().expect("an address")).expect("the lab has a device");
+        let mut card = Card::open(&context).expect("it can be opened");
+        let pool = Pool::new(PoolOptions::default());
+        let mut buffers: Vec<_> = (0..4).map(|at| (WorkId(at), pool.block(256))).collect();
+        card.post_receives(&mut buffers).expect("it takes buffers");
+        card.renew_receives().expect("the device is whole");
+        assert!(card.ready.is_empty(), "nothing is missing");
+        card.turns.back(3);
+        card.renew_receives().expect("the device is whole");
+        let mut back = Vec::new();
+        assert_eq!(card.poll(&mut back, 64).expect("the device is whole"), 4);
+        assert!(back.iter().all(|one| one.status == Status::Flushed && one.memory.len() == 256));
+        let mut again: Vec<_> = back.into_iter().map(|one| (one.id, one.memory)).collect();
+        card.post_receives(&mut again).expect("the new queue takes as many");
+        assert_eq!(card.turns.missing(), 0);
     }
 }

@@ -1,12 +1,14 @@
 //! What goes wrong, what is said then, and that everything comes back.
 
-use super::ends::{CardPort, PATIENCE, asking, drive, fault, fresh, lab, listening, now, pattern, port, settings};
+use super::ends::{
+    CardLink, CardPort, PATIENCE, asking, connected, drive, fault, fresh, lab, listening, now, pattern, port, settings,
+};
 use link::{Link, Received};
 use slab::{Gather, Pool, PoolOptions};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use verbs::device::{Device as _, Event, QueueWishes, WorkId};
-use verbs::{Census, Port, card};
+use verbs::{Census, Port, Settings, card};
 
 const WISHES: QueueWishes =
     QueueWishes { send_slots: 16, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };
@@ -200,6 +202,61 @@ fn be_killed(address: &str, sends: bool) {
         }
         false
     });
+}
+
+/// If a device kept the receive buffer of a message that had begun to arrive when its connection ended, ten such ends
+/// would leave too few of sixteen for a peer that uses its credit.
+#[test]
+fn connections_that_end_in_the_middle_of_a_message_keep_no_receive_buffer() {
+    let Some(ip) = lab() else { return };
+    let address = fresh(ip);
+    // A message is long on its way, and there are as many buffers as one connection is promised.
+    let large = Settings {
+        receive_buffer_bytes: 1 << 20,
+        receive_buffers: 16,
+        spare_buffers: 0,
+        rendezvous_threshold_bytes: u32::MAX,
+        ..settings()
+    };
+    let (far_port, near_port) = (listening(&address, &large), asking(&address, &large));
+    let ports = [&near_port, &far_port];
+    let before = [near_port.census(), far_port.census()];
+    let pool = Pool::new(PoolOptions::default());
+    let body = pool.copy(&pattern((1 << 20) - 8, 1));
+    let fill = |count: usize| {
+        let mut gather = Gather::new();
+        (0..count).for_each(|_| gather.push(body.clone()));
+        gather
+    };
+    for _ in 0..10 {
+        let (mut near, mut far) = connected(&near_port, &far_port, &address);
+        let heard = far_port.counters().messages_received;
+        let mut gather = fill(4);
+        drive(&ports, "nothing arrives", || {
+            if !gather.is_empty() {
+                near.send(&mut gather).expect("the connection stands");
+            }
+            far_port.counters().messages_received > heard
+        });
+        far.abort(link::Abort::Overdue);
+        drop((near, far));
+        drive(&ports, "something is not given back", || [near_port.census(), far_port.census()] == before);
+    }
+    let (mut near, far) = connected(&near_port, &far_port, &address);
+    let heard = far_port.counters().messages_received;
+    let mut gather = fill(10);
+    drive(&ports, "there are not enough buffers", || {
+        assert!(!fails(&mut near), "the connection stands");
+        if !gather.is_empty() {
+            near.send(&mut gather).expect("the connection stands");
+        }
+        far_port.counters().messages_received == heard + 10
+    });
+    drop(far);
+}
+
+fn fails(link: &mut CardLink) -> bool {
+    link.receive(&mut [], &mut [0; 1]).is_err()
 }
 
 const LITTLE: &str = "failures::memory_that_may_not_be_locked_is_said_in_words";

@@ -5,6 +5,8 @@ use super::ends::{
 };
 use link::{Link, Received};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use verbs::{Settings, card};
 
 const HEAD: &[u8] = b"a head of some bytes";
@@ -64,7 +66,8 @@ fn one_body_goes_to_32_links_without_a_copy() {
                 far.send(gather).expect("the connection stands");
             }
         }
-        receivers.iter_mut().fold(true, |all, receiver| receiver.turn(&pool) && all)
+        // Each has its turn, also behind one that waits.
+        receivers.iter_mut().filter_map(|receiver| (!receiver.turn(&pool)).then_some(())).count() == 0
     });
     assert!(receivers.iter().all(|receiver| receiver.body.as_deref() == Some(&body[..])));
     let (sent, received) = (broker.counters(), clients.counters());
@@ -85,15 +88,17 @@ fn siblings_share_two_hundred_connections_and_an_idle_one_pins_little() {
     // Of all interfaces: the first device with an active port.
     let address = fresh(ip);
     let everywhere = address.replace(&ip.to_string(), "0.0.0.0");
-    let buffers = |connections: usize| Settings { receive_buffers: 16 * connections + 64, ..settings() };
+    let sized = |connections: usize| Settings { receive_buffers: 16 * connections + 64, ..settings() };
     let devices = card::at(&everywhere, SIBLINGS).expect("the lab has a device");
-    let siblings: Vec<_> = devices.into_iter().map(|device| port(device, &buffers(CONNECTIONS / SIBLINGS))).collect();
+    let siblings: Vec<_> = devices.into_iter().map(|device| port(device, &sized(CONNECTIONS / SIBLINGS))).collect();
     for sibling in &siblings {
         sibling.listen(&everywhere).expect("they listen together");
     }
-    let clients = asking(&address, &buffers(CONNECTIONS));
+    let clients = asking(&address, &sized(CONNECTIONS));
     let ports: Vec<&CardPort> = siblings.iter().chain([&clients]).collect();
     let before = pinned_bytes();
+    let buffers = (2 * 16 * CONNECTIONS) * settings().receive_buffer_bytes as usize;
+    assert!(before >= buffers, "all buffers are pinned from the start: {before}");
     let mut near: Vec<CardLink> = Vec::new();
     let mut far: Vec<(usize, CardLink)> = Vec::new();
     // Some at a time, since the kernel does not keep any number of them waiting.
@@ -159,4 +164,83 @@ fn loop_connected(clients: &CardPort, siblings: &[CardPort], address: &str) -> (
         far.is_some()
     });
     (near, far.expect("accepted"))
+}
+
+const THREADS: usize = 2;
+const ASKED: usize = 12;
+const TURNS: usize = 8;
+
+/// As shards have them: each sibling on a thread of its own, whichever of them the listener's requests come to.
+#[test]
+fn siblings_on_threads_of_their_own_answer_each_their_share() {
+    let Some(ip) = lab() else { return };
+    let address = fresh(ip);
+    let devices = card::at(&address, THREADS).expect("the lab has a device");
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = devices
+        .into_iter()
+        .map(|device| {
+            let (address, stop) = (address.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || echo(&port(device, &settings()), &address, &stop))
+        })
+        .collect();
+    let clients = asking(&address, &settings());
+    let pool = Pool::new(PoolOptions::default());
+    // Their listener may not be there yet.
+    let mut near = Vec::new();
+    while near.len() < ASKED {
+        let mut link = clients.connect(&address, None).expect("there is room");
+        let mut gather = Gather::new();
+        gather.extend(&pool, &[near.len() as u8]);
+        let mut failed = false;
+        drive(&[&clients], "no answer", || {
+            failed = link.receive(&mut [], &mut []).is_err();
+            failed || (link.send(&mut gather).is_ok() && gather.is_empty())
+        });
+        if !failed {
+            near.push((link, 0));
+        }
+    }
+    drive(&[&clients], "an echo is missing", || {
+        for (at, (link, turns)) in near.iter_mut().enumerate() {
+            let mut byte = [0];
+            while *turns < TURNS
+                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), Received::Bytes { .. })
+            {
+                assert_eq!(usize::from(byte[0]), at, "what another connection has sent");
+                let mut gather = Gather::new();
+                gather.extend(&pool, &byte);
+                link.send(&mut gather).expect("the connection stands");
+                assert!(gather.is_empty());
+                *turns += 1;
+            }
+        }
+        near.iter().all(|(_, turns)| *turns == TURNS)
+    });
+    stop.store(true, Ordering::Release);
+    let shares: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("it ends")).collect();
+    assert!(shares.iter().all(|&share| share >= ASKED / THREADS), "{shares:?}");
+}
+
+/// Sends back what comes, until it is told to stop; how many have come.
+fn echo(port: &CardPort, address: &str, stop: &AtomicBool) -> usize {
+    port.listen(address).expect("they listen together");
+    let pool = Pool::new(PoolOptions::default());
+    let mut links: Vec<CardLink> = Vec::new();
+    drive(&[port], "nobody says stop", || {
+        links.extend(std::iter::from_fn(|| port.accept()));
+        for link in &mut links {
+            let mut scratch = [0; 64];
+            // The peer goes when it has all.
+            while let Ok(Received::Bytes { bytes, .. }) = link.receive(&mut [], &mut scratch) {
+                let mut gather = Gather::new();
+                gather.extend(&pool, &scratch[..bytes]);
+                if link.send(&mut gather).is_err() {
+                    break;
+                }
+            }
+        }
+        stop.load(Ordering::Acquire)
+    });
+    links.len()
 }
