@@ -1,5 +1,7 @@
 //! Ports over a real device, as the lab's guest has one (`tests/lab`). Elsewhere each says that it is skipped, and why.
 
+#[path = "card/devices.rs"]
+mod devices;
 #[path = "card/ends.rs"]
 mod ends;
 #[path = "card/failures.rs"]

@@ -19,8 +19,8 @@ use crate::limits::{
 };
 use hashbrown::HashMap;
 use ib::{
-    CmChannel, CompletionChannel, CompletionQueue, Context, Domain, Finished, Id, IdKey, Met, Numbered, Options, Peers,
-    QueueTag, Reads, Receives, Region,
+    CmChannel, CompletionChannel, CompletionQueue, Context, Domain, Finished, Id, IdKey, Key, Met, Numbered, Options,
+    Peers, QueueTag, Reads, Receives, Region,
 };
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
@@ -43,6 +43,7 @@ pub(super) struct Card {
     /// Made for as many buffers as are first posted: their owner has no more.
     pub receives: Option<Receives<Buffer>>,
     pub turns: Turns,
+    pub receive_list: Vec<(Buffer, Key)>,
     pub channel: CmChannel,
     pub mailbox: Arc<Mailbox>,
     pub family: Option<Arc<Family>>,
@@ -100,6 +101,7 @@ impl Card {
             wakes,
             receives: None,
             turns: Turns::default(),
+            receive_list: Vec::new(),
             channel,
             mailbox,
             family: None,
@@ -140,6 +142,7 @@ impl Card {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
+    /// Completions first, then the connection manager, the device's own news, letters.
     fn fds(&self) -> [BorrowedFd<'_>; 4] {
         [self.wakes.as_fd(), self.channel.as_fd(), self.context.async_fd(), self.mailbox.wake.as_fd()]
     }

@@ -6,6 +6,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::{Gather, Pool, PoolOptions};
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -66,9 +67,9 @@ pub fn asking(address: &str, settings: &Settings) -> CardPort {
     port(card::towards(address).expect("the lab has a device"), settings)
 }
 
-fn waiting(ports: &[&CardPort]) -> Poll {
+fn waiting(descriptors: impl Iterator<Item = RawFd>) -> Poll {
     let poll = Poll::new().expect("a poll");
-    for fd in ports.iter().flat_map(|port| port.descriptors()) {
+    for fd in descriptors {
         // Siblings share the descriptor of their device's news.
         match poll.registry().register(&mut SourceFd(&fd), Token(0), Interest::READABLE) {
             Ok(()) => {}
@@ -79,9 +80,10 @@ fn waiting(ports: &[&CardPort]) -> Poll {
     poll
 }
 
-/// Does something, and waits until its descriptors say that the port has something to tell; does not listen to that.
+/// Does something, and waits until work of the port has ended; does not ask how.
 pub fn hold(port: &CardPort, doing: impl FnOnce()) {
-    let mut poll = waiting(&[port]);
+    // A card's first descriptor is that of completions.
+    let mut poll = waiting(port.descriptors().into_iter().take(1));
     let mut events = Events::with_capacity(64);
     port.arm().expect("the device is whole");
     port.poll().expect("the device is whole");
@@ -92,7 +94,7 @@ pub fn hold(port: &CardPort, doing: impl FnOnce()) {
 
 /// Drives ports until something holds, waiting for edges of their descriptors.
 pub fn drive(ports: &[&CardPort], what: &str, mut holds: impl FnMut() -> bool) {
-    let mut poll = waiting(ports);
+    let mut poll = waiting(ports.iter().flat_map(|port| port.descriptors()));
     let mut events = Events::with_capacity(64);
     let deadline = now() + PATIENCE;
     let round = || ports.iter().for_each(|port| port.poll().expect("the device is whole"));
