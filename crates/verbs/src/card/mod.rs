@@ -29,7 +29,8 @@ use std::sync::Arc;
 /// through another is refused.
 ///
 /// They listen together: [`Port::listen`](crate::Port::listen) with the same text on all of them, or on one, makes one
-/// listener, whose requests go to the device that has the fewest queue pairs. Each may be used by a thread of its own.
+/// listener, whose requests go to the device that has the fewest queue pairs. It lives as long as the device that was
+/// told first. Each may be used by a thread of its own.
 ///
 /// # Errors
 /// In words: a library that is missing, no device, an address without one or in use, too little memory that may be

@@ -17,6 +17,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+/// Numbers of the C interface for events that `ib` has no names for.
+const COMPLETION_QUEUE_FAILED: u32 = 0;
+/// See above.
+const RECEIVE_QUEUE_FAILED: u32 = 14;
+
 impl Card {
     /// Looks for news if it is time: each look is a call into the kernel.
     pub fn hear_news(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
@@ -170,6 +175,10 @@ impl Card {
             }
             AsyncEvent::PortUp(port) => {
                 tracing::info!("RDMA: port {port} of {} has its link again", self.context.name());
+            }
+            // Whose it is the event does not say here. It cannot be for want of room, which is counted (`queue_pair`).
+            AsyncEvent::Other(COMPLETION_QUEUE_FAILED | RECEIVE_QUEUE_FAILED) => {
+                self.broken = Some(DeviceError(format!("a queue of the device {} has failed", self.context.name())));
             }
             AsyncEvent::Other(number) => {
                 tracing::debug!("RDMA: event {number} of {}", self.context.name());
