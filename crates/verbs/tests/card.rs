@@ -6,6 +6,8 @@ mod devices;
 mod ends;
 #[path = "card/failures.rs"]
 mod failures;
+#[path = "card/hosts.rs"]
+mod hosts;
 #[path = "card/many.rs"]
 mod many;
 #[path = "card/outage.rs"]
