@@ -35,6 +35,18 @@ fn a_request_through_another_device_is_refused_and_a_device_that_goes_is_told_of
     assert!(run(&format!("ip address del {OTHER}/24 dev {INTERFACE}")), "the address goes");
 }
 
+#[test]
+fn an_address_of_ipv6_serves_as_well_in_brackets() {
+    let Some(ip) = lab() else { return };
+    let own = "fd09::9";
+    assert!(run(&format!("ip address add {own}/64 dev fab0 nodad")), "an address of IPv6");
+    let address = fresh(ip).replace(&ip.to_string(), &format!("[{own}]"));
+    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (_near, far) = connected(&near_port, &far_port, &address);
+    assert!(link::Link::peer(&far).address.starts_with("[fd09::9]:"), "{:?}", link::Link::peer(&far));
+    assert!(run(&format!("ip address del {own}/64 dev fab0")), "the address goes");
+}
+
 const SECOND: &str = "CARD_SECOND_DEVICE";
 const NAME: &str = "devices::a_request_through_another_device_is_refused_and_a_device_that_goes_is_told_of";
 
