@@ -24,8 +24,9 @@ fn a_request_through_another_device_is_refused_and_a_device_that_goes_is_told_of
     assert!(run(&format!("ip address add {OTHER}/24 dev {INTERFACE}")), "an address for the second device");
     assert!(run(&format!("rdma link add rxe1 type rxe netdev {INTERFACE}")), "a second device");
     let test = std::env::current_exe().expect("this test");
-    let status = Command::new(test).args(["--exact", NAME, "--nocapture"]).env(SECOND, "1").status().expect("it runs");
-    assert!(status.success(), "{status}");
+    let output = Command::new(test).args(["--exact", NAME, "--nocapture"]).env(SECOND, "1").output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
     // It has taken the device away.
     let begun = now();
     while Path::new("/sys/class/infiniband/rxe1").exists() {
@@ -79,7 +80,8 @@ fn with_two(ip: &str) {
     let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
     let (mut near, _far) = connected(&near_port, &far_port, &address);
     // It ends when this process has: until then libraries hold the device open.
-    let status = Command::new("sh").args(["-c", "rdma link delete rxe1 &"]).status().expect("a shell is there");
+    let status =
+        Command::new("sh").args(["-c", "rdma link delete rxe1 >/dev/null 2>&1 &"]).status().expect("a shell is there");
     assert!(status.success(), "{status}");
     let begun = now();
     let broken = |port: &CardPort| loop {
