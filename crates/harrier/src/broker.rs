@@ -103,7 +103,8 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
         tls.iter().for_each(tls::reload);
         reload.run();
     };
-    signals.watch(server.stopper(), at_hangup)?;
+    let stopper = server.stopper();
+    signals.watch("clients are told, and have their time to leave", move || stopper.stop(), at_hangup)?;
     tracing::info!(
         version = greeting::VERSION,
         addresses = server.addresses().join(" "),

@@ -17,6 +17,7 @@ mod log;
 mod options;
 mod policies;
 mod process;
+mod proxy;
 mod rdma;
 mod reload;
 mod tls;
@@ -35,6 +36,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
 
   broker      run a broker
   bench       measure a broker
+  proxy       carry clients of this host to a broker over another transport
   definitions check or write a file of definitions
   ctl         ask a running broker for its definitions
   rdma        look at this machine's RDMA devices and try them
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         },
         Some("definitions") => files::main(rest),
         Some("ctl") => ctl::main(rest),
+        Some("proxy") => proxy::main(rest),
         Some("rdma") => rdma::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),

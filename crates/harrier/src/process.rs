@@ -1,12 +1,11 @@
 //! The process: its open files, its random seed, its signals.
 //!
-//! Enters: what the system grants.  Leaves: a raised limit, a seed, a broker told to stop or to read its files again.
+//! Enters: what the system grants.  Leaves: a raised limit, a seed, a server told to stop or to read its files again.
 //! Owns:   the thread that waits for signals.
 //! Never:  handles a signal in the handler itself.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
-use shard::Stopper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 
@@ -51,7 +50,7 @@ pub fn salt() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// The signals that a broker hears, caught from now on.
+/// The signals that a server hears, caught from now on.
 pub struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
@@ -63,12 +62,17 @@ impl Signals {
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map(Signals)
     }
 
-    /// Starts the thread that stops the broker at the first signal, and ends the process at the second. At SIGHUP it
-    /// calls `reload`, until the broker is to stop.
+    /// Starts the thread that calls `stop` at the first signal, logging what that means, and ends the process at the second.
+    /// At SIGHUP it calls `reload`, until the server is to stop.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn watch(mut self, stopper: Stopper, mut reload: impl FnMut() + Send + 'static) -> io::Result<()> {
+    pub fn watch(
+        mut self,
+        meaning: &'static str,
+        stop: impl Fn() + Send + 'static,
+        mut reload: impl FnMut() + Send + 'static,
+    ) -> io::Result<()> {
         let watch = move || {
             let mut stopping = false;
             for signal in self.0.forever() {
@@ -84,9 +88,9 @@ impl Signals {
                     tracing::warn!(signal, "ending at once");
                     std::process::exit(INTERRUPTED_STATUS);
                 }
-                tracing::info!(signal, "stopping: clients are told, and have their time to leave");
+                tracing::info!(signal, "stopping: {meaning}");
                 stopping = true;
-                stopper.stop();
+                stop();
             }
         };
         // The thread waits for as long as the process lives.

@@ -50,6 +50,12 @@ pub trait Link: Send {
         None
     }
 
+    /// How many of the next bytes of the stream are known to come, and are still the peer's: memory for just so many may be
+    /// lent, and will be filled whatever becomes of the rest. 0 where nothing is known, as of most links.
+    fn announced(&self) -> usize {
+        0
+    }
+
     /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed. What is
     /// left stays in front for the next call: parts of it may be under way already.
     ///
@@ -167,6 +173,8 @@ pub enum Abort {
     Slow,
     /// A limit on connections or memory leaves no room for it.
     Limit,
+    /// What it was joined to has broken: the other half of a proxied connection.
+    Broken,
     /// An operator asked for it.
     Operator,
     /// This process ends.
@@ -182,6 +190,7 @@ impl Abort {
             Abort::Overdue => "overdue",
             Abort::Slow => "slow",
             Abort::Limit => "limit",
+            Abort::Broken => "broken",
             Abort::Operator => "operator",
             Abort::Shutdown => "shutdown",
         }

@@ -70,6 +70,10 @@ impl<D: Device> Link for VerbsLink<D> {
         self.port.core().with(self.id)?.0.inward.take_back()
     }
 
+    fn announced(&self) -> usize {
+        self.port.core().with(self.id).map_or(0, |(connection, _)| connection.inward.announced())
+    }
+
     fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
         let mut core = self.port.core();
         let Some((connection, shared)) = core.with(self.id) else { return Err(LinkError::Closed) };

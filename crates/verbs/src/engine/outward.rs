@@ -32,6 +32,8 @@ pub(crate) struct Outward {
     /// Messages since the last that gives a completion, and whether the device holds memory for one of them.
     unsignalled: usize,
     holds_memory: bool,
+    /// The stream has ended: whatever is said still is waited for, too, since nothing may follow it.
+    is_closing: bool,
     /// Offered and not done, by number, which go up by one.
     offered: VecDeque<Offered>,
     pub offered_bytes: usize,
@@ -77,8 +79,8 @@ impl Outward {
         self.sequence = self.sequence.wrapping_add(1);
         self.unsignalled += 1;
         self.holds_memory |= !inline && stream_bytes > 0;
-        // An end is waited for.
-        let signalled = self.unsignalled >= signal_every || kind == Kind::Close;
+        self.is_closing |= kind == Kind::Close;
+        let signalled = self.unsignalled >= signal_every || self.is_closing;
         if signalled {
             self.signalled();
         }
@@ -146,5 +148,25 @@ impl Outward {
         let offered = self.offered.pop_front()?;
         self.offered_bytes -= offered.bytes;
         Some(offered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Message, Outward};
+    use crate::device::Work;
+    use crate::wire::Kind;
+
+    #[test]
+    fn what_is_said_after_a_close_is_waited_for() {
+        let mut outward = Outward::default();
+        let mut say = |kind| {
+            outward.put(Message { kind, returned: 0, payload: &[], parts: Default::default() }, 16, 128);
+            matches!(outward.list.last(), Some(Work::Send { signalled: true, .. }))
+        };
+        assert_eq!(
+            [Kind::Data, Kind::Credit, Kind::Close, Kind::Credit, Kind::Pong].map(&mut say),
+            [false, false, true, true, true]
+        );
     }
 }

@@ -165,12 +165,15 @@ impl Connection {
         if let Some(error) = self.untold() {
             return Err(error);
         }
+        // What was lent comes before the end of the stream.
+        if self.inward.is_lent() && self.inward.is_ready() {
+            return Ok(Received::Bytes { bytes: 0, drained: false });
+        }
         if self.inward.is_over() {
             return Ok(Received::Closed);
         }
         if self.inward.is_lent() {
-            let is_full = self.inward.is_ready();
-            return Ok(if is_full { Received::Bytes { bytes: 0, drained: false } } else { Received::Idle });
+            return Ok(Received::Idle);
         }
         let room = direct.len() + scratch.len();
         if room == 0 {

@@ -1,0 +1,110 @@
+//! `harrier proxy`: clients of this host, carried to a broker over another transport.
+//!
+//! Enters: words.  Leaves: an exit status: 0 after an end in order, 1 for a failure, 2 for wrong usage.
+//! Owns:   the order in which a proxy is put together, and the words in which it fails.
+//! Never:  carries a byte itself.
+
+mod devices;
+mod order;
+
+use crate::process::{Signals, raise_open_files};
+use crate::{greeting, log, print, tls, usage_error};
+use order::Order;
+use proxy::{Proxy, ProxyOptions, Rdma, StartError};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Files that a proxy has open beside its connections: an estimate on the safe side.
+const OTHER_FILES: u64 = 64;
+
+const USAGE: &str = "usage: harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]
+
+Carries clients that know TCP, TLS or Unix sockets only, from their own host to a broker over another
+transport. Bytes go through as they are, in both directions; how a connection ends goes through, too.
+
+  --listen ADDRESS          where clients connect: 127.0.0.1:5672, [::1]:5672, unix:/path, tls://127.0.0.1:5671
+  --to BROKER               amqp+rdma://HOST[:PORT], amqp://HOST[:PORT], amqps://HOST[:PORT], amqp+unix:/PATH
+  --threads N               threads, each with connections of its own; default: 1
+  --connections-max N       connections at once; default: 256. Over RDMA each has 64 KiB of memory locked
+  --dial-timeout-s N        how long the broker may take to answer a new connection; default: 10
+  --drain-timeout-s N       how long connections may go on after SIGTERM or SIGINT; default: 10
+  --tls-certificate FILE    the certificate of tls:// addresses to listen at
+  --tls-key FILE            its key
+  --ca FILE                 whom to trust with amqps://; default: what the system trusts
+  --stats-s N               log totals every N seconds; default: 0, never
+  --log-level LEVEL         error, warn, info, debug or trace; default: info, a line for each connection that ends
+  --log-format FORMAT       text or json; default: text
+
+The broker sees the proxy's address, not the client's: where it lets the default user in from its own
+host only, clients of a proxy elsewhere need another user.
+
+Examples:
+  harrier proxy --listen 127.0.0.1:5672 --to amqp+rdma://broker
+  harrier proxy --listen 127.0.0.1:5672 --listen unix:/run/amqp.sock --to amqp+rdma://10.0.0.1:5672
+  harrier proxy --listen 127.0.0.1:5672 --to amqps://broker.example --ca ca.pem
+
+Status: 0 after an end in order, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
+";
+
+/// Runs the command with the words behind `proxy`.
+pub fn main(words: &[OsString]) -> ExitCode {
+    let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
+        return usage_error("proxy takes words of UTF-8 only");
+    };
+    if words.iter().any(|word| ["--help", "-h"].contains(word)) {
+        return print(USAGE);
+    }
+    let order = match Order::of(&words) {
+        Ok(order) => order,
+        Err(why) => return usage_error(&format!("proxy: {why}\n{USAGE}")),
+    };
+    match run(order) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("harrier proxy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(order: Order) -> Result<(), StartError> {
+    let Order { mut options, log_level, log_format } = order;
+    log::begin(log_level, log_format);
+    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::default() });
+    let open_files_max = raise_open_files();
+    let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
+    if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {
+        tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
+    }
+    if let Some(tls) = &tls {
+        tls::warn_of(&tls.certificates());
+    }
+    // From here on a signal is no sudden end, but heard once the proxy runs.
+    let signals = Signals::catch()?;
+    let to = options.to.to_string();
+    let proxy = Proxy::start(options)?;
+    let stopper = proxy.stopper();
+    let meaning = "nobody is accepted any more, and connections have their time to end";
+    signals.watch(meaning, move || stopper.stop(), move || tls.iter().for_each(tls::reload))?;
+    tracing::info!(
+        version = greeting::VERSION,
+        addresses = proxy.addresses().join(" "),
+        to,
+        threads,
+        connections_max,
+        pid = std::process::id(),
+        "harrier proxy is ready"
+    );
+    let totals = proxy.join()?;
+    tracing::info!(
+        accepted = totals.accepted,
+        refused = totals.refused,
+        unreachable = totals.unreachable,
+        broken = totals.broken,
+        to_broker_bytes = totals.to_upstream_bytes,
+        to_client_bytes = totals.to_client_bytes,
+        "harrier proxy has ended"
+    );
+    Ok(())
+}

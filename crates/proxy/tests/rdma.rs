@@ -1,0 +1,224 @@
+//! A proxy that leads to a port of a simulated RDMA device: links without descriptors, in the same loop.
+
+mod fabric;
+mod world;
+
+use fabric::{ADDRESS, Broker, Heard, Manner};
+use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
+use proxy::{Devices, Proxy, ProxyOptions, Rdma, StartError};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::Settings;
+use verbs::device::DeviceError;
+use world::{Running, Stream, must_echo, pattern, settled, until};
+
+/// The broker's settings, and the proxy's.
+fn settings() -> Settings {
+    Settings { direct: true, receive_buffers: 2_048, ..Settings::default() }
+}
+
+fn start(broker: &Broker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -> Running {
+    Running::start(&format!("amqp+rdma://{ADDRESS}"), |options| {
+        options.rdma = Some(broker.rdma(Settings::default(), wired));
+        options.connections_max = 32;
+        change(options);
+    })
+}
+
+#[test]
+fn bytes_of_all_sizes_come_back() {
+    for wired in [false, true] {
+        let broker = Broker::start(Manner::Echo, settings());
+        let proxy = start(&broker, wired, |_| ());
+        for bytes in [1, 64, 4_087, 4_088, 20_000, 1 << 20] {
+            must_echo(proxy.connect(), bytes);
+        }
+        must_echo(proxy.connect(), 0);
+        let totals = proxy.end();
+        assert_eq!((totals.accepted, totals.broken, totals.unreachable), (7, 0, 0), "{totals:?}");
+        broker.end();
+    }
+}
+
+#[test]
+fn many_connections_at_once_on_several_threads() {
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |options| options.threads = 2);
+    std::thread::scope(|scope| {
+        (0..20).for_each(|at| {
+            drop(scope.spawn({
+                let proxy = &proxy;
+                move || must_echo(proxy.connect(), 100_000 + at)
+            }))
+        })
+    });
+    assert_eq!(proxy.end().broken, 0);
+    broker.end();
+}
+
+#[test]
+fn large_reads_travel_without_a_copy_in_both_directions() {
+    const BYTES: usize = 16 << 20;
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |_| ());
+    must_echo(proxy.connect(), BYTES);
+    let totals = proxy.end();
+    let counters = broker.end();
+    // What TCP brings in small pieces is copied, or sent; most comes in large ones, which the broker reads by itself.
+    assert!(counters.placed_bytes > 3 * BYTES as u64 / 4, "{counters:?}");
+    assert!(totals.lent_bytes > 3 * BYTES as u64 / 4, "{totals:?}");
+    assert!(totals.copied_bytes < BYTES as u64 / 4, "{totals:?}");
+}
+
+#[test]
+fn each_end_may_close_its_direction_first() {
+    let broker = Broker::start(Manner::EndsFirst, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    let mut greeting = Vec::new();
+    client.read_to_end(&mut greeting).expect("an end in order");
+    assert_eq!(greeting, b"greeting");
+    client.write_all(&pattern(0, 70_000)).expect("sent");
+    client.shut(Shutdown::Write);
+    assert!(broker.heard() == Heard { bytes: pattern(0, 70_000), is_lost: false });
+    until("the connection is over", || proxy.connections() == 0);
+    assert_eq!(proxy.end().broken, 0);
+}
+
+#[test]
+fn whoever_breaks_off_is_heard_at_the_other_end() {
+    let broker = Broker::start(Manner::BreaksOff, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    client.write_all(b"x").expect("sent");
+    let error = client.read_exact(&mut [0]).expect_err("the broker breaks off");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    until("the connection is over", || proxy.connections() == 0);
+    assert_eq!(proxy.end().broken, 1);
+
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    client.write_all(b"x").expect("sent");
+    client.read_exact(&mut [0]).expect("it comes back");
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("a socket");
+    drop(client);
+    assert!(broker.heard().is_lost);
+    assert_eq!(proxy.end().broken, 1);
+}
+
+#[test]
+fn a_broker_that_does_not_read_costs_a_window_and_no_more() {
+    const TOTAL_BYTES: usize = 16 << 20;
+    let broker = Broker::start(Manner::Deaf, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    let mut writer = client.twin();
+    let sender = std::thread::spawn(move || {
+        writer.write_all(&pattern(0, TOTAL_BYTES)).expect("somebody reads in the end");
+        writer.shut(Shutdown::Write);
+    });
+    until("the proxy has taken a window", || proxy.totals().to_upstream_bytes >= WINDOW_BYTES as u64);
+    let taken = settled(|| proxy.totals().to_upstream_bytes);
+    // The window, what the broker was offered and has not read, and its receive buffers.
+    let most = WINDOW_BYTES + READ_BYTES_MAX + 8 * READ_BYTES_MAX + 16 * 4_096;
+    assert!(taken <= most as u64, "{taken} of at most {most} bytes were taken for a broker that does not read");
+    broker.listen();
+    let heard = broker.heard();
+    assert!(heard.bytes == pattern(0, TOTAL_BYTES) && !heard.is_lost);
+    sender.join().expect("all was sent");
+    client.read_exact(&mut [0]).expect_err("the broker has nothing to say");
+    assert_eq!(proxy.end().broken, 0);
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_a_window_and_no_more() {
+    const TOTAL_BYTES: usize = 32 << 20;
+    let broker = Broker::start(Manner::Echo, settings());
+    let small = Some(64 * 1024);
+    let proxy = start(&broker, true, |options| options.listen_options.socket.send_buffer_bytes = small);
+    let mut client = proxy.connect();
+    let mut writer = client.twin();
+    let sender = std::thread::spawn(move || {
+        writer.write_all(&pattern(0, TOTAL_BYTES)).expect("somebody reads in the end");
+        writer.shut(Shutdown::Write);
+    });
+    until("the proxy has taken a window", || proxy.totals().to_client_bytes >= WINDOW_BYTES as u64);
+    let taken = settled(|| proxy.totals().to_client_bytes);
+    // The system lets a client's socket grow to some MiB.
+    assert!(taken < TOTAL_BYTES as u64 / 2, "{taken} bytes were taken for a client that does not read");
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).expect("an end in order");
+    assert!(received == pattern(0, TOTAL_BYTES));
+    sender.join().expect("all was sent");
+    assert_eq!(proxy.end().broken, 0);
+}
+
+#[test]
+fn a_broker_that_refuses_is_no_reason_to_stay() {
+    // One that lets nobody in without a token.
+    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
+    let proxy = start(&broker, true, |_| ());
+    let error = proxy.connect().read_exact(&mut [0]).expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    until("it was told", || proxy.totals().unreachable == 1 && proxy.connections() == 0);
+    proxy.end();
+}
+
+#[test]
+fn a_host_that_disappears_takes_its_connections_along() {
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    client.write_all(b"x").expect("sent");
+    client.read_exact(&mut [0]).expect("it comes back");
+    broker.vanish();
+    client.write_all(b"y").expect("the proxy takes it");
+    let error = client.read_exact(&mut [0]).expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(proxy.end().broken, 1);
+}
+
+#[test]
+fn a_device_that_breaks_is_replaced_for_the_next_client() {
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |_| ());
+    let mut client = proxy.connect();
+    client.write_all(b"x").expect("sent");
+    client.read_exact(&mut [0]).expect("it comes back");
+    broker.unplug();
+    let error = client.read_exact(&mut [0]).expect_err("the device is gone");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    must_echo(proxy.connect(), 50_000);
+    let totals = proxy.end();
+    assert_eq!((totals.broken, totals.accepted), (1, 2));
+    assert!(totals.doorbells > 0 && totals.rdma_sent > 0, "{totals:?}");
+}
+
+#[test]
+fn connections_are_ended_when_the_time_to_stop_is_over() {
+    let broker = Broker::start(Manner::Echo, settings());
+    let proxy = start(&broker, true, |options| options.drain_timeout = Duration::from_millis(200));
+    let mut client = proxy.connect();
+    client.write_all(b"x").expect("sent");
+    client.read_exact(&mut [0]).expect("it comes back");
+    assert_eq!(proxy.end().broken, 1);
+    client.read_exact(&mut [0]).expect_err("it was ended");
+    assert!(broker.heard().is_lost);
+}
+
+#[test]
+fn a_proxy_without_a_device_says_why_and_does_not_start() {
+    let devices: Devices = Arc::new(|_| Err(DeviceError("there is no RDMA device".to_owned())));
+    let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("a target"));
+    options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
+    options.threads = 2;
+    options.rdma = Some(Rdma { devices, settings: Settings::default() });
+    match Proxy::start(options) {
+        Err(StartError::Road(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it has started"),
+    }
+}
