@@ -10,6 +10,8 @@ mod definitions;
 mod passwords;
 #[path = "program/policies.rs"]
 mod policies;
+#[path = "program/proxy.rs"]
+mod proxy;
 #[path = "program/rdma.rs"]
 mod rdma;
 #[path = "program/runs.rs"]
@@ -63,7 +65,7 @@ impl Drop for Folder {
     }
 }
 
-/// A broker that logs JSON.
+/// A broker that logs JSON, or a proxy that does.
 struct Broker {
     child: Child,
     lines: Receiver<String>,
@@ -80,10 +82,21 @@ impl Broker {
         broker
     }
 
+    /// A proxy on a port of its own.
+    fn proxy(words: &[&str]) -> Self {
+        let mut proxy = Broker::run_until("proxy", words, "harrier proxy is ready");
+        proxy.address = field(&proxy.ready, "addresses").split(' ').next().unwrap_or_default().to_owned();
+        proxy
+    }
+
     /// One whose log has reached a line.
     fn start_until(words: &[&str], part: &str) -> Self {
+        Broker::run_until("broker", words, part)
+    }
+
+    fn run_until(command: &str, words: &[&str], part: &str) -> Self {
         let mut child = harrier()
-            .args(["broker", "--log-format", "json"])
+            .args([command, "--log-format", "json"])
             .args(words)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -194,6 +207,9 @@ fn commands_and_their_statuses() {
         (&["broker", "--help"], 0, "--listen ADDRESS (repeatable)"),
         (&["broker", "--print-config", "--shards", "2"], 0, "\nshards = 2\n"),
         (&["ctl", "--help"], 0, "usage: harrier ctl definitions [--url URL]"),
+        (&["proxy", "--help"], 0, "usage: harrier proxy --listen ADDRESS"),
+        (&["proxy", "--to", "h:1"], 2, "harrier: proxy: --listen is missing"),
+        (&["proxy", "--to", "h:1", "--listen", "here"], 2, "harrier: proxy: --listen: 'here' is no address: "),
         (&["ctl"], 2, "harrier: ctl needs a command"),
         (&["ctl", "definitions", "--url", "here"], 2, "harrier: 'here': expected amqp://"),
         (&["broker", "--shards"], 2, "harrier broker: --shards: it needs a value\n"),

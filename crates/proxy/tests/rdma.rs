@@ -222,3 +222,34 @@ fn a_proxy_without_a_device_says_why_and_does_not_start() {
         Ok(_) => panic!("it has started"),
     }
 }
+
+/// What decision 0017 counts: `cargo test -p harrier-proxy --test rdma doorbells -- --nocapture` prints the figures.
+#[test]
+fn doorbells_are_rung_once_a_round_for_each_connection() {
+    const BYTES: usize = 1 << 20;
+    for clients in [1, 4, 16] {
+        let broker = Broker::start(Manner::Deaf, settings());
+        broker.listen();
+        let proxy = start(&broker, true, |_| ());
+        std::thread::scope(|scope| {
+            for _ in 0..clients {
+                let mut client = proxy.connect();
+                scope.spawn(move || {
+                    // Small messages, as many publishers send them.
+                    let message = pattern(0, 64);
+                    (0..BYTES / 64).for_each(|_| client.write_all(&message).expect("sent"));
+                });
+            }
+        });
+        (0..clients).for_each(|_| assert!(broker.heard().bytes.len() == BYTES));
+        let totals = proxy.end();
+        let (doorbells, messages) = (totals.doorbells, (clients * BYTES / 64) as u64);
+        println!(
+            "{clients} clients: {:.1} doorbells and {:.1} sends per 1,000 messages of 64 bytes, {} bytes a connection",
+            doorbells as f64 * 1_000.0 / messages as f64,
+            totals.rdma_sent as f64 * 1_000.0 / messages as f64,
+            Settings::default().credits as u32 * Settings::default().receive_buffer_bytes,
+        );
+        assert!(doorbells < messages / 4, "{doorbells} doorbells for {messages} messages");
+    }
+}

@@ -275,7 +275,7 @@ fn beyond_the_limit_clients_are_turned_away_until_one_leaves() {
     let far = Far::listen();
     let proxy = Running::start(&far.address, |options| options.connections_max = 2);
     let first = proxy.connect();
-    let _second = proxy.connect();
+    let second = proxy.connect();
     let brokers = [far.accept(), far.accept()];
     must_be_reset(&mut proxy.connect());
     drop(first);
@@ -285,6 +285,7 @@ fn beyond_the_limit_clients_are_turned_away_until_one_leaves() {
         scope.spawn(|| echo(far.accept()));
         must_echo(proxy.connect(), 10);
     });
+    drop(second);
     assert_eq!(proxy.end().refused, 1);
 }
 
