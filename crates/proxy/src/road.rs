@@ -86,6 +86,8 @@ impl Road {
         }
         road.round(registry, edges);
         let open = road.open.as_ref()?;
+        // Once for what there was to say, and once for what that has brought.
+        open.port.flush();
         open.port.flush();
         let at_rest = road.slots.is_empty() && open.port.census().connections == 0;
         (!at_rest).then_some(if open.descriptors.is_empty() { LOOK_AT_DEVICE } else { LOOK_UP })

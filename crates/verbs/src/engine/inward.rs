@@ -105,16 +105,6 @@ impl Inward {
         self.reading.is_none() && matches!(self.pieces.front(), Some(Piece::Far { .. }))
     }
 
-    /// How many bytes of what is next can be read into memory that is lent now.
-    pub fn announced(&self) -> usize {
-        match self.pieces.front() {
-            Some(Piece::Far { descriptor, read }) if self.reading.is_none() && self.lent.is_none() => {
-                (descriptor.bytes - read) as usize
-            }
-            _ => 0,
-        }
-    }
-
     pub fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
         // A READ into a landing block is under way: what it brings comes first, and is soon there.
         if self.lent.is_some() || at >= memory.len() {
@@ -198,6 +188,16 @@ impl Inward {
             copied += copy_here(&mut self.pieces, &mut out[copied..], frees, counters);
         }
         copied
+    }
+
+    /// How many bytes of what is next can be read into memory that is lent now.
+    pub fn announced(&self) -> usize {
+        match self.pieces.front() {
+            Some(Piece::Far { descriptor, read }) if self.reading.is_none() && self.lent.is_none() => {
+                (descriptor.bytes - read) as usize
+            }
+            _ => 0,
+        }
     }
 
     /// Forgets everything that was not received; the memory.
