@@ -158,11 +158,14 @@ impl Bridge {
         // The broker's word first: it may be the last, and say why the client's next bytes find nobody.
         let back = self.to_client.run(upstream, &mut self.client, pool, totals);
         let there = self.to_upstream.run(&mut self.client, upstream, pool, totals);
-        let more = match (back, there) {
+        let mut more = match (back, there) {
             (Ok(back), Ok(there)) => back || there,
             (Err(Cut::Source(error)), _) | (_, Err(Cut::Sink(error))) => return Turn::Over(Reason::Upstream(error)),
             (Err(Cut::Sink(error)), _) | (_, Err(Cut::Source(error))) => return Turn::Over(Reason::Client(error)),
         };
+        // What one flow has read may have made room for the other, without an edge: a handshake that is over.
+        more |= self.to_client.waiting_bytes() > 0 && self.client.writable;
+        more |= self.to_upstream.waiting_bytes() > 0 && upstream.writable;
         match (self.to_upstream.state(), self.to_client.state()) {
             (State::Done, State::Done) if !self.client.link.owes_bytes() && !upstream.link.owes_bytes() => {
                 return Turn::Over(Reason::Closed);

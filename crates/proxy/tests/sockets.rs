@@ -292,11 +292,14 @@ fn beyond_the_limit_clients_are_turned_away_until_one_leaves() {
 #[test]
 fn a_proxy_that_stops_lets_connections_end() {
     let far = Far::listen();
-    let proxy = Running::start(&far.address, |_| ());
+    let path = SocketPath::new("stops");
+    let proxy = Running::start(&far.address, |options| options.listen.push(path.address()));
     let mut client = proxy.connect();
     let broker = far.accept();
     proxy.stop();
-    until("nobody is accepted", || TcpStream::connect(proxy.address()).is_err());
+    // The listeners go in order, and the file of this one with it.
+    until("nobody is accepted", || !path.0.exists());
+    TcpStream::connect(proxy.address()).expect_err("nobody listens");
     std::thread::scope(|scope| {
         scope.spawn(|| echo(broker));
         client.write_all(b"still").expect("sent");

@@ -191,8 +191,9 @@ impl Host {
                     self.guests.insert(guest.link.id(), guest);
                 }
                 if !self.is_deaf {
-                    let (pool, manner) = (&self.pool, self.manner);
-                    moved |= self.guests.values_mut().fold(false, |moved, guest| guest.serve(manner, pool) || moved);
+                    for guest in self.guests.values_mut() {
+                        moved |= guest.serve(self.manner, &self.pool);
+                    }
                 }
                 for (_, guest) in self.guests.extract_if(|_, guest| guest.is_over && guest.out.is_empty()) {
                     let heard = Heard { bytes: guest.bytes, is_lost: guest.is_lost };
