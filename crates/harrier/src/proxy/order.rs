@@ -197,7 +197,10 @@ mod tests {
         check("--listen tls://h:7 --to h:7", "! --listen: an address with TLS needs --tls-certificate and --tls-key");
         check("--listen h:7 --to h:7 --tls-key k", "! --tls-certificate and --tls-key go together");
         check("--listen h:7 --to h:7 --ca ca.pem", "! --ca is for a broker at amqps:// only");
-        check("--listen h:7 --to amqps://h --ca /none", "! --ca: /none: No such file or directory (os error 2)");
+        check(
+            "--listen h:7 --to amqps://h --ca /none",
+            "! --ca: /none: cannot be read: No such file or directory (os error 2)",
+        );
         check(
             "--listen h:7 --to h:7 --log-level loud",
             "! --log-level loud: expected error, warn, info, debug or trace",

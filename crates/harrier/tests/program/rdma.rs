@@ -3,7 +3,7 @@
 use super::{Folder, harrier, output};
 
 /// Without a device, as on most machines that run this test.
-fn has_devices() -> bool {
+pub fn has_devices() -> bool {
     std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut entries| entries.next().is_some())
 }
 
