@@ -9,10 +9,8 @@ use verbs::device::{AnyDevice, DeviceError};
 /// A device of this machine that can connect to `host:port`.
 ///
 /// # Errors
-/// What is missing: a library, a device, or, in this version, the way from the one to the other.
+/// What is missing: a library, a device, a way to the address, or memory that may be locked.
 pub fn towards(address: &str) -> Result<AnyDevice, DeviceError> {
-    let missing = |error: ib::Error| DeviceError(format!("{error} (`harrier rdma check` says more)"));
-    ib::open().map_err(missing)?;
-    ib::devices().map_err(missing)?;
-    Err(DeviceError(format!("this version cannot connect to {address} over the devices of this machine yet")))
+    let more = |error: DeviceError| DeviceError(format!("{} (`harrier rdma check` says more)", error.0));
+    verbs::card::towards(address).map_err(more)
 }
