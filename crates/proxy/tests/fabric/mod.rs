@@ -1,4 +1,5 @@
 //! A simulated fabric with a broker that is none, moved on by a thread of its own, and devices for a proxy.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::{Abort, Link, Received};
 use proxy::{Devices, Rdma};
@@ -16,7 +17,7 @@ use verbs::device::{
     Abilities, AnyDevice, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
 };
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
-use verbs::{Counters, LinkId, Port, Settings, VerbsLink};
+use verbs::{Counters, LinkId, Port, Settings};
 
 /// Where the broker listens.
 pub const ADDRESS: &str = "broker:5672";
@@ -129,8 +130,9 @@ impl Drop for Broker {
     }
 }
 
-struct Guest {
-    link: VerbsLink<SimDevice>,
+/// A connection at a broker.
+pub struct Guest {
+    link: Box<dyn Link>,
     out: Gather,
     bytes: Vec<u8>,
     is_lost: bool,
@@ -187,15 +189,14 @@ impl Host {
                         link.send(&mut out).expect("it stands");
                         link.close_sending();
                     }
-                    let guest = Guest { link, out, bytes: Vec::new(), is_lost: false, is_over: false };
-                    self.guests.insert(guest.link.id(), guest);
+                    self.guests.insert(link.id(), Guest::new(Box::new(link), out));
                 }
                 if !self.is_deaf {
                     for guest in self.guests.values_mut() {
                         moved |= guest.serve(self.manner, &self.pool);
                     }
                 }
-                for (_, guest) in self.guests.extract_if(|_, guest| guest.is_over && guest.out.is_empty()) {
+                for (_, guest) in self.guests.extract_if(|_, guest| guest.is_gone()) {
                     let heard = Heard { bytes: guest.bytes, is_lost: guest.is_lost };
                     // A test may not ask.
                     let _heard = self.hears.send(heard);
@@ -212,8 +213,18 @@ impl Host {
 }
 
 impl Guest {
+    /// One that has something to say, or nothing.
+    pub fn new(link: Box<dyn Link>, out: Gather) -> Self {
+        Guest { link, out, bytes: Vec::new(), is_lost: false, is_over: false }
+    }
+
+    /// Whether it has ended, and been told all.
+    pub fn is_gone(&self) -> bool {
+        self.is_over && self.out.is_empty()
+    }
+
     /// Answers whether anything moved.
-    fn serve(&mut self, manner: Manner, pool: &Pool) -> bool {
+    pub fn serve(&mut self, manner: Manner, pool: &Pool) -> bool {
         if self.is_over {
             return manner == Manner::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
