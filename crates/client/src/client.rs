@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::outlet::{Outlet, short};
 use crate::parked::Parked;
 use crate::state::{Answer, Cancelled, State};
-use crate::url::{TlsFiles, Url};
+use crate::url::{RDMA, TlsFiles, Url};
 
 /// A connection to a broker. It belongs to one thread; open one for each thread that needs one.
 ///
@@ -57,6 +57,7 @@ pub struct Client {
     pub(crate) unlooked: bool,
     /// Whether the server's side of the link has ended.
     pub(crate) ended: bool,
+    fell_back: Option<String>,
 }
 
 impl std::fmt::Debug for Client {
@@ -85,8 +86,23 @@ impl Client {
         let link = match &address {
             Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
             Address::Tcp { .. } | Address::Unix(_) => link::dial(&address, &dial)?,
+            Address::Rdma { .. } => return Self::connect_rdma(url, options),
         };
         Self::over(link, url, options)
+    }
+
+    /// Connects over RDMA, or by TCP where that will do and RDMA cannot be had.
+    fn connect_rdma(url: &Url, options: Options) -> Result<Self> {
+        let place = url.address.strip_prefix(RDMA).unwrap_or(&url.address);
+        match options.rdma.dial(place, None, options.answer_wait) {
+            Ok(link) => Self::over(link, url, options),
+            Err(error) => {
+                let Some(tcp) = url.by_tcp().filter(|_| url.fallback_to_tcp) else { return Err(error.into()) };
+                let mut client = Self::connect_with(&tcp, options)?;
+                client.fell_back = Some(error.to_string());
+                Ok(client)
+            }
+        }
     }
 
     /// Opens a connection over a link that is connected already, such as a simulated one.
@@ -125,6 +141,7 @@ impl Client {
             drained: true,
             unlooked: false,
             ended: false,
+            fell_back: None,
         };
         client.hand_shake(url, &limits)?;
         Ok(client)
@@ -210,6 +227,16 @@ impl Client {
     /// What was agreed on: channels, frame size, heartbeat.
     pub fn tuning(&self) -> Tuning {
         self.tuning
+    }
+
+    /// The kind of link it has: `tcp`, `tls`, `unix`, `rdma`.
+    pub fn transport(&self) -> &'static str {
+        self.link.shape().name
+    }
+
+    /// Why it is connected by TCP although its address wants RDMA, if so. Programs should say so.
+    pub fn fell_back(&self) -> Option<&str> {
+        self.fell_back.as_deref()
     }
 
     /// Why the server does not read from publishers now, if so (`connection.blocked`).

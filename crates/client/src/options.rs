@@ -9,6 +9,7 @@ use std::time::Duration;
 use link::SocketOptions;
 
 use crate::limits;
+use crate::rdma::RdmaOptions;
 
 /// Options of a connection. `Options { name: Some("reporter".into()), ..Options::default() }`.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Options {
     pub flush_bytes: usize,
     /// Options of the socket, such as the congestion control; what the address says of it holds over them.
     pub socket: SocketOptions,
+    /// How addresses of RDMA are reached.
+    pub rdma: RdmaOptions,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             answer_wait: limits::ANSWER_WAIT,
             flush_bytes: limits::FLUSH_BYTES,
             socket: SocketOptions::default(),
+            rdma: RdmaOptions::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Addresses of brokers: `amqp://user:password@host:port/vhost`, `amqps://` and `amqp+unix:`.
+//! Addresses of brokers: `amqp://user:password@host:port/vhost`, `amqps://`, `amqp+rdma://` and `amqp+unix:`.
 //!
 //! Enters: text.  Leaves: where to connect, as whom, to which virtual host, whom to trust.
-//! Owns:   the notation (RabbitMQ's AMQP URI specification; `amqp+unix` is this project's).
+//! Owns:   the notation (RabbitMQ's AMQP URI specification; `amqp+rdma` and `amqp+unix` are this project's).
 //! Never:  connects, looks up names, prints a password.
 
 use std::fmt;
@@ -19,6 +19,8 @@ use crate::error::Error;
 ///   system's certificates are trusted), `certfile` and `keyfile` (this client's own), `server_name_indication` (the name
 ///   the server must have, instead of the host), `verify` (only `verify_peer`), `auth_mechanism` (`plain`, or `external`
 ///   to be whom the client's certificate names). All but the last are for `amqps` alone.
+/// - `amqp+rdma://host:port/%2F`: RDMA, port 5672. `fallback=tcp` among the parameters lets the client connect by TCP to the
+///   same host and port where there is no RDMA, and say why; without it, that is an error.
 /// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
 ///
 /// Behind a `?` may stand what the socket shall be: `nodelay=false`, `congestion=cubic`, `send_buffer_bytes=65536`,
@@ -26,7 +28,7 @@ use crate::error::Error;
 /// know are passed over in `amqp:` addresses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    /// The address in the link's notation: `host:port`, `tls://host:port` or `unix:/path`.
+    /// The address in the link's notation: `host:port`, `tls://host:port`, `amqp+rdma://host:port` or `unix:/path`.
     pub address: String,
     /// The user.
     pub user: String,
@@ -40,6 +42,8 @@ pub struct Url {
     pub external: bool,
     /// Whom to trust, and what to show, over TLS.
     pub tls: TlsFiles,
+    /// Whether TCP will do where there is no RDMA.
+    pub fallback_to_tcp: bool,
 }
 
 /// What TLS needs from files.
@@ -55,8 +59,22 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
 }
 
-const PORT: u16 = 5672;
-const TLS_PORT: u16 = 5671;
+/// How the link's notation begins for RDMA.
+pub(crate) const RDMA: &str = "amqp+rdma://";
+
+/// A way to a host.
+struct Way {
+    scheme: &'static str,
+    /// How the link's notation begins.
+    link: &'static str,
+    port: u16,
+}
+
+const WAYS: [Way; 3] = [
+    Way { scheme: "amqp://", link: "", port: 5672 },
+    Way { scheme: "amqps://", link: "tls://", port: 5671 },
+    Way { scheme: RDMA, link: RDMA, port: 5672 },
+];
 
 impl Url {
     /// Parses the text.
@@ -68,15 +86,13 @@ impl Url {
         if let Some(rest) = text.strip_prefix("amqp+unix:") {
             return Self::unix(rest).map_err(|why| wrong(&why));
         }
-        let (rest, secure) = match (text.strip_prefix("amqp://"), text.strip_prefix("amqps://")) {
-            (Some(rest), _) => (rest, false),
-            (None, Some(rest)) => (rest, true),
-            (None, None) => return Err(wrong("expected amqp://, amqps:// or amqp+unix:")),
+        let Some((way, rest)) = WAYS.iter().find_map(|way| Some((way, text.strip_prefix(way.scheme)?))) else {
+            return Err(wrong("expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"));
         };
-        Self::tcp(rest, secure).map_err(|why| wrong(&why))
+        Self::host(rest, way).map_err(|why| wrong(&why))
     }
 
-    fn tcp(rest: &str, secure: bool) -> Result<Self, String> {
+    fn host(rest: &str, way: &Way) -> Result<Self, String> {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let mut socket = SocketOptions::default();
         for (name, value) in pairs(parameters) {
@@ -95,12 +111,13 @@ impl Url {
             Some((host, port)) if !bracketed || host.ends_with(']') => {
                 (host, port.parse().map_err(|_| format!("'{port}' is no port"))?)
             }
-            _ => (place, if secure { TLS_PORT } else { PORT }),
+            _ => (place, way.port),
         };
         let host = if host.is_empty() { "127.0.0.1" } else { host };
-        let scheme = if secure { "tls://" } else { "" };
-        let (tls, external) = parameters_of(parameters, secure)?;
-        Ok(Self { address: format!("{scheme}{host}:{port}"), user, password, vhost, socket, external, tls })
+        let (tls, external) = parameters_of(parameters, way.link == "tls://")?;
+        let fallback_to_tcp = fallback_of(parameters, way.link == RDMA)?;
+        let address = format!("{}{host}:{port}", way.link);
+        Ok(Self { address, user, password, vhost, socket, external, tls, fallback_to_tcp })
     }
 
     fn unix(rest: &str) -> Result<Self, String> {
@@ -125,8 +142,22 @@ impl Url {
         if !place.is_empty() {
             return Err("a Unix socket has no host".to_owned());
         }
-        let tls = TlsFiles::default();
-        Ok(Self { address: format!("unix:{}", decoded(path)?), user, password, vhost, socket, external: false, tls })
+        Ok(Self {
+            address: format!("unix:{}", decoded(path)?),
+            user,
+            password,
+            vhost,
+            socket,
+            external: false,
+            tls: TlsFiles::default(),
+            fallback_to_tcp: false,
+        })
+    }
+
+    /// The same broker by TCP, at the same host and port, where RDMA was asked for.
+    pub(crate) fn by_tcp(&self) -> Option<Self> {
+        let place = self.address.strip_prefix(RDMA)?;
+        Some(Self { address: place.to_owned(), fallback_to_tcp: false, ..self.clone() })
     }
 
     /// What the socket shall be: as the address says, and where it says nothing, as `usual` says.
@@ -192,6 +223,16 @@ fn parameters_of(parameters: &str, secure: bool) -> Result<(TlsFiles, bool), Str
     Ok((tls, external))
 }
 
+/// Whether TCP will do as well.
+fn fallback_of(parameters: &str, is_rdma: bool) -> Result<bool, String> {
+    match pairs(parameters).find(|(name, _)| *name == "fallback") {
+        Some((_, "tcp")) if is_rdma => Ok(true),
+        Some((_, "none")) | None => Ok(false),
+        Some(_) if !is_rdma => Err("fallback belongs to amqp+rdma://".to_owned()),
+        Some((_, other)) => Err(format!("fallback is tcp or none, not '{other}'")),
+    }
+}
+
 /// User, password, and what follows the `@`.
 fn login(authority: &str) -> Result<(String, String, &str), String> {
     let Some((login, place)) = authority.rsplit_once('@') else {
@@ -250,18 +291,33 @@ mod tests {
         check("amqp://[::1]", "[::1]:5672 guest:guest /");
         check("amqps://host/%2F", "tls://host:5671 guest:guest /");
         check("amqps://[::1]:7", "tls://[::1]:7 guest:guest /");
+        check("amqp+rdma://u:p@host/v", "amqp+rdma://host:5672 u:p v");
+        check("amqp+rdma://[fe80::1]:7", "amqp+rdma://[fe80::1]:7 guest:guest /");
         check("amqp+unix:/run/h.sock", "unix:/run/h.sock guest:guest /");
         check("amqp+unix://u:p@/run/h.sock?vhost=x", "unix:/run/h.sock u:p x");
     }
 
     #[test]
     fn wrong_addresses_say_why() {
-        check("http://host", "'http://host': expected amqp://, amqps:// or amqp+unix:");
+        check("http://host", "'http://host': expected amqp://, amqps://, amqp+rdma:// or amqp+unix:");
         check("amqp://host:x", "'amqp://host:x': 'x' is no port");
         check("amqp://host/a/b", "'amqp://host/a/b': a slash in the virtual host is written %2F");
         check("amqp://host/%2", "'amqp://host/%2': a % is followed by two hexadecimal digits");
         check("amqp+unix:run", "'amqp+unix:run': a Unix socket needs an absolute path");
         check("amqp+unix:/run?x=1", "'amqp+unix:/run?x=1': unknown parameter 'x=1'");
+    }
+
+    #[test]
+    fn tcp_will_do_only_when_that_is_said() {
+        let fallback =
+            |text: &str| Url::parse(text).map(|url| (url.fallback_to_tcp, url.by_tcp().map(|url| url.address)));
+        let tcp = || Some("h:5672".to_owned());
+        assert_eq!(fallback("amqp+rdma://h").expect("sound"), (false, tcp()));
+        assert_eq!(fallback("amqp+rdma://h?heartbeat=3&fallback=tcp").expect("sound"), (true, tcp()));
+        assert_eq!(fallback("amqp+rdma://h?fallback=none").expect("sound"), (false, tcp()));
+        assert_eq!(fallback("amqp://h").expect("sound"), (false, None));
+        check("amqp+rdma://h?fallback=x", "'amqp+rdma://h?fallback=x': fallback is tcp or none, not 'x'");
+        check("amqp://h?fallback=tcp", "'amqp://h?fallback=tcp': fallback belongs to amqp+rdma://");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Addresses: where a broker listens and where a client dials.
 //!
-//! Enters: text of an operator.  Leaves: a TCP host and port, with or without TLS, or the path of a Unix socket.
+//! Enters: text of an operator.  Leaves: a host and port of TCP, TLS or RDMA, or the path of a Unix socket.
 //! Owns:   the forms an address may take.
 //! Never:  looks a name up.
 
@@ -11,6 +11,11 @@ use std::str::FromStr;
 
 /// The port of AMQP over TLS, where none is written.
 const TLS_PORT: u16 = 5671;
+/// That of AMQP over RDMA.
+const RDMA_PORT: u16 = 5672;
+
+/// Why a socket does not stand for one.
+pub(crate) const NEEDS_DEVICES: &str = "an address of RDMA needs an RDMA device, and none was given";
 
 /// An address of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +32,14 @@ pub enum Address {
         /// A name or an address, without brackets.
         host: String,
         /// The port; 0 lets the system choose one to listen on.
+        port: u16,
+    },
+    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. Its connections are made by RDMA devices
+    /// (the room `verbs`), which whoever listens or dials must bring along.
+    Rdma {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port, of those that the devices' connection manager shares with TCP's numbers.
         port: u16,
     },
     /// `unix:/run/harrier.sock`, `unix:///run/harrier.sock` or a path that begins with `/`.
@@ -64,14 +77,21 @@ impl FromStr for Address {
             return Ok(Address::Unix(path.into()));
         }
         let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("amqps://"));
-        let rest = secret.unwrap_or_else(|| text.strip_prefix("tcp://").unwrap_or(text));
+        let remote = text.strip_prefix("amqp+rdma://").or_else(|| text.strip_prefix("rdma://"));
+        let rest = secret.or(remote).unwrap_or_else(|| text.strip_prefix("tcp://").unwrap_or(text));
+        let usual_port = match (secret, remote) {
+            (Some(_), _) => Some(TLS_PORT),
+            (_, Some(_)) => Some(RDMA_PORT),
+            _ => None,
+        };
         let with_port;
         let has_port = rest.rsplit_once(':').is_some_and(|(host, _)| !rest.starts_with('[') || host.ends_with(']'));
-        let rest = if secret.is_some() && !has_port {
-            with_port = format!("{rest}:{TLS_PORT}");
-            &*with_port
-        } else {
-            rest
+        let rest = match usual_port {
+            Some(port) if !has_port => {
+                with_port = format!("{rest}:{port}");
+                &*with_port
+            }
+            _ => rest,
         };
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => {
@@ -92,7 +112,11 @@ impl FromStr for Address {
         }
         let port = port.parse().map_err(|_| fault("a port is a number from 0 to 65535"))?;
         let host = host.to_owned();
-        Ok(if secret.is_some() { Address::Tls { host, port } } else { Address::Tcp { host, port } })
+        Ok(match (secret, remote) {
+            (Some(_), _) => Address::Tls { host, port },
+            (_, Some(_)) => Address::Rdma { host, port },
+            _ => Address::Tcp { host, port },
+        })
     }
 }
 
@@ -103,6 +127,8 @@ impl fmt::Display for Address {
             Address::Tcp { host, port } => write!(f, "{host}:{port}"),
             Address::Tls { host, port } if host.contains(':') => write!(f, "tls://[{host}]:{port}"),
             Address::Tls { host, port } => write!(f, "tls://{host}:{port}"),
+            Address::Rdma { host, port } if host.contains(':') => write!(f, "amqp+rdma://[{host}]:{port}"),
+            Address::Rdma { host, port } => write!(f, "amqp+rdma://{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -123,6 +149,11 @@ mod tests {
             ("tls://0.0.0.0", "tls://0.0.0.0:5671"),
             ("tls://[::1]", "tls://[::1]:5671"),
             ("amqps://[::1]:7", "tls://[::1]:7"),
+            ("amqp+rdma://10.0.0.1:1", "amqp+rdma://10.0.0.1:1"),
+            ("rdma://broker", "amqp+rdma://broker:5672"),
+            ("amqp+rdma://[fe80::1]", "amqp+rdma://[fe80::1]:5672"),
+            ("amqp+rdma://", "! the host is missing"),
+            ("amqp+rdma://host:x", "! a port is a number from 0 to 65535"),
             ("tls://", "! the host is missing"),
             ("tls://a b", "! a host name has neither spaces nor slashes"),
             ("unix:/run/h.sock", "unix:/run/h.sock"),

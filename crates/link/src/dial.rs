@@ -22,6 +22,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             let tls = TlsClient::new(None, None, None);
             dial_tls(address, options, &tls.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?)
         }
+        Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Unix(path) => {
             let flags = SocketFlags::CLOEXEC;

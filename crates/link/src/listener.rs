@@ -32,6 +32,7 @@ impl Listener {
     pub fn bind(address: &Address, options: &ListenOptions) -> io::Result<Listener> {
         match address {
             Address::Tls { .. } => Err(io::Error::new(ErrorKind::InvalidInput, "TLS needs a certificate")),
+            Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
             Address::Tcp { host, port } => {
                 let listener = bind_name(host, *port, options)?;
                 let local = listener.local_addr()?;

@@ -147,3 +147,14 @@ fn a_listener_with_a_full_backlog_counts_as_living() {
     let refused = Listener::bind(&place.address(), &ListenOptions::default()).err().expect("somebody listens there");
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
 }
+
+#[test]
+fn an_address_of_rdma_is_none_of_a_socket() {
+    let address: Address = "amqp+rdma://127.0.0.1".parse().expect("an address");
+    let bound = Listener::bind(&address, &ListenOptions::default()).err().expect("no device");
+    let dialled = link::dial(&address, &DialOptions::default()).err().expect("no device");
+    for error in [bound, dialled] {
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("RDMA device"), "{error}");
+    }
+}

@@ -77,6 +77,15 @@ impl Household {
         Some(least.0 as u16)
     }
 
+    /// A shard has a connection that came to it by itself; false if there are too many already.
+    pub fn add_connection(&self, shard: u16) -> bool {
+        let has_room = self.connections() < self.connections_max;
+        if has_room {
+            self.lines[shard as usize].connections.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
     /// A connection of a shard is gone.
     pub fn connection_gone(&self, shard: u16) {
         self.lines[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);

@@ -41,6 +41,12 @@ pub const MEMORY_CHECK: Duration = Duration::from_millis(2);
 pub const SPIN_SCORE_MAX: u8 = 16;
 /// ... and how many of them one that it would not have shortened undoes. It takes as many to begin.
 pub const SPIN_MISS_COST: u8 = 4;
+/// How long a shard with connections over RDMA looks for work before it sleeps, unless more was asked for, as long as that
+/// pays: about what it costs to sleep and be woken.
+pub const RDMA_LOOK: Duration = Duration::from_micros(50);
+/// Rounds in a row that such a shard goes through without a look at its sockets, as long as its devices have something to
+/// tell: that look is a call into the kernel, which a device needs none of.
+pub const ROUNDS_WITHOUT_POLL_MAX: u32 = 16;
 /// Bytes by which the lists of messages must have become shorter for the allocator to be asked for what it keeps of them.
 pub const HEAP_FREED_BYTES: usize = 8 << 20;
 /// How long a shard waits at least until it asks the allocator again, unless memory is short.

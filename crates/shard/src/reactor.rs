@@ -5,8 +5,10 @@
 //! Never:  looks into a byte.
 
 use crate::household::Household;
-use crate::limits::LOOK_UP;
+use crate::limits::{LOOK_UP, ROUNDS_WITHOUT_POLL_MAX};
 use crate::mail::Doorbell;
+use crate::ports::Ports;
+use crate::rdma::RdmaPoll;
 use crate::shard::{Shard, Work};
 use crate::spin::Spin;
 use broker::Address;
@@ -17,11 +19,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
+use verbs::limits::DEADLINES_EVERY;
 
 /// The token of the doorbell.
 pub(crate) const BELL: Token = Token(usize::MAX);
 /// Listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
+/// All descriptors of RDMA devices.
+const PORTS: Token = Token(LISTENERS - 1024);
 /// Events taken from the poll at once.
 const EVENTS: usize = 1024;
 
@@ -55,7 +60,12 @@ pub(crate) struct Reactor {
     pub bell: Arc<Doorbell>,
     pub household: Arc<Household>,
     pub spin: Spin,
+    /// The same while there are connections over RDMA.
+    pub ports_spin: Spin,
     pub drain_timeout: Duration,
+    pub ports: Ports,
+    /// Rounds since the poll was asked last, while ports kept the shard busy.
+    pub rounds_without_poll: u32,
 }
 
 impl Reactor {
@@ -64,6 +74,7 @@ impl Reactor {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut accept_again = self.register_listeners()?;
+        self.ports.register(self.poll.registry(), PORTS)?;
         let mut stop_at: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -81,11 +92,15 @@ impl Reactor {
             if accept_again {
                 accept_again = self.accept(now);
             }
+            let ports_came = !self.ports.is_empty() && self.ports.look(&mut self.shard, &self.household, now);
             if self.household.is_stopping() {
                 self.front = None;
+                self.ports.stop();
                 self.shard.drain(now);
                 let stop_at = *stop_at.get_or_insert(now + self.drain_timeout);
-                if self.household.connections() == 0 || now >= stop_at {
+                // Connections over RDMA that the shard has let go say their last words yet.
+                let over = self.household.connections() == 0 && self.ports.connections() == 0;
+                if over || now >= stop_at {
                     self.shard.tick(now);
                     return Ok(());
                 }
@@ -97,10 +112,19 @@ impl Reactor {
             if accept_again || stop_at.is_some() || self.household.is_stopping() {
                 wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
             }
-            self.wait(&mut events, wait)?;
+            if !self.ports.is_empty() {
+                self.ports.flush(self.poll.registry());
+            }
+            // Who asks for a connection is heard by the poll alone.
+            if self.ports.connections() == 0 {
+                self.wait(&mut events, wait)?;
+            } else {
+                self.wait_for_ports_too(&mut events, wait, ports_came)?;
+            }
             for event in &events {
                 match event.token() {
-                    BELL => {}
+                    // Whoever is awake looks at all ports.
+                    BELL | PORTS => {}
                     Token(token) if token > LISTENERS - 1024 => accept_again = true,
                     Token(slot) => {
                         let closed = event.is_read_closed() || event.is_error();
@@ -140,6 +164,59 @@ impl Reactor {
         let wait = if self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
         let outcome = poll(&mut self.poll, events, wait);
         self.bell.is_awake();
+        outcome
+    }
+
+    /// Waits for events and for what devices tell: looking first as long as that is wanted, sleeping then.
+    #[expect(clippy::disallowed_methods, reason = "the reactor is where time enters")]
+    fn wait_for_ports_too(&mut self, events: &mut Events, wait: Option<Duration>, ports_came: bool) -> io::Result<()> {
+        events.clear();
+        self.rounds_without_poll += 1;
+        let is_soon = wait == Some(Duration::ZERO);
+        if is_soon && ports_came && self.rounds_without_poll < ROUNDS_WITHOUT_POLL_MAX {
+            return Ok(());
+        }
+        self.rounds_without_poll = 0;
+        if is_soon {
+            return poll(&mut self.poll, events, wait);
+        }
+        // Deadlines of connections are looked at even if nobody says anything.
+        let wait = wait.map_or(DEADLINES_EVERY, |wait| wait.min(DEADLINES_EVERY));
+        let began = Instant::now();
+        let window = match self.ports.how() {
+            RdmaPoll::Busy => wait,
+            RdmaPoll::Adaptive => self.ports_spin.window().min(wait),
+            RdmaPoll::Event => Duration::ZERO,
+        };
+        let mut looks: u32 = 0;
+        loop {
+            let waited = began.elapsed();
+            if waited >= window {
+                break;
+            }
+            let came = self.ports.look(&mut self.shard, &self.household, began + waited);
+            self.ports.flush(self.poll.registry());
+            if looks.is_multiple_of(ROUNDS_WITHOUT_POLL_MAX) {
+                poll(&mut self.poll, events, Some(Duration::ZERO))?;
+            }
+            if came || !events.is_empty() || self.shard.has_mail() {
+                self.ports_spin.waited(began.elapsed());
+                return Ok(());
+            }
+            looks += 1;
+            // A device of software needs a core as well, and there may be few.
+            std::thread::yield_now();
+        }
+        if self.ports.how() == RdmaPoll::Busy {
+            return Ok(());
+        }
+        self.bell.will_sleep();
+        let now = began + began.elapsed();
+        let rests = self.ports.may_sleep(&mut self.shard, &self.household, self.poll.registry(), now);
+        let wait = if !rests || self.shard.has_mail() { Duration::ZERO } else { wait };
+        let outcome = poll(&mut self.poll, events, Some(wait));
+        self.bell.is_awake();
+        self.ports_spin.waited(began.elapsed());
         outcome
     }
 

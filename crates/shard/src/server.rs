@@ -7,10 +7,12 @@
 use crate::desk::Desk;
 use crate::handshake::External;
 use crate::household::Household;
-use crate::limits::LOOK_UP;
+use crate::limits::{LOOK_UP, RDMA_LOOK};
 use crate::mail::{Bell, Doorbell, Mail};
 use crate::operator::Operator;
+use crate::ports::Ports;
 use crate::proofs::Prover;
+use crate::rdma::{RdmaListen, RdmaOptions};
 use crate::reactor::{BELL, Front, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
@@ -26,11 +28,14 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use verbs::device::AnyDevice;
 
 /// Everything a broker must be told.
 pub struct ServerOptions {
-    /// Where clients connect.
+    /// Where clients connect by sockets.
     pub listen: Vec<Address>,
+    /// Where clients connect over RDMA, and how.
+    pub rdma: RdmaOptions,
     /// How it listens.
     pub listen_options: ListenOptions,
     /// The certificates of addresses with TLS.
@@ -152,6 +157,23 @@ impl Bell for WakerBell {
     }
 }
 
+/// What each shard listens with: an address and a device, of each address over RDMA.
+fn devices_of_shards(
+    listen: Vec<RdmaListen>,
+    shards: u16,
+) -> Result<impl Iterator<Item = Vec<(String, AnyDevice)>>, StartError> {
+    let mut of_shards: Vec<_> = (0..shards).map(|_| Vec::new()).collect();
+    for listen in listen {
+        if listen.devices.len() != of_shards.len() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it needs an RDMA device for each shard");
+            return Err(StartError::Listen { address: listen.address.to_string(), error });
+        }
+        let address = listen.place();
+        of_shards.iter_mut().zip(listen.devices).for_each(|(shard, device)| shard.push((address.clone(), device)));
+    }
+    Ok(of_shards.into_iter())
+}
+
 impl Server {
     /// Starts a broker: when this returns, clients can connect.
     #[expect(clippy::disallowed_methods, reason = "the moment from which all shards count is taken once")]
@@ -164,7 +186,11 @@ impl Server {
             };
             listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
         }
-        let addresses = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
+        let mut addresses: Vec<_> = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
+        let RdmaOptions { listen: over_rdma, settings: rdma_settings, poll: rdma_poll } = options.rdma;
+        addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
+        let has_ports = !over_rdma.is_empty();
+        let mut devices = devices_of_shards(over_rdma, options.shards)?;
         let household = Arc::new(Household::new(options.shards, options.memory_bytes_max, options.connections_max));
         let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
@@ -178,6 +204,7 @@ impl Server {
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let prover = Prover::new();
         let mut threads = Vec::new();
+        let (listens, listening) = mpsc::channel();
         let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
         for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
             let mut catalog = Catalog::new(options.catalog.clone());
@@ -206,10 +233,24 @@ impl Server {
                 (options.output_bytes_max, options.spin, options.drain_timeout);
             let (external, prover) = (options.external.clone(), Arc::clone(&prover));
             let requests = options.requests.clone();
+            let (devices, rdma_settings) = (devices.next().unwrap_or_default(), rdma_settings.clone());
+            let ports_spin = spin.max(RDMA_LOOK);
+            let listens = listens.clone();
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
                 let _watch = watch;
+                let mut ports = Ports::new(rdma_poll);
+                for (address, device) in devices {
+                    if let Err(error) = ports.open(device, &address, &rdma_settings) {
+                        household.stop();
+                        // Whoever starts the broker waits for this.
+                        let _heard = listens.send(Err(StartError::Listen { address, error }));
+                        return Ok(());
+                    }
+                }
+                let _heard = listens.send(Ok(()));
+                drop(listens);
                 // Message memory belongs to the thread that it serves.
                 let mut desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
                 if let Some(requests) = requests {
@@ -221,12 +262,37 @@ impl Server {
                 if let Some(external) = external {
                     shard.accept_certificates(external);
                 }
-                Reactor { shard, id, poll, front, incoming, bell, household, spin: Spin::new(spin), drain_timeout }
-                    .run()
+                let (spin, ports_spin) = (Spin::new(spin), Spin::new(ports_spin));
+                let rounds_without_poll = 0;
+                Reactor {
+                    shard,
+                    id,
+                    poll,
+                    front,
+                    incoming,
+                    bell,
+                    household,
+                    spin,
+                    ports_spin,
+                    drain_timeout,
+                    ports,
+                    rounds_without_poll,
+                }
+                .run()
             })?;
             threads.push(thread);
         }
-        Ok(Server { stopper: Stopper { household, bells }, operator, threads, addresses })
+        drop(listens);
+        let server = Server { stopper: Stopper { household, bells }, operator, threads, addresses };
+        // Sockets listen already; ports belong to the threads of their shards.
+        match if has_ports { listening.iter().find_map(Result::err) } else { None } {
+            None => Ok(server),
+            Some(error) => {
+                server.stop();
+                server.join()?;
+                Err(error)
+            }
+        }
     }
 
     /// Where clients connect; a port that was left to the system is known here.

@@ -119,6 +119,11 @@ impl Shard {
         self.proofs.set_prover(prover, bell);
     }
 
+    /// Which one it is.
+    pub fn number(&self) -> u16 {
+        self.options.shard.0
+    }
+
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
         self.free.last().copied().unwrap_or(self.connections.len() as Slot)

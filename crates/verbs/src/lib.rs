@@ -18,6 +18,7 @@ mod link_end;
 mod port;
 mod settings;
 pub mod sim;
+mod sole;
 pub mod wire;
 
 pub use engine::{Census, Counters, LinkCensus};
@@ -25,4 +26,5 @@ pub use fault::Fault;
 pub use link_end::VerbsLink;
 pub use port::{LinkId, Port, PortError, Readiness};
 pub use settings::Settings;
+pub use sole::SoleLink;
 pub use wire::Token;

@@ -56,6 +56,8 @@ pub const POLL_COMPLETIONS_MAX: usize = 4096;
 
 /// How often deadlines are looked at.
 pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
+/// How long a program that drops its connection waits for its last words to arrive.
+pub const LINGER_MAX: Duration = Duration::from_secs(2);
 /// Requests for connections that wait for their handshake; more are refused.
 pub const HANDSHAKES_MAX: usize = 256;
 /// Tokens that wait for their client.

@@ -16,6 +16,14 @@ use std::time::Duration;
 /// Bodies below so many bytes are cheaper copied between the heads than gathered: each part is work for the device.
 const COPY_BELOW_BYTES: usize = 1_024;
 
+/// What suits a link that lends nothing.
+pub(crate) const SHAPE: Shape = Shape {
+    gather_parts_max: MESSAGE_PARTS_MAX,
+    copy_below_bytes: COPY_BELOW_BYTES,
+    lend_from_bytes: usize::MAX,
+    name: "rdma",
+};
+
 /// One end of a connection over verbs.
 pub struct VerbsLink<D: Device> {
     port: Port<D>,
@@ -97,12 +105,7 @@ impl<D: Device> Link for VerbsLink<D> {
     }
 
     fn shape(&self) -> Shape {
-        Shape {
-            gather_parts_max: MESSAGE_PARTS_MAX,
-            copy_below_bytes: COPY_BELOW_BYTES,
-            lend_from_bytes: self.lend_from_bytes,
-            name: "rdma",
-        }
+        Shape { lend_from_bytes: self.lend_from_bytes, ..SHAPE }
     }
 
     fn peer(&self) -> &Peer {

@@ -6,6 +6,7 @@
 
 use crate::device::{Device, DeviceError};
 use crate::engine::{Census, Core, Counters, LinkCensus, Shared};
+use crate::limits::DEADLINES_EVERY;
 use crate::link_end::VerbsLink;
 use crate::settings::Settings;
 use crate::wire::Token;
@@ -13,12 +14,21 @@ use slab::{BlockMut, Pool};
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One connection of a port. A number is not given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
+}
+
+impl LinkId {
+    /// Its place among those of its port, from zero: an owner may keep what belongs to links in a list. A place is given
+    /// to another link when this one is over; the numbers differ then.
+    pub fn place(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// Readiness edges of one link.
@@ -160,6 +170,41 @@ impl<D: Device> Port<D> {
     /// Appends the edges since the last call.
     pub fn take_edges(&self, out: &mut Vec<(LinkId, Readiness)>) {
         self.core().take_edges(out);
+    }
+
+    /// Connections, those included that are being made or are ending.
+    pub fn connections(&self) -> usize {
+        self.core().connections()
+    }
+
+    /// Whether there is something for the owner's next round, although the device may have nothing to tell: whoever sleeps
+    /// now sleeps too long.
+    pub fn has_work(&self) -> bool {
+        self.core().has_work()
+    }
+
+    /// Drives the port until its connections have ended, or so long: those whose links were dropped say what they have
+    /// still to say. It blocks; an owner with rounds of its own goes on polling instead.
+    pub fn linger(&self, longest: Duration) {
+        let mut core = self.core();
+        let until = core.shared.device.now().saturating_add(longest);
+        loop {
+            let polled = core.poll();
+            core.flush();
+            core.flush();
+            let left = until.saturating_sub(core.shared.now);
+            if polled.is_err() || core.connections() == 0 || left.is_zero() {
+                return;
+            }
+            let ready = core.shared.device.arm().and_then(|()| core.poll());
+            core.flush();
+            if ready.is_err() || core.connections() == 0 {
+                return;
+            }
+            if core.shared.device.wait(Some(left.min(DEADLINES_EVERY))).is_err() {
+                return;
+            }
+        }
     }
 
     /// What it has done so far.

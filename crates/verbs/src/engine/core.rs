@@ -459,6 +459,16 @@ impl<D: Device> Core<D> {
         }
     }
 
+    /// Connections that have a place.
+    pub fn connections(&self) -> usize {
+        self.places.len() - self.vacant.len()
+    }
+
+    /// Whether links have edges that nobody took, or something to post, or have no owner yet.
+    pub fn has_work(&self) -> bool {
+        !self.shared.edged.is_empty() || !self.shared.dirty.is_empty() || !self.accepted.is_empty()
+    }
+
     pub fn census(&self) -> Census {
         let connections = self.places.iter().filter_map(|place| place.connection.as_deref());
         let unread = connections.clone().map(Connection::census).map(|census| usize::from(census.unread_messages));

@@ -36,7 +36,7 @@ impl Net {
         let number = self.number();
         self.nodes[node].pairs.insert(number, Pair::new(number, Stage::Asking, None, wishes));
         let pair = QueuePair(number);
-        match self.listeners.get(address).copied() {
+        match self.least_busy(address) {
             Some(listener) => {
                 let request = u64::from(self.number());
                 self.requests.insert(request, (node, number));
@@ -46,6 +46,12 @@ impl Net {
             None => self.tell(node, Event::Rejected { pair, private: vec![0; REJECT_BYTES] }),
         }
         Ok(pair)
+    }
+
+    /// Of those that listen together the one with the fewest queue pairs.
+    fn least_busy(&self, address: &str) -> Option<usize> {
+        let listeners = self.listeners.get(address)?.iter().copied();
+        listeners.filter(|&node| !self.nodes[node].is_broken).min_by_key(|&node| self.nodes[node].pairs.len())
     }
 
     pub fn accept(
@@ -115,7 +121,9 @@ impl Net {
                 }
                 Event::Request { .. } | Event::Failed { .. } => {}
             }
-            self.nodes[node].events.push_back(event);
+            let it = &mut self.nodes[node];
+            it.events.push_back(event);
+            it.is_notified = true;
         }
     }
 }

@@ -4,13 +4,15 @@
 //! Owns:   its number.
 //! Never:  moves time on, but in `wait`, by one step.
 
-use super::net::Granted;
+use super::live::Bell;
+use super::net::{Granted, Net};
 use super::{Fabric, STEP};
 use crate::device::{
     Abilities, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
 };
 use crate::limits::MESSAGE_PARTS_MAX;
 use slab::{BlockMut, Slice};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// A device of a [`Fabric`].
@@ -30,8 +32,26 @@ impl SimDevice {
     }
 }
 
+/// A device that is broken does nothing more.
+fn whole(net: &Net, node: usize) -> Result<(), DeviceError> {
+    if net.nodes[node].is_broken { Err(mistake("the device is broken")) } else { Ok(()) }
+}
+
 fn mistake(what: &str) -> DeviceError {
     DeviceError(what.to_owned())
+}
+
+impl Drop for SimDevice {
+    /// In real time other threads live on: whoever was connected finds that nobody answers.
+    fn drop(&mut self) {
+        let mut net = self.fabric.net();
+        if net.live.is_some() {
+            let node = self.node;
+            net.listeners.values_mut().for_each(|listeners| listeners.retain(|&other| other != node));
+            net.vanish(node);
+            self.fabric.settle(net);
+        }
+    }
 }
 
 impl Device for SimDevice {
@@ -46,7 +66,11 @@ impl Device for SimDevice {
     }
 
     fn now(&self) -> Duration {
-        let steps = self.fabric.net().now;
+        let net = self.fabric.net();
+        if let Some(live) = &net.live {
+            return live.now();
+        }
+        let steps = net.now;
         STEP * u32::try_from(steps).unwrap_or(u32::MAX)
     }
 
@@ -68,14 +92,23 @@ impl Device for SimDevice {
 
     fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
         let mut net = self.fabric.net();
+        if let Err(broken) = whole(&net, self.node) {
+            buffers.clear();
+            return Err(broken);
+        }
         let node = &mut net.nodes[self.node];
         node.regions.extend(buffers.iter().filter_map(|(_, buffer)| Some(buffer.region()?.serial)));
         node.receives.extend(buffers.drain(..));
+        self.fabric.settle(net);
         Ok(())
     }
 
     fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError> {
         let mut net = self.fabric.net();
+        if let Err(broken) = whole(&net, self.node) {
+            list.clear();
+            return Err(broken);
+        }
         let inline_bytes_max = net.options.inline_bytes_max;
         let node = &mut net.nodes[self.node];
         for work in list.iter() {
@@ -101,11 +134,14 @@ impl Device for SimDevice {
         if it.stage == super::pair::Stage::Down {
             net.down(self.node, pair.0, None);
         }
+        self.fabric.settle(net);
         Ok(())
     }
 
     fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
         let mut net = self.fabric.net();
+        whole(&net, self.node)?;
+        net.look(self.node);
         let queue = &mut net.nodes[self.node].completions;
         let count = most.min(queue.len());
         into.extend(queue.drain(..count).map(|entry| entry.completion));
@@ -113,48 +149,79 @@ impl Device for SimDevice {
     }
 
     fn arm(&mut self) -> Result<(), DeviceError> {
+        let mut net = self.fabric.net();
+        whole(&net, self.node)?;
+        net.nodes[self.node].is_armed = true;
         Ok(())
     }
 
-    /// One step; whoever waits longer calls again.
-    fn wait(&mut self, _timeout: Option<Duration>) -> Result<(), DeviceError> {
-        self.fabric.step();
+    /// One step, and whoever waits longer calls again; in real time, as long as it takes.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
+        let net = self.fabric.net();
+        whole(&net, self.node)?;
+        if net.live.is_none() {
+            drop(net);
+            self.fabric.step();
+            return Ok(());
+        }
+        self.fabric.wait(net, self.node, timeout);
         Ok(())
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.fabric.net().nodes[self.node].bell.iter().map(Bell::descriptor).collect()
     }
 
     fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
         let mut net = self.fabric.net();
-        if net.listeners.contains_key(address) {
+        let group = net.nodes[self.node].group;
+        let listeners = net.listeners.get(address).cloned().unwrap_or_default();
+        if listeners.iter().any(|&other| other == self.node || net.nodes[other].group != group) {
             return Err(mistake("somebody listens there already"));
         }
-        net.listeners.insert(address.to_owned(), self.node);
+        net.listeners.entry(address.to_owned()).or_default().push(self.node);
         Ok(())
     }
 
     fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
-        self.fabric.net().ask(self.node, address, private, *wanted)
+        let mut net = self.fabric.net();
+        whole(&net, self.node)?;
+        let outcome = net.ask(self.node, address, private, *wanted);
+        self.fabric.settle(net);
+        outcome
     }
 
     fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
-        self.fabric.net().accept(self.node, request, private, *wanted)
+        let mut net = self.fabric.net();
+        whole(&net, self.node)?;
+        let outcome = net.accept(self.node, request, private, *wanted);
+        self.fabric.settle(net);
+        outcome
     }
 
     fn reject(&mut self, request: Request, private: &[u8]) {
-        self.fabric.net().reject(request, private);
+        let mut net = self.fabric.net();
+        net.reject(request, private);
+        self.fabric.settle(net);
     }
 
     fn disconnect(&mut self, pair: QueuePair) {
-        self.fabric.net().disconnect(self.node, pair);
+        let mut net = self.fabric.net();
+        net.disconnect(self.node, pair);
+        self.fabric.settle(net);
     }
 
     fn destroy(&mut self, pair: QueuePair) {
         let mut net = self.fabric.net();
         net.down(self.node, pair.0, None);
         net.nodes[self.node].pairs.remove(&pair.0);
+        self.fabric.settle(net);
     }
 
     fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
         let mut net = self.fabric.net();
+        whole(&net, self.node)?;
+        net.look(self.node);
         into.extend(net.nodes[self.node].events.drain(..));
         Ok(())
     }

@@ -2,21 +2,26 @@
 //!
 //! Enters: options.  Leaves: devices, all on one fabric, and the fabric to move time on.
 //! Owns:   what is under way, the order of faults: the same seed and calls give the same run.
-//! Never:  reads a clock, starts a thread; time is the number of [`Fabric::step`] calls.
+//! Never:  starts a thread; reads a clock but for [`Fabric::live`]: elsewhere time is the number of [`Fabric::step`] calls.
 
 mod cm;
 mod device;
+mod live;
 mod net;
 mod pair;
 
 pub use device::SimDevice;
 
+use live::Live;
 use net::Net;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time that one step of the fabric takes.
 pub const STEP: Duration = Duration::from_micros(10);
+
+/// The longest wait of a device in real time.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How a simulated fabric behaves.
 #[derive(Clone, Debug)]
@@ -79,25 +84,78 @@ impl FabricOptions {
     }
 }
 
+struct Inner {
+    net: Mutex<Net>,
+    /// Something has arrived somewhere.
+    moved: Condvar,
+}
+
 /// The fabric between devices. Clones are the same.
 #[derive(Clone)]
-pub struct Fabric(Arc<Mutex<Net>>);
+pub struct Fabric(Arc<Inner>);
 
 impl Fabric {
     /// A fabric without devices.
     pub fn new(options: &FabricOptions) -> Self {
-        Fabric(Arc::new(Mutex::new(Net::new(options))))
+        Self::with(options, None)
+    }
+
+    /// One in real time: its devices may be used on several threads, have descriptors to wait for, and move it on by
+    /// being used. Delays are no longer than the calls make them.
+    pub fn live(options: &FabricOptions) -> Self {
+        Self::with(options, Some(Live::new()))
+    }
+
+    fn with(options: &FabricOptions, live: Option<Live>) -> Self {
+        Fabric(Arc::new(Inner { net: Mutex::new(Net::new(options, live)), moved: Condvar::new() }))
     }
 
     /// One more device.
     pub fn device(&self) -> SimDevice {
-        let node = self.net().add_node();
+        let node = self.net().add_node(None);
         SimDevice::new(self.clone(), node)
+    }
+
+    /// So many devices that listen together: requests go to the one with the fewest queue pairs.
+    pub fn siblings(&self, count: usize) -> Vec<SimDevice> {
+        let mut net = self.net();
+        let group = net.nodes.len();
+        let nodes: Vec<_> = (0..count).map(|_| net.add_node(Some(group))).collect();
+        drop(net);
+        nodes.into_iter().map(|node| SimDevice::new(self.clone(), node)).collect()
     }
 
     fn net(&self) -> MutexGuard<'_, Net> {
         // A test that panics with the lock held has failed already.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything arrives that can, in real time.
+    fn settle(&self, mut net: MutexGuard<'_, Net>) {
+        if net.live.is_some() {
+            net.settle();
+            drop(net);
+            self.0.moved.notify_all();
+        }
+    }
+
+    /// Waits until a device has something to look at, or so long.
+    fn wait(&self, mut net: MutexGuard<'_, Net>, node: usize, timeout: Option<Duration>) {
+        // Nobody sleeps for ever for want of a limit: whoever waits looks again.
+        let timeout = timeout.unwrap_or(WAIT_MAX);
+        net.settle();
+        self.0.moved.notify_all();
+        let waited = self.0.moved.wait_timeout_while(net, timeout, |net| !net.nodes[node].is_notified);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// As a card that is pulled out: every call of the device fails, and nothing leaves or reaches it. Devices are
+    /// numbered as they were made, from zero.
+    pub fn break_nth(&self, node: usize) {
+        let mut net = self.net();
+        net.break_down(node);
+        drop(net);
+        self.0.moved.notify_all();
     }
 
     /// Time moves on by one step.

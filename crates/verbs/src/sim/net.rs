@@ -5,6 +5,7 @@
 //! Never:  delivers a queue pair's messages out of order, or twice.
 
 use super::FabricOptions;
+use super::live::{Bell, Live};
 use super::pair::{Entry, Pair, Stage};
 use crate::device::{Completion, Event, QueuePair, Status, Work, WorkId};
 use link::sim::Chance;
@@ -27,6 +28,17 @@ pub(super) struct Node {
     /// Regions it has met, by their serial numbers.
     pub regions: HashSet<u64>,
     pub is_gone: bool,
+    /// Every call of its device fails.
+    pub is_broken: bool,
+    /// Devices that listen together have the same.
+    pub group: usize,
+    /// A notice of the next completion is wanted.
+    pub is_armed: bool,
+    /// There is something that the device has not looked at since it wanted to be told.
+    pub is_notified: bool,
+    /// Its descriptor says so.
+    pub is_rung: bool,
+    pub bell: Option<Bell>,
 }
 
 pub(super) struct Granted {
@@ -40,16 +52,18 @@ pub(super) struct Net {
     pub chance: Chance,
     pub now: u64,
     pub nodes: Vec<Node>,
-    pub listeners: HashMap<String, usize>,
+    pub listeners: HashMap<String, Vec<usize>>,
     /// Requests that were neither accepted nor rejected: who asks.
     pub requests: HashMap<u64, (usize, u32)>,
     pub grants: HashMap<u32, Granted>,
     pub next_number: u32,
     pub delivered: u64,
+    /// Time is real time.
+    pub live: Option<Live>,
 }
 
 impl Net {
-    pub fn new(options: &FabricOptions) -> Self {
+    pub fn new(options: &FabricOptions, live: Option<Live>) -> Self {
         Net {
             options: options.clone(),
             chance: Chance::new(options.seed),
@@ -60,12 +74,23 @@ impl Net {
             grants: HashMap::new(),
             next_number: 1,
             delivered: 0,
+            live,
         }
     }
 
-    pub fn add_node(&mut self) -> usize {
-        self.nodes.push(Node::default());
-        self.nodes.len() - 1
+    /// One more device, which listens together with those of its group.
+    pub fn add_node(&mut self, group: Option<usize>) -> usize {
+        let number = self.nodes.len();
+        let bell = self.live.is_some().then(|| Bell::new().expect("the system has room for two sockets"));
+        self.nodes.push(Node { bell, group: group.unwrap_or(number), ..Node::default() });
+        number
+    }
+
+    /// Every call of a device fails from now on, and nothing leaves or reaches it.
+    pub fn break_down(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        (it.is_gone, it.is_broken, it.is_notified) = (true, true, true);
+        self.settle();
     }
 
     pub fn number(&mut self) -> u32 {
@@ -105,7 +130,9 @@ impl Net {
                 let first = last.map_or(0, |last| last + 1);
                 at = self.chance.between(first as u64, queue.len() as u64) as usize;
             }
-            self.nodes[node].completions.insert(at, entry);
+            let it = &mut self.nodes[node];
+            it.completions.insert(at, entry);
+            it.is_notified |= std::mem::take(&mut it.is_armed);
         }
     }
 

@@ -69,6 +69,11 @@ impl Pair {
         self.queue.len() + self.unacknowledged.len()
     }
 
+    /// Whether another step would do something for it.
+    pub fn is_working(&self) -> bool {
+        (self.stage == Stage::Up && !self.queue.is_empty()) || !self.unacknowledged.is_empty()
+    }
+
     /// The peer has it; the acknowledgement comes at `due`.
     pub fn sent(&mut self, work: Work, due: u64) {
         let earlier = self.unacknowledged.back().map_or(0, |last| last.due);

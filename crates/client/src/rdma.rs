@@ -1,0 +1,62 @@
+//! Connecting over RDMA: a device for each connection, and what becomes of an address where there is none.
+//!
+//! Enters: an address, options.  Leaves: a connected link, or why there is none.
+//! Owns:   how a client's port is set up.
+//! Never:  knows a kind of device; falls back to TCP unasked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::Link;
+use verbs::device::{AnyDevice, DeviceError};
+use verbs::{Settings, SoleLink, Token};
+
+/// Finds the device by which an address (`host:port`) is reached. Each connection has one of its own.
+pub type DeviceFinder = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
+
+/// How a client connects over RDMA.
+#[derive(Clone)]
+pub struct RdmaOptions {
+    /// Where devices come from; without it there are none.
+    pub devices: Option<DeviceFinder>,
+    /// How its port behaves. The default is for one connection.
+    pub settings: Settings,
+}
+
+impl Default for RdmaOptions {
+    fn default() -> Self {
+        Self {
+            devices: None,
+            settings: Settings {
+                receive_buffers: 80,
+                spare_buffers: 16,
+                credits: 64,
+                landing_blocks: 4,
+                ..Settings::default()
+            },
+        }
+    }
+}
+
+impl fmt::Debug for RdmaOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices = if self.devices.is_some() { "some" } else { "none" };
+        f.debug_struct("RdmaOptions").field("devices", &devices).field("settings", &self.settings).finish()
+    }
+}
+
+impl RdmaOptions {
+    /// Connects to `host:port`.
+    ///
+    /// # Errors
+    /// No device, or no connection over it.
+    pub(crate) fn dial(&self, place: &str, token: Option<Token>, timeout: Duration) -> std::io::Result<Box<dyn Link>> {
+        let Some(find) = &self.devices else {
+            let why = "RDMA: this program was given no RDMA devices";
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, why));
+        };
+        let device = find(place)?;
+        Ok(Box::new(SoleLink::connect(device, place, token, self.settings.clone(), timeout)?))
+    }
+}

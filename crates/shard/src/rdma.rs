@@ -1,0 +1,55 @@
+//! What a broker must be told to listen for RDMA.
+//!
+//! Enters: nothing.  Leaves: options.
+//! Owns:   the three ways of waiting for a device.
+//! Never:  knows what kind of device it is.
+
+use link::Address;
+use std::fmt;
+use verbs::Settings;
+use verbs::device::AnyDevice;
+
+/// How connections over RDMA are made and served.
+#[derive(Default)]
+pub struct RdmaOptions {
+    /// Where clients connect.
+    pub listen: Vec<RdmaListen>,
+    /// How ports behave. Whether they are corked is the reactor's affair: they are.
+    pub settings: Settings,
+    /// How shards wait for their devices.
+    pub poll: RdmaPoll,
+}
+
+/// An address, and the devices that listen there.
+pub struct RdmaListen {
+    /// The address.
+    pub address: Address,
+    /// One for each shard; they listen together, so that each connection comes to one of them.
+    pub devices: Vec<AnyDevice>,
+}
+
+impl fmt::Debug for RdmaListen {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "RdmaListen({}, {} devices)", self.address, self.devices.len())
+    }
+}
+
+impl RdmaListen {
+    /// The address in the words of devices: `host:port`.
+    pub(crate) fn place(&self) -> String {
+        let text = self.address.to_string();
+        text.strip_prefix("amqp+rdma://").unwrap_or(&text).to_owned()
+    }
+}
+
+/// How a shard that has nothing to do waits while it has connections over RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RdmaPoll {
+    /// It never sleeps: the shortest latency, for a whole core.
+    Busy,
+    /// It looks a while before it sleeps, as long as that pays.
+    #[default]
+    Adaptive,
+    /// It sleeps at once, until the device wakes it.
+    Event,
+}

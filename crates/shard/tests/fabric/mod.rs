@@ -1,0 +1,158 @@
+//! A broker with threads of its own and clients, joined by a simulated fabric in real time.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use catalog::{Definition, Limits, Name, Password, Permission};
+use client::{Client, Options, Url};
+use link::{Address, ListenOptions};
+use session::{Greeting, SessionLimits};
+use shard::{RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
+use std::sync::Arc;
+use std::time::Duration;
+use verbs::Settings;
+use verbs::device::{AnyDevice, DeviceError};
+use verbs::sim::{Fabric, FabricOptions};
+use wire::{Table, Value};
+
+/// Longer than anything takes on a machine that does other things, too.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where brokers listen over the fabric.
+pub const ADDRESSES: [&str; 2] = ["amqp+rdma://broker:5672", "amqp+rdma://broker:5673"];
+
+pub struct World {
+    pub fabric: Fabric,
+    server: Option<Server>,
+    pub tcp: String,
+    settings: Settings,
+}
+
+/// What differs between brokers.
+pub struct Plan {
+    pub shards: u16,
+    pub addresses: usize,
+    pub connections_max: u32,
+    pub poll: RdmaPoll,
+    pub settings: Settings,
+    pub spin: Duration,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        let settings = Settings { receive_buffers: 2_048, direct: true, ..Settings::default() };
+        Plan {
+            shards: 1,
+            addresses: 1,
+            connections_max: 1_000,
+            poll: RdmaPoll::Adaptive,
+            settings,
+            spin: Duration::ZERO,
+        }
+    }
+}
+
+impl World {
+    /// A broker that listens by TCP and over the fabric. Its devices have the first numbers: address by address, shard by
+    /// shard.
+    pub fn new(plan: Plan) -> World {
+        let fabric = Fabric::live(&FabricOptions::faultless());
+        let listen = ADDRESSES[..plan.addresses].iter().map(|address| RdmaListen {
+            address: address.parse().expect("an address"),
+            devices: fabric
+                .siblings(plan.shards.into())
+                .into_iter()
+                .map(|device| Box::new(device) as AnyDevice)
+                .collect(),
+        });
+        let listen = listen.collect();
+        let server = start(&plan, listen).expect("it starts");
+        let tcp = format!("amqp://{}", server.addresses()[0]);
+        World { fabric, server: Some(server), tcp, settings: plan.settings }
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().expect("it was not stopped yet")
+    }
+
+    /// Waits for its end.
+    pub fn join(mut self) {
+        self.server.take().expect("once").join().expect("an orderly end");
+    }
+
+    pub fn options(&self) -> Options {
+        let fabric = self.fabric.clone();
+        let mut options = Options { answer_wait: PATIENCE, ..Options::default() };
+        options.rdma.devices =
+            Some(Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) }));
+        options.rdma.settings.rendezvous_threshold_bytes = self.settings.rendezvous_threshold_bytes;
+        options
+    }
+
+    pub fn try_connect(&self, url: &str) -> client::Result<Client> {
+        Client::connect_with(&Url::parse(url).expect("an address"), self.options())
+    }
+
+    /// A client over the fabric.
+    pub fn connect(&self) -> Client {
+        let client = self.try_connect(ADDRESSES[0]).expect("a connection");
+        assert_eq!(client.transport(), "rdma");
+        client
+    }
+
+    /// One by TCP.
+    pub fn connect_tcp(&self) -> Client {
+        self.try_connect(&self.tcp).expect("a connection")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+            let outcome = server.join();
+            assert!(outcome.is_ok() || std::thread::panicking(), "{outcome:?}");
+        }
+    }
+}
+
+/// Starts a broker with a user `guest`.
+pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError> {
+    let (vhost, user) = (Name::from("/"), Name::from("guest"));
+    let definitions = vec![
+        Definition::CreateVhost { name: vhost.clone() },
+        Definition::PutUser {
+            name: user.clone(),
+            password: Password::plain("guest"),
+            tags: vec![],
+            loopback_only: false,
+        },
+        Definition::SetPermission { user, vhost, permission: Permission::all() },
+    ];
+    let capabilities = Table::new().with("publisher_confirms", Value::Bool(true)).expect("a short name");
+    let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name");
+    Server::start(ServerOptions {
+        listen: vec!["127.0.0.1:0".parse::<Address>().expect("an address")],
+        rdma: RdmaOptions { listen, settings: plan.settings.clone(), poll: plan.poll },
+        listen_options: ListenOptions::default(),
+        tls: None,
+        external: None,
+        shards: plan.shards,
+        session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        greeting: Greeting::new(&properties, "PLAIN"),
+        catalog: Limits::default(),
+        definitions,
+        output_bytes_max: 512 << 10,
+        memory_bytes_max: 1 << 30,
+        queue_bytes_max: 1 << 29,
+        consumer_timeout_ms: 0,
+        connections_max: plan.connections_max,
+        login_timeout: PATIENCE,
+        spin: plan.spin,
+        drain_timeout: PATIENCE,
+        requests: None,
+    })
+}
+
+/// The bytes of a body.
+pub fn body(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (number.wrapping_mul(31) + at.wrapping_mul(7) + (at >> 9)) as u8).collect()
+}

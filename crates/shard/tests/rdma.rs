@@ -1,0 +1,276 @@
+//! A broker and clients over RDMA, from the first byte to the last, on simulated devices.
+
+mod fabric;
+
+use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueOptions};
+use fabric::{ADDRESSES, PATIENCE, Plan, World, body};
+use shard::{RdmaListen, RdmaPoll, StartError};
+use std::time::Duration;
+use verbs::Settings;
+use verbs::sim::{Fabric, FabricOptions};
+
+const SIZES: [usize; 14] =
+    [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
+
+fn queue(client: &mut Client, name: &str) -> Channel {
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, name, &QueueOptions::default()).expect("a queue");
+    channel
+}
+
+fn consume(client: &mut Client, channel: Channel, name: &str) {
+    client.consume(channel, name, &ConsumeOptions::default()).expect("a consumer");
+}
+
+/// Sends bodies of all sizes with confirms, and takes them in at the other client, each whole and in order.
+fn exchange(publisher: &mut Client, consumer: &mut Client, name: &str) {
+    let to = queue(publisher, name);
+    publisher.confirm_select(to).expect("confirms");
+    let from = queue(consumer, name);
+    consume(consumer, from, name);
+    for (number, &bytes) in SIZES.iter().enumerate() {
+        publisher.publish(to, &Publish::to("", name), &body(number, bytes)).expect("published");
+    }
+    publisher.flush().expect("sent");
+    for (number, &bytes) in SIZES.iter().enumerate() {
+        let delivery =
+            consumer.next_delivery(PATIENCE).expect("whole").unwrap_or_else(|| panic!("{name}: {bytes} bytes"));
+        assert!(delivery.body() == body(number, bytes), "{name}: {bytes} bytes came changed");
+        let tag = delivery.delivery_tag;
+        consumer.ack(from, tag, false).expect("written");
+    }
+    consumer.flush().expect("sent");
+    publisher.wait_confirms(to, 0).expect("confirmed");
+}
+
+#[test]
+fn messages_of_every_size_cross_whole_and_in_order() {
+    for (shards, poll) in [(1, RdmaPoll::Adaptive), (2, RdmaPoll::Event), (2, RdmaPoll::Busy)] {
+        let world = World::new(Plan { shards, poll, ..Plan::default() });
+        let (mut publisher, mut consumer) = (world.connect(), world.connect());
+        exchange(&mut publisher, &mut consumer, "q");
+        publisher.close().expect("an orderly end");
+        consumer.close().expect("an orderly end");
+    }
+}
+
+#[test]
+fn with_other_thresholds_they_do_too() {
+    for threshold in [1_000, 1 << 24] {
+        let settings = Settings { rendezvous_threshold_bytes: threshold, ..Plan::default().settings };
+        let world = World::new(Plan { settings, ..Plan::default() });
+        exchange(&mut world.connect(), &mut world.connect(), "q");
+    }
+}
+
+#[test]
+fn clients_by_tcp_and_over_rdma_share_a_queue() {
+    for shards in [1, 2] {
+        let world = World::new(Plan { shards, ..Plan::default() });
+        exchange(&mut world.connect(), &mut world.connect_tcp(), "there");
+        exchange(&mut world.connect_tcp(), &mut world.connect(), "back");
+    }
+}
+
+#[test]
+fn fifty_connections_work_at_once() {
+    let world = World::new(Plan { shards: 2, ..Plan::default() });
+    let mut clients: Vec<_> = (0..50).map(|_| world.connect()).collect();
+    let channels: Vec<_> =
+        clients.iter_mut().enumerate().map(|(at, client)| queue(client, &format!("q{at}"))).collect();
+    for (at, (client, channel)) in clients.iter_mut().zip(&channels).enumerate() {
+        consume(client, *channel, &format!("q{at}"));
+    }
+    for round in 0..4 {
+        for (at, (client, channel)) in clients.iter_mut().zip(&channels).enumerate() {
+            let to = format!("q{}", (at + 1) % 50);
+            client.publish(*channel, &Publish::to("", &to), &body(at, 100 << round)).expect("published");
+            client.flush().expect("sent");
+        }
+    }
+    for (at, client) in clients.iter_mut().enumerate() {
+        for round in 0..4 {
+            let delivery = client.next_delivery(PATIENCE).expect("whole").expect("a delivery");
+            assert!(delivery.body() == body((at + 49) % 50, 100 << round));
+        }
+    }
+    clients.into_iter().for_each(|client| client.close().expect("an orderly end"));
+}
+
+#[test]
+fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
+    let world = World::new(Plan::default());
+    let (mut client, mut other) = (world.connect(), world.connect());
+    let channel = queue(&mut client, "q");
+    client.consume(channel, "q", &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() }).expect("a consumer");
+    let to = queue(&mut other, "q");
+    let mut poll = mio::Poll::new().expect("a poll");
+    client.register(poll.registry(), mio::Token(7)).expect("there are descriptors");
+    let mut events = mio::Events::with_capacity(8);
+    for round in 0..20 {
+        let bytes = [10, 5_000, 70_000][round % 3];
+        other.publish(to, &Publish::to("", "q"), &body(round, bytes)).expect("published");
+        other.flush().expect("sent");
+        let mut got = 0;
+        loop {
+            loop {
+                let dispatched = client.dispatch_now(|delivery, _| {
+                    assert!(delivery.body() == body(round, bytes));
+                    got += 1;
+                    Ok(())
+                });
+                // The other one is served by its calls: what it has sent may wait for them.
+                other.keep_alive().expect("whole");
+                if dispatched.expect("whole").drained {
+                    break;
+                }
+            }
+            if got > 0 {
+                break;
+            }
+            poll.poll(&mut events, Some(Duration::from_millis(100))).expect("polled");
+        }
+        assert_eq!(got, 1);
+    }
+}
+
+#[test]
+fn one_connection_too_many_is_refused() {
+    let world = World::new(Plan { connections_max: 2, ..Plan::default() });
+    let (first, tcp) = (world.connect(), world.connect_tcp());
+    let refused = world.try_connect(ADDRESSES[0]).expect_err("there are two");
+    assert!(matches!(refused, Error::Link(_) | Error::Closed), "{refused}");
+    drop(tcp);
+    first.close().expect("an orderly end");
+    // Both places become free, as soon as the broker has heard of it.
+    for _ in 0..2 {
+        until("a place is free", || world.try_connect(ADDRESSES[0]).is_ok());
+    }
+}
+
+/// Tries until something holds: each try is a call that takes its time.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+    }
+    panic!("not in time: {what}");
+}
+
+#[test]
+fn a_device_that_breaks_ends_its_connections_and_no_others() {
+    let world = World::new(Plan { addresses: 2, ..Plan::default() });
+    let mut doomed = world.connect();
+    let channel = queue(&mut doomed, "q");
+    consume(&mut doomed, channel, "q");
+    let (mut other, mut tcp) = (world.try_connect(ADDRESSES[1]).expect("a connection"), world.connect_tcp());
+    exchange(&mut other, &mut tcp, "before");
+    // The first address has the first device.
+    world.fabric.break_nth(0);
+    let broken = until_broken(&mut doomed);
+    assert!(matches!(broken, Error::Link(_)), "{broken}");
+    exchange(&mut other, &mut tcp, "after");
+    // The queue lost its consumer, so another gets what is sent to it.
+    let to = queue(&mut tcp, "q");
+    tcp.publish(to, &Publish::to("", "q"), b"anybody?").expect("published");
+    tcp.flush().expect("sent");
+    let again = queue(&mut other, "q");
+    consume(&mut other, again, "q");
+    assert_eq!(other.next_delivery(PATIENCE).expect("whole").expect("a delivery").body(), b"anybody?");
+    assert!(world.server().is_running());
+}
+
+fn until_broken(client: &mut Client) -> Error {
+    let channel = client.open_channel();
+    match channel {
+        Err(error) => error,
+        Ok(_) => panic!("nobody can have answered"),
+    }
+}
+
+#[test]
+fn a_client_gone_without_goodbye_is_given_up() {
+    let settings = Settings {
+        ping_after: Duration::from_millis(200),
+        silent_max: Duration::from_millis(800),
+        ..Plan::default().settings
+    };
+    let world = World::new(Plan { settings, poll: RdmaPoll::Event, ..Plan::default() });
+    let mut doomed = world.connect();
+    let channel = queue(&mut doomed, "q");
+    consume(&mut doomed, channel, "q");
+    let mut tcp = world.connect_tcp();
+    // The broker's device is the first.
+    world.fabric.vanish_nth(1);
+    // Nothing else happens over RDMA: the broker's own looks at the time find it, and its message goes to another.
+    let to = queue(&mut tcp, "q");
+    consume(&mut tcp, to, "q");
+    let mut taken = 0;
+    for _ in 0..2 {
+        tcp.publish(to, &Publish::to("", "q"), b"anybody?").expect("published");
+    }
+    while taken < 2 {
+        assert_eq!(tcp.next_delivery(PATIENCE).expect("whole").expect("a delivery").body(), b"anybody?");
+        taken += 1;
+    }
+}
+
+#[test]
+fn a_broker_that_stops_tells_its_clients_and_ends() {
+    for shards in [1, 2] {
+        let world = World::new(Plan { shards, ..Plan::default() });
+        let mut clients: Vec<_> = (0..4).map(|_| world.connect()).collect();
+        let channels: Vec<_> = clients.iter_mut().map(|client| queue(client, "q")).collect();
+        clients[0].publish(channels[0], &Publish::to("", "q"), &body(1, 200_000)).expect("published");
+        clients[0].flush().expect("sent");
+        world.server().stop();
+        for client in &mut clients {
+            let told = loop {
+                if let Err(error) = client.next_delivery(PATIENCE) {
+                    break error;
+                }
+            };
+            assert!(matches!(told, Error::ConnectionClosed { code: 320, .. }), "{told}");
+        }
+        drop(clients);
+        world.join();
+    }
+}
+
+#[test]
+fn without_the_right_to_come_directly_a_client_is_told_so() {
+    let settings = Settings { direct: false, ..Plan::default().settings };
+    let world = World::new(Plan { settings, ..Plan::default() });
+    let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
+    assert!(refused.contains("a token is needed"), "{refused}");
+}
+
+#[test]
+fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
+    let world = World::new(Plan { addresses: 0, ..Plan::default() });
+    let tcp = world.tcp.replace("amqp://", "amqp+rdma://");
+    let refused = world.try_connect(&tcp).expect_err("nobody listens there").to_string();
+    assert!(refused.contains("nobody listens there"), "{refused}");
+    let client = world.try_connect(&format!("{tcp}/%2F?fallback=tcp")).expect("TCP will do");
+    assert_eq!(client.transport(), "tcp");
+    assert!(client.fell_back().is_some_and(|why| why.contains("nobody listens there")), "{:?}", client.fell_back());
+}
+
+#[test]
+fn a_broker_without_its_devices_does_not_start() {
+    let fabric = Fabric::live(&FabricOptions::faultless());
+    let listen = |devices: usize| RdmaListen {
+        address: ADDRESSES[0].parse().expect("an address"),
+        devices: fabric.siblings(devices).into_iter().map(|device| Box::new(device) as _).collect(),
+    };
+    let plan = Plan { shards: 2, ..Plan::default() };
+    let why = |listen| match fabric::start(&plan, listen) {
+        Err(StartError::Listen { address, error }) => format!("{address}: {error}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it started"),
+    };
+    assert_eq!(why(vec![listen(1)]), "amqp+rdma://broker:5672: it needs an RDMA device for each shard");
+    let taken = why(vec![listen(2), listen(2)]);
+    assert!(taken.contains("somebody listens there already"), "{taken}");
+}
