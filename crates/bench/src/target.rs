@@ -108,6 +108,11 @@ impl Target {
         };
         self.facts.capabilities = capabilities(properties);
         self.facts.tcp = tcp.facts(url, tcp_is_set);
+        // What it is, and not what the address wants: TCP may do where there is no RDMA.
+        client.transport().clone_into(&mut self.facts.transport);
+        if let Some(why) = client.fell_back() {
+            eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
+        }
         client.close().map_err(|error| refusal(&parsed, &error))
     }
 
@@ -279,9 +284,11 @@ fn stand_in(transport: &str) -> TargetFacts {
 
 /// What an address alone tells.
 fn facts_of(address: &str) -> TargetFacts {
-    let (transport, url) = match address.strip_prefix("unix:") {
-        Some(path) => ("unix", format!("amqp+unix:{path}")),
-        None => ("tcp", format!("amqp://{address}")),
+    let (transport, url) = match (address.strip_prefix("unix:"), address.split_once("://")) {
+        (Some(path), _) => ("unix", format!("amqp+unix:{path}")),
+        (None, Some(("tls", place))) => ("tls", format!("amqps://{place}")),
+        (None, Some(_)) => ("rdma", address.to_owned()),
+        (None, None) => ("tcp", format!("amqp://{address}")),
     };
     TargetFacts { transport: transport.to_owned(), url: Some(url), ..TargetFacts::default() }
 }

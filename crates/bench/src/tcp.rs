@@ -72,6 +72,11 @@ impl TcpOptions {
         if is_unix && (self.nagle || self.congestion.is_some()) {
             return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", place(url)));
         }
+        let is_set =
+            self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();
+        if url.starts_with("amqp+rdma://") && is_set {
+            return Err(format!("{}: options of sockets are none of RDMA", place(url)));
+        }
         let mut parameters = Vec::new();
         if self.nagle {
             parameters.push("nodelay=false".to_owned());
@@ -145,7 +150,10 @@ impl TcpOptions {
     pub fn facts(&self, url: &str, started: bool) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let Ok(parsed) = Url::parse(url) else { return facts };
-        let Some((host, port)) = parsed.address.rsplit_once(':').filter(|_| !parsed.address.starts_with("unix:"))
+        let Some((host, port)) = parsed
+            .address
+            .rsplit_once(':')
+            .filter(|_| !["unix:", "amqp+rdma:"].iter().any(|other| parsed.address.starts_with(other)))
         else {
             return facts;
         };

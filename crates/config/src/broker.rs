@@ -6,7 +6,8 @@
 
 use crate::accounts::{Permission, TopicPermission, User, Vhost};
 use crate::limits::{
-    CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
+    CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST,
+    RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST, RDMA_RECEIVE_BUFFER_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
     TIME_S_MAX,
 };
 use crate::machine::Machine;
@@ -84,8 +85,9 @@ macro_rules! settings {
 settings! {
     "Listening" {
         /// Where clients connect: an address with its port (127.0.0.1:5672, [::1]:5672, localhost:5672), the
-        /// same with TLS (tls://0.0.0.0:5671; the port may be left out), or the path of a Unix socket
-        /// (unix:/run/harrier.sock). Port 0 lets the system choose one.
+        /// same with TLS (tls://0.0.0.0:5671; the port may be left out), the address of an RDMA device
+        /// (amqp+rdma://10.0.0.1:5672; the port may be left out), or the path of a Unix socket
+        /// (unix:/run/harrier.sock). Port 0 lets the system choose one, but not for RDMA.
         listen: Vec<String> = "127.0.0.1:5672", Kind::List { item: "ADDRESS", least: 1 };
         /// Connections the system holds ready until the broker accepts them.
         backlog: u32 = "1024", Kind::number(1, 65535);
@@ -128,6 +130,36 @@ settings! {
         tls_login_san_type: SanType = "dns", Kind::Choice(&["dns", "email", "uri", "ip"]);
         /// Which of the alternative names of that type it is, counted from 0.
         tls_login_san_index: u8 = "0", Kind::number(0, 255);
+    }
+    "RDMA" {
+        /// Whether a client over RDMA must show a token, which it is given once it has logged in by TCP or TLS. require:
+        /// it must; allow: others may come directly as well, and log in over RDMA, where passwords are as readable as
+        /// over plain TCP.
+        rdma_token: RdmaToken = "require", Kind::Choice(&["require", "allow"]);
+        /// How a thread that has nothing to do waits while it has connections over RDMA. busy: it never sleeps; adaptive:
+        /// it looks a while before it sleeps, as long as that pays; event: it sleeps at once, until the device wakes it.
+        rdma_poll: RdmaPoll = "adaptive", Kind::Choice(&["busy", "adaptive", "event"]);
+        /// Messages that a client may send before it is told that there is room for more. This times the bytes of a
+        /// receive buffer is what an idle connection holds.
+        rdma_credits: u16 = "16", Kind::number(RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST);
+        /// Bytes of a receive buffer. Nothing longer is sent as one message, but for bodies that the receiver reads.
+        rdma_receive_buffer_bytes: u32 = "4096",
+            Kind::Bytes { least: RDMA_RECEIVE_BUFFER_BYTES_LEAST, most: RDMA_RECEIVE_BUFFER_BYTES_MOST };
+        /// Receive buffers of each thread and address. Connections for whose credits there are none left are refused.
+        rdma_receive_buffers: u32 = "8192", Kind::number(1, 1 << 24);
+        /// Bodies of at least so many bytes are read by their receiver instead of being sent, unless the client's own
+        /// threshold is higher.
+        rdma_rendezvous_bytes_min: u32 = "16384", Kind::Bytes { least: 1, most: 1 << 31 };
+        /// Bodies that a client may have offered for reading at one time.
+        rdma_rendezvous_max: u16 = "8", Kind::number(0, 65535);
+        /// Bytes of bodies that one client may read at one time.
+        rdma_granted_bytes_max: u64 = "33554432", Kind::Bytes { least: 1, most: 1 << 40 };
+        /// Bytes of bodies that all clients of a thread and address may read at one time. Beyond it bodies are sent.
+        rdma_granted_bytes_total_max: u64 = "1073741824", Kind::Bytes { least: 1, most: 1 << 40 };
+        /// How long a client may take to read a body that it is offered.
+        rdma_fetch_timeout_s: u32 = "120", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        /// After so long without a word a client is given up. After a third of it, it is asked for one.
+        rdma_silence_s: u32 = "30", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
     }
     "Threads" {
         /// Threads, each with its own connections and queues. 0: one less than there
@@ -247,6 +279,26 @@ pub enum ClientCertificates {
     Optional,
     /// They are, and must have one.
     Required,
+}
+
+/// Whether a client over RDMA must show a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdmaToken {
+    /// It must.
+    Require,
+    /// It need not.
+    Allow,
+}
+
+/// How a thread waits for RDMA devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdmaPoll {
+    /// It never sleeps.
+    Busy,
+    /// It looks a while before it sleeps, while that pays.
+    Adaptive,
+    /// It sleeps at once.
+    Event,
 }
 
 /// What of a client's certificate is the name of its user.
@@ -436,6 +488,22 @@ impl Field for SanType {
             "uri" => SanType::Uri,
             "ip" => SanType::Ip,
             _ => SanType::Dns,
+        }
+    }
+}
+
+impl Field for RdmaToken {
+    fn from_value(value: Option<&Value>) -> Self {
+        if text(value) == "allow" { RdmaToken::Allow } else { RdmaToken::Require }
+    }
+}
+
+impl Field for RdmaPoll {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "busy" => RdmaPoll::Busy,
+            "event" => RdmaPoll::Event,
+            _ => RdmaPoll::Adaptive,
         }
     }
 }

@@ -37,6 +37,16 @@ pub const MESSAGE_BYTES_MOST: u64 = 512 << 20;
 /// The least memory limit. A broker with less would hold everybody back at once.
 pub const MEMORY_LIMIT_BYTES_LEAST: u64 = 1 << 20;
 
+/// The least and the most messages that a client over RDMA may have on their way: what its protocol can count.
+pub const RDMA_CREDITS_LEAST: u64 = 12;
+/// See [`RDMA_CREDITS_LEAST`].
+pub const RDMA_CREDITS_MOST: u64 = 1 << 14;
+
+/// The least and the most bytes of a receive buffer for RDMA: what its protocol needs, and what a message's length can say.
+pub const RDMA_RECEIVE_BUFFER_BYTES_LEAST: u64 = 256;
+/// See [`RDMA_RECEIVE_BUFFER_BYTES_LEAST`].
+pub const RDMA_RECEIVE_BUFFER_BYTES_MOST: u64 = (1 << 24) - 1;
+
 /// The longest spin before sleeping. Beyond it a sleeping thread would be cheaper in every respect.
 pub const SPIN_US_MAX: u64 = 1000;
 

@@ -131,6 +131,6 @@ mod tests {
         check(&["definitions", "--json"], Err("unknown option '--json'"));
         check(&["definitions", "--vhost"], Err("--vhost needs a value"));
         check(&["definitions", "--vhost", "a", "--vhost=b"], Err("--vhost is there twice"));
-        check(&["definitions", "--url", "h:1"], Err("'h:1': expected amqp://, amqps:// or amqp+unix:"));
+        check(&["definitions", "--url", "h:1"], Err("'h:1': expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"));
     }
 }

@@ -16,6 +16,7 @@ mod hash_password;
 mod log;
 mod options;
 mod policies;
+mod ports;
 mod process;
 mod proxy;
 mod rdma;

@@ -27,12 +27,16 @@ pub fn options(
     let catalog = limits(config, hash_seed);
     let shards = config.shard_count(machine);
     let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
+    let (over_rdma, listen) = listen.into_iter().partition(|address| matches!(address, Address::Rdma { .. }));
+    let listen: Vec<_> = listen;
+    let rdma = crate::ports::options(config, over_rdma, shards)?;
     let tls = crate::tls::server(config, &listen)?;
     let begun = beginning(config, &catalog, shards)?;
     let options = ServerOptions {
         tls,
         external: crate::tls::external(config),
         listen,
+        rdma,
         listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
         shards,
         session: SessionLimits {
@@ -115,6 +119,7 @@ mod tests {
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
+        assert_eq!(options.rdma.settings, verbs::Settings::default());
     }
 
     #[test]
@@ -123,6 +128,10 @@ mod tests {
         assert_eq!(settings::FRAME_BYTES_MOST, u64::from(session::limits::FRAME_BYTES_CEILING));
         assert_eq!(settings::MESSAGE_BYTES_MOST, session::limits::BODY_BYTES_MAX);
         assert_eq!(settings::NAME_BYTES_MAX, catalog::limits::NAME_BYTES_MAX);
+        assert_eq!(settings::RDMA_CREDITS_LEAST, u64::from(verbs::limits::CREDITS_MIN));
+        assert_eq!(settings::RDMA_CREDITS_MOST, u64::from(verbs::limits::CREDITS_MAX));
+        assert_eq!(settings::RDMA_RECEIVE_BUFFER_BYTES_LEAST, u64::from(verbs::limits::RECEIVE_BUFFER_BYTES_MIN));
+        assert_eq!(settings::RDMA_RECEIVE_BUFFER_BYTES_MOST, u64::from(verbs::limits::PAYLOAD_BYTES_MAX));
         assert_eq!(settings::PASSWORD_BYTES_MAX, catalog::limits::PASSWORD_BYTES_MAX);
     }
 
@@ -135,6 +144,10 @@ mod tests {
         assert_eq!(
             error(&["--listen", "5672"]),
             "--listen: '5672' is no address: the port is missing (host:port, or unix:/path)"
+        );
+        assert_eq!(
+            error(&["--rdma-receive-buffers", "79"]),
+            "--rdma-receive-buffers: settings of RDMA: receive buffers for one connection"
         );
     }
 }

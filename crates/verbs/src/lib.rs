@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod card;
+mod bell;
 pub mod device;
 mod engine;
 mod fault;

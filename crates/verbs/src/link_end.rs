@@ -50,6 +50,16 @@ impl<D: Device> VerbsLink<D> {
         self.id
     }
 
+    /// Whether `send` would take something, or say that it never will.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.port.core().with(self.id).is_none_or(|(connection, shared)| connection.is_writable(shared))
+    }
+
+    /// Whether `receive` would not be idle.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.port.core().with(self.id).is_none_or(|(connection, _)| connection.is_readable())
+    }
+
     /// What the peer showed to be let in.
     pub fn token(&self) -> Option<Token> {
         self.token

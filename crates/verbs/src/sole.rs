@@ -4,6 +4,7 @@
 //! Owns:   the port and its one connection.
 //! Never:  starts a thread; what the peer wants is answered while a call runs.
 
+use crate::bell::Bell;
 use crate::device::Device;
 use crate::limits::LINGER_MAX;
 use crate::link_end::VerbsLink;
@@ -23,8 +24,10 @@ pub struct SoleLink<D: Device> {
     link: Option<VerbsLink<D>>,
     port: Port<D>,
     peer: Peer,
-    /// Somebody waits for the device's descriptors: it must be armed when there is nothing to do.
-    is_registered: bool,
+    /// Of a link that somebody waits for with a registry.
+    bell: Option<Bell>,
+    /// The last `send` took less than it was offered, and its owner was not told that it would take more now.
+    is_blocked: bool,
 }
 
 impl<D: Device> SoleLink<D> {
@@ -57,7 +60,7 @@ impl<D: Device> SoleLink<D> {
             Err(error) => return Err(failed(error)),
         }
         let peer = link.peer().clone();
-        Ok(SoleLink { link: Some(link), port, peer, is_registered: false })
+        Ok(SoleLink { link: Some(link), port, peer, bell: None, is_blocked: false })
     }
 
     /// The port, to look at.
@@ -76,29 +79,51 @@ impl<D: Device> SoleLink<D> {
         self.port.flush();
     }
 
-    /// Has the device wake whoever waits for it, and looks once more: what came before is not told of.
-    fn arm(&mut self) {
+    /// Whoever waits has an edge, until it was told that there is nothing.
+    fn ring(&mut self) {
+        self.bell.iter_mut().for_each(Bell::ring);
+    }
+
+    /// There is nothing to receive. The device is to wake whoever waits for it, and since it does not tell of what came
+    /// before that, there is another look.
+    fn rest(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
         let _told_by_the_link = self.port.arm();
         self.look();
+        let received = self.inner()?.receive(direct, scratch)?;
+        if received != Received::Idle {
+            return Ok(unfinished(received));
+        }
+        if self.is_blocked && self.inner()?.is_writable() {
+            // No bytes, but more can be sent, and no edge of its own would say so.
+            self.is_blocked = false;
+            return Ok(Received::Bytes { bytes: 0, drained: false });
+        }
+        self.bell.iter_mut().for_each(Bell::silence);
+        Ok(Received::Idle)
+    }
+}
+
+/// Only who was told that there is nothing at all may wait: then the device is armed.
+fn unfinished(received: Received) -> Received {
+    match received {
+        Received::Bytes { bytes, .. } => Received::Bytes { bytes, drained: false },
+        other => other,
     }
 }
 
 impl<D: Device> Link for SoleLink<D> {
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
         self.look();
-        let is_registered = self.is_registered;
-        match self.inner()?.receive(direct, scratch)? {
-            // Only one that has nothing at all, and is armed, may be waited for.
-            Received::Bytes { bytes, drained } => Ok(Received::Bytes { bytes, drained: drained && !is_registered }),
-            Received::Idle if is_registered => {
-                self.arm();
-                match self.inner()?.receive(direct, scratch)? {
-                    Received::Bytes { bytes, .. } => Ok(Received::Bytes { bytes, drained: false }),
-                    other => Ok(other),
-                }
-            }
-            other => Ok(other),
+        let received = self.inner()?.receive(direct, scratch)?;
+        if self.bell.is_none() {
+            return Ok(received);
         }
+        let received = if received == Received::Idle { self.rest(direct, scratch)? } else { unfinished(received) };
+        if received != Received::Idle {
+            // Whoever stops here has looked at what the device has told, and finds an edge again.
+            self.ring();
+        }
+        Ok(received)
     }
 
     fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
@@ -113,16 +138,19 @@ impl<D: Device> Link for SoleLink<D> {
     }
 
     fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
-        if self.inner()?.send(from)? == Sent::Drained {
-            return Ok(Sent::Drained);
+        let mut sent = self.inner()?.send(from)?;
+        if sent == Sent::Blocked && self.bell.is_some() {
+            // Room to send is told of by the device alone, and it may have been told already.
+            let _told_by_the_link = self.port.arm();
+            self.look();
+            sent = self.inner()?.send(from)?;
+            if self.inner()?.is_readable() {
+                self.bell.iter_mut().for_each(Bell::silence);
+                self.ring();
+            }
         }
-        // Credits may have come back that nobody looked at.
-        self.look();
-        if self.inner()?.send(from)? == Sent::Blocked && self.is_registered {
-            self.arm();
-            return self.inner()?.send(from);
-        }
-        Ok(if from.is_empty() { Sent::Drained } else { Sent::Blocked })
+        self.is_blocked = sent == Sent::Blocked;
+        Ok(sent)
     }
 
     fn abort(&mut self, why: Abort) {
@@ -153,23 +181,28 @@ impl<D: Device> Link for SoleLink<D> {
         if descriptors.is_empty() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this RDMA device has no descriptors to wait for"));
         }
-        for descriptor in &descriptors {
+        let bell = Bell::new()?;
+        for descriptor in descriptors.iter().chain([&bell.descriptor()]) {
             registry.register(&mut SourceFd(descriptor), token, Interest::READABLE)?;
         }
-        self.is_registered = true;
-        self.arm();
+        self.bell = Some(bell);
+        // What is there already is told of at once.
+        self.ring();
         Ok(())
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        if !std::mem::take(&mut self.is_registered) {
-            return Ok(());
-        }
-        self.port.descriptors().iter().try_for_each(|descriptor| registry.deregister(&mut SourceFd(descriptor)))
+        let Some(bell) = self.bell.take() else { return Ok(()) };
+        let descriptors = self.port.descriptors();
+        let mut all = descriptors.iter().copied().chain([bell.descriptor()]);
+        all.try_for_each(|descriptor| registry.deregister(&mut SourceFd(&descriptor)))
     }
 
     fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
-        self.inner()?.wait(what, timeout)
+        let waited = self.inner()?.wait(what, timeout);
+        // It has heard what the device told, which nobody else hears any more.
+        self.ring();
+        waited
     }
 }
 

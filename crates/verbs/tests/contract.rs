@@ -1,9 +1,14 @@
 //! The contract of every link, over the simulated device.
 
+use link::Link;
 use link::contract::{Ends, PROMISES, check_all};
 use slab::{Pool, PoolOptions};
+use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
-use verbs::{Port, Settings};
+use verbs::{Port, Settings, SoleLink};
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both ends on one port: whoever waits for one drives the other.
 fn connected(options: &FabricOptions, settings: &Settings) -> Ends {
@@ -50,5 +55,43 @@ fn on_a_slow_fabric_it_does_too() {
             let settings = Settings { rendezvous_threshold_bytes: threshold, ..settings() };
             promise(connected(&FabricOptions::slow(seed), &settings));
         }
+    }
+}
+
+/// A connection that has a port to itself, in real time, and the other end on one of its own.
+fn sole(registered: bool) -> Ends {
+    let fabric = Fabric::live(&FabricOptions::faultless());
+    let listener = fabric.device();
+    let pool = Pool::new(PoolOptions::default());
+    let port = Port::open(listener, &pool, settings()).expect("sound settings");
+    port.listen("here").expect("nobody listens there");
+    let device = fabric.device();
+    let connecting = std::thread::spawn(move || {
+        SoleLink::connect(device, "here", None, settings(), PATIENCE).expect("somebody listens")
+    });
+    let far = loop {
+        port.poll().expect("the device is whole");
+        if let Some(far) = port.accept() {
+            break far;
+        }
+    };
+    let mut near = connecting.join().expect("it connects");
+    if registered {
+        let poll = mio::Poll::new().expect("a poll");
+        near.register(poll.registry(), mio::Token(0)).expect("there are descriptors");
+        near.deregister(poll.registry()).expect("they are known");
+        near.register(poll.registry(), mio::Token(0)).expect("there are descriptors still");
+    }
+    (Box::new(near), Box::new(far))
+}
+
+#[test]
+fn a_link_with_a_port_of_its_own_keeps_it() {
+    for registered in [false, true] {
+        check_all(|| sole(registered));
+        check_all(|| {
+            let (near, far) = sole(registered);
+            (far, near)
+        });
     }
 }

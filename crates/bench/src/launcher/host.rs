@@ -58,16 +58,21 @@ pub fn sees(address: &str) -> bool {
     }
 }
 
+/// An address without what says how it is reached: `tls://`, `amqp+rdma://`.
+fn host_and_port(address: &str) -> &str {
+    address.split_once("://").map_or(address, |(_, place)| place)
+}
+
 /// Whether `host:port` is an address of this host: only those can be bound.
 pub fn is_here(address: &str) -> bool {
     let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
     // A name that is not known leads nowhere, and connecting says so.
-    address.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
+    host_and_port(address).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
 }
 
 /// The first address behind `host:port`.
 pub fn resolved(address: &str) -> Result<SocketAddr, String> {
-    let mut found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
+    let mut found = host_and_port(address).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
     found.next().ok_or_else(|| format!("{address} leads nowhere"))
 }
 

@@ -4,9 +4,9 @@
 //! Owns:   its number.
 //! Never:  moves time on, but in `wait`, by one step.
 
-use super::live::Bell;
 use super::net::{Granted, Net};
 use super::{Fabric, STEP};
+use crate::bell::Bell;
 use crate::device::{
     Abilities, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
 };

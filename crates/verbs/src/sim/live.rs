@@ -1,13 +1,10 @@
 //! A fabric in real time: what several threads need to sleep until their device has something to tell.
 //!
 //! Enters: calls of devices, from any thread.  Leaves: descriptors that become readable, waits that end.
-//! Owns:   the clock of such a fabric, one pair of sockets a device.
+//! Owns:   the clock of such a fabric.
 //! Never:  is used by a fabric whose runs must be repeatable; there time is the number of steps.
 
 use super::net::Net;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Steps that one call takes at most: what nobody acknowledges is tried again by the next.
@@ -30,35 +27,6 @@ impl Live {
     }
 }
 
-/// What stands for a channel of completions and one of events: readable from a notice on until it was looked at.
-pub(super) struct Bell {
-    reader: UnixStream,
-    writer: UnixStream,
-}
-
-impl Bell {
-    pub fn new() -> io::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        writer.set_nonblocking(true)?;
-        Ok(Bell { reader, writer })
-    }
-
-    pub fn descriptor(&self) -> RawFd {
-        self.reader.as_raw_fd()
-    }
-
-    fn ring(&mut self) {
-        // Full is loud enough, and both ends live as long as this does.
-        let _heard = self.writer.write(&[1]);
-    }
-
-    fn silence(&mut self) {
-        let mut sink = [0; 64];
-        while self.reader.read(&mut sink).is_ok_and(|bytes| bytes == sink.len()) {}
-    }
-}
-
 impl Net {
     /// Lets everything arrive that can, and wakes those it arrives at. Only in real time.
     pub fn settle(&mut self) {
@@ -73,11 +41,9 @@ impl Net {
         }
         for node in &mut self.nodes {
             if node.is_notified
-                && !node.is_rung
                 && let Some(bell) = &mut node.bell
             {
                 bell.ring();
-                node.is_rung = true;
             }
         }
     }
@@ -94,9 +60,7 @@ impl Net {
         self.settle();
         let node = &mut self.nodes[node];
         node.is_notified = false;
-        if std::mem::take(&mut node.is_rung)
-            && let Some(bell) = &mut node.bell
-        {
+        if let Some(bell) = &mut node.bell {
             bell.silence();
         }
     }

@@ -5,8 +5,9 @@
 //! Never:  delivers a queue pair's messages out of order, or twice.
 
 use super::FabricOptions;
-use super::live::{Bell, Live};
+use super::live::Live;
 use super::pair::{Entry, Pair, Stage};
+use crate::bell::Bell;
 use crate::device::{Completion, Event, QueuePair, Status, Work, WorkId};
 use link::sim::Chance;
 use slab::{BlockMut, Slice};
@@ -36,8 +37,7 @@ pub(super) struct Node {
     pub is_armed: bool,
     /// There is something that the device has not looked at since it wanted to be told.
     pub is_notified: bool,
-    /// Its descriptor says so.
-    pub is_rung: bool,
+    /// What stands for a card's channels of completions and events.
     pub bell: Option<Bell>,
 }
 

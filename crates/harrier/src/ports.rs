@@ -1,0 +1,60 @@
+//! RDMA of the configuration: its addresses with their devices, and how ports behave.
+//!
+//! Enters: a configuration.  Leaves: `RdmaOptions`.
+//! Owns:   which setting becomes which of a port's; where devices come from.
+//! Never:  opens a device that no address asks for.
+
+use config::{BrokerConfig, ConfigError, RdmaPoll, RdmaToken};
+use link::Address;
+use shard::{RdmaListen, RdmaOptions};
+use std::time::Duration;
+use verbs::Settings;
+use verbs::device::{AnyDevice, DeviceError};
+
+/// The options of a broker's ports.
+///
+/// # Errors
+/// Settings that contradict one another; an address without a device.
+pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> Result<RdmaOptions, ConfigError> {
+    let settings = settings(config);
+    // Of the rules the one for the buffers is left to the user of the settings: all others are ranges.
+    settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
+    let with_devices = |address: Address| match devices(&address, shards) {
+        Ok(devices) => Ok(RdmaListen { address, devices }),
+        Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
+    };
+    Ok(RdmaOptions {
+        listen: addresses.into_iter().map(with_devices).collect::<Result<_, _>>()?,
+        settings,
+        poll: match config.rdma_poll {
+            RdmaPoll::Busy => shard::RdmaPoll::Busy,
+            RdmaPoll::Adaptive => shard::RdmaPoll::Adaptive,
+            RdmaPoll::Event => shard::RdmaPoll::Event,
+        },
+    })
+}
+
+/// A device for each shard, at an address of this machine.
+fn devices(address: &Address, _shards: u16) -> Result<Vec<AnyDevice>, DeviceError> {
+    let _place = address;
+    Err(DeviceError("this program has no devices for it".to_owned()))
+}
+
+fn settings(config: &BrokerConfig) -> Settings {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+    Settings {
+        receive_buffer_bytes: config.rdma_receive_buffer_bytes,
+        receive_buffers: config.rdma_receive_buffers as usize,
+        credits: config.rdma_credits,
+        rendezvous_threshold_bytes: config.rdma_rendezvous_bytes_min,
+        rendezvous_max: config.rdma_rendezvous_max,
+        granted_bytes_max: bytes(config.rdma_granted_bytes_max),
+        granted_bytes_total_max: bytes(config.rdma_granted_bytes_total_max),
+        fetch_max: seconds(config.rdma_fetch_timeout_s),
+        silent_max: seconds(config.rdma_silence_s),
+        ping_after: seconds(config.rdma_silence_s) / 3,
+        direct: config.rdma_token == RdmaToken::Allow,
+        ..Settings::default()
+    }
+}
