@@ -21,6 +21,7 @@ use crate::message::{Message, Returned};
 use crate::options::Options;
 use crate::outlet::{Outlet, short};
 use crate::parked::Parked;
+use crate::rdma;
 use crate::state::{Answer, Cancelled, State};
 use crate::url::{RDMA, TlsFiles, Url};
 
@@ -94,14 +95,36 @@ impl Client {
     /// Connects over RDMA, or by TCP where that will do and RDMA cannot be had.
     fn connect_rdma(url: &Url, options: Options) -> Result<Self> {
         let place = url.address.strip_prefix(RDMA).unwrap_or(&url.address);
-        match options.rdma.dial(place, None, options.answer_wait) {
-            Ok(link) => Self::over(link, url, options),
-            Err(error) => {
-                let Some(tcp) = url.by_tcp().filter(|_| url.fallback_to_tcp) else { return Err(error.into()) };
-                let mut client = Self::connect_with(&tcp, options)?;
+        let Some(login) = url.login() else {
+            return match options.rdma.dial(place, None, options.answer_wait) {
+                Ok(link) => Self::over(link, url, options),
+                Err(error) => {
+                    let Some(tcp) = url.by_tcp().filter(|_| url.fallback_to_tcp) else { return Err(error.into()) };
+                    let mut client = Self::connect_with(&tcp, options)?;
+                    client.fell_back = Some(error.to_string());
+                    Ok(client)
+                }
+            };
+        };
+        let mut client = Self::connect_with(&login, options.clone())?;
+        let token = rdma::token_of(client.server_properties());
+        let outcome = match token {
+            Some(token) => options.rdma.dial(place, Some(token), options.answer_wait).map_err(Error::from),
+            None => Err(Error::NotAnnounced { what: "RDMA" }),
+        };
+        match outcome {
+            Ok(link) => {
+                // The token says who this is. What it was given over has done its work.
+                let known = Url { external: true, ..url.clone() };
+                let over_rdma = Self::over(link, &known, options)?;
+                client.close()?;
+                Ok(over_rdma)
+            }
+            Err(error) if url.fallback_to_tcp => {
                 client.fell_back = Some(error.to_string());
                 Ok(client)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -158,7 +181,7 @@ impl Client {
                 if mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) => {}
             _ => return Err(Error::Unexpected { awaited, came: "a greeting without it" }),
         }
-        let properties = self.client_properties()?.to_bytes();
+        let properties = self.client_properties(url.wants_token())?.to_bytes();
         // Without a name of its own the client is whom its certificate names.
         let response = if url.external { vec![] } else { sasl::plain_response(&url.user, &url.password) };
         self.inbound.log_in(mechanism, &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
@@ -172,14 +195,15 @@ impl Client {
         Ok(())
     }
 
-    fn client_properties(&self) -> Result<Table> {
+    fn client_properties(&self, wants_token: bool) -> Result<Table> {
         let text = |text: &str| Value::LongStr(text.as_bytes().into());
         let capabilities = Capabilities::AUTHENTICATION_FAILURE_CLOSE
             .with(Capabilities::CONNECTION_BLOCKED)
             .with(Capabilities::CONSUMER_CANCEL_NOTIFY)
             .with(Capabilities::BASIC_NACK)
             .with(Capabilities::PUBLISHER_CONFIRMS)
-            .with(Capabilities::EXCHANGE_EXCHANGE_BINDINGS);
+            .with(Capabilities::EXCHANGE_EXCHANGE_BINDINGS)
+            .with(if wants_token { Capabilities::RDMA_TOKEN } else { Capabilities::default() });
         let mut properties = Table::new()
             .with("product", text("Harrier client"))?
             .with("version", text(env!("CARGO_PKG_VERSION")))?

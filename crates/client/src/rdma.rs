@@ -11,6 +11,7 @@ use std::time::Duration;
 use link::Link;
 use verbs::device::{AnyDevice, DeviceError};
 use verbs::{Settings, SoleLink, Token};
+use wire::{Table, Value};
 
 /// Finds the device by which an address (`host:port`) is reached. Each connection has one of its own.
 pub type DeviceFinder = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
@@ -43,6 +44,17 @@ impl fmt::Debug for RdmaOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let devices = if self.devices.is_some() { "some" } else { "none" };
         f.debug_struct("RdmaOptions").field("devices", &devices).field("settings", &self.settings).finish()
+    }
+}
+
+/// The property of a server in which the token stands that it gives (Harrier extension).
+const TOKEN_PROPERTY: &str = "harrier.rdma_token";
+
+/// What a broker gives a client that logs in, to come again over RDMA by.
+pub(crate) fn token_of(server_properties: &Table) -> Option<Token> {
+    match server_properties.get(TOKEN_PROPERTY) {
+        Some(Value::LongStr(bytes)) => Some(Token(bytes.first_chunk().copied()?)),
+        _ => None,
     }
 }
 

@@ -19,8 +19,11 @@ use crate::error::Error;
 ///   system's certificates are trusted), `certfile` and `keyfile` (this client's own), `server_name_indication` (the name
 ///   the server must have, instead of the host), `verify` (only `verify_peer`), `auth_mechanism` (`plain`, or `external`
 ///   to be whom the client's certificate names). All but the last are for `amqps` alone.
-/// - `amqp+rdma://host:port/%2F`: RDMA, port 5672. `fallback=tcp` among the parameters lets the client connect by TCP to the
-///   same host and port where there is no RDMA, and say why; without it, that is an error.
+/// - `amqp+rdma://host:port/%2F`: RDMA, port 5672. Among the parameters: `via=tcp` logs in by TCP at the same host and port,
+///   `via=tls` by TLS at port 5671 of it (with the parameters of `amqps`), and comes over RDMA with the token that it is
+///   given there; `via=tcp:7`, `via=tls:7` name another port; without it the client comes directly, and its password is
+///   readable on the wire. `fallback=tcp` lets it be content with a connection by TCP (or the one that it has logged in by)
+///   where there is no RDMA, and say why; without it, that is an error.
 /// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
 ///
 /// Behind a `?` may stand what the socket shall be: `nodelay=false`, `congestion=cubic`, `send_buffer_bytes=65536`,
@@ -42,6 +45,8 @@ pub struct Url {
     pub external: bool,
     /// Whom to trust, and what to show, over TLS.
     pub tls: TlsFiles,
+    /// Of an address of RDMA: where to log in for a token, in the link's notation.
+    pub via: Option<String>,
     /// Whether TCP will do where there is no RDMA.
     pub fallback_to_tcp: bool,
 }
@@ -114,10 +119,13 @@ impl Url {
             _ => (place, way.port),
         };
         let host = if host.is_empty() { "127.0.0.1" } else { host };
-        let (tls, external) = parameters_of(parameters, way.link == "tls://")?;
-        let fallback_to_tcp = fallback_of(parameters, way.link == RDMA)?;
+        let is_rdma = way.link == RDMA;
+        let via = via_of(parameters, host, port, is_rdma)?;
+        let secure = via.as_deref().unwrap_or(way.link).starts_with("tls://");
+        let (tls, external) = parameters_of(parameters, secure)?;
+        let fallback_to_tcp = fallback_of(parameters, is_rdma)?;
         let address = format!("{}{host}:{port}", way.link);
-        Ok(Self { address, user, password, vhost, socket, external, tls, fallback_to_tcp })
+        Ok(Self { address, user, password, vhost, socket, external, tls, via, fallback_to_tcp })
     }
 
     fn unix(rest: &str) -> Result<Self, String> {
@@ -150,8 +158,19 @@ impl Url {
             socket,
             external: false,
             tls: TlsFiles::default(),
+            via: None,
             fallback_to_tcp: false,
         })
+    }
+
+    /// Of an address of RDMA: the same broker, where a token is given.
+    pub(crate) fn login(&self) -> Option<Self> {
+        Some(Self { address: self.via.clone()?, fallback_to_tcp: false, ..self.clone() })
+    }
+
+    /// Whether a token is wanted, for RDMA.
+    pub(crate) fn wants_token(&self) -> bool {
+        self.via.as_deref() == Some(&*self.address)
     }
 
     /// The same broker by TCP, at the same host and port, where RDMA was asked for.
@@ -221,6 +240,22 @@ fn parameters_of(parameters: &str, secure: bool) -> Result<(TlsFiles, bool), Str
         return Err("certfile and keyfile belong together".to_owned());
     }
     Ok((tls, external))
+}
+
+/// Where to log in for a token.
+fn via_of(parameters: &str, host: &str, port: u16, is_rdma: bool) -> Result<Option<String>, String> {
+    let Some((_, value)) = pairs(parameters).find(|(name, _)| *name == "via") else { return Ok(None) };
+    if !is_rdma {
+        return Err("via belongs to amqp+rdma://".to_owned());
+    }
+    let (way, own) = value.split_once(':').map_or((value, None), |(way, own)| (way, Some(own)));
+    let own = own.map(|own| own.parse::<u16>().map_err(|_| format!("'{own}' is no port"))).transpose()?;
+    match way {
+        "tcp" => Ok(Some(format!("{host}:{}", own.unwrap_or(port)))),
+        "tls" => Ok(Some(format!("tls://{host}:{}", own.unwrap_or(WAYS[1].port)))),
+        "direct" if own.is_none() => Ok(None),
+        _ => Err(format!("via is tcp, tls or direct, with a port if need be, not '{value}'")),
+    }
 }
 
 /// Whether TCP will do as well.
@@ -318,6 +353,33 @@ mod tests {
         assert_eq!(fallback("amqp://h").expect("sound"), (false, None));
         check("amqp+rdma://h?fallback=x", "'amqp+rdma://h?fallback=x': fallback is tcp or none, not 'x'");
         check("amqp://h?fallback=tcp", "'amqp://h?fallback=tcp': fallback belongs to amqp+rdma://");
+    }
+
+    #[test]
+    fn where_a_token_is_given() {
+        let via = |text: &str| Url::parse(text).map(|url| url.via).map_err(|error| error.to_string());
+        for (text, at) in [
+            ("amqp+rdma://h:7", None),
+            ("amqp+rdma://h:7?via=direct", None),
+            ("amqp+rdma://h:7?via=tcp", Some("h:7")),
+            ("amqp+rdma://h:7?via=tcp:8", Some("h:8")),
+            ("amqp+rdma://h:7?via=tls&cacertfile=ca.pem", Some("tls://h:5671")),
+            ("amqp+rdma://[fe80::1]:7?via=tls:8", Some("tls://[fe80::1]:8")),
+        ] {
+            assert_eq!(via(text), Ok(at.map(str::to_owned)), "{text}");
+        }
+        for (text, why) in [
+            ("amqp://h?via=tcp", "via belongs to amqp+rdma://"),
+            ("amqp+rdma://h?via=tcp:x", "'x' is no port"),
+            ("amqp+rdma://h?via=unix", "via is tcp, tls or direct, with a port if need be, not 'unix'"),
+            ("amqp+rdma://h?via=tcp&cacertfile=c", "files and names of TLS belong to amqps://"),
+        ] {
+            check(text, &format!("'{text}': {why}"));
+        }
+        let url = Url::parse("amqp+rdma://u:p@h:7/v?via=tcp").expect("sound");
+        let login = url.login().expect("a place to log in");
+        assert!(login.wants_token() && !url.wants_token());
+        assert_eq!((&*login.address, &*login.user, &*login.vhost), ("h:7", "u", "v"));
     }
 
     #[test]

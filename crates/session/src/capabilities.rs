@@ -8,7 +8,7 @@ use wire::{Table, TableRef, Value, ValueRef};
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities(u8);
+pub struct Capabilities(u16);
 
 macro_rules! capabilities {
     ($( $(#[$doc:meta])* $bit:literal $constant:ident = $name:literal, )*) => {
@@ -36,6 +36,8 @@ capabilities! {
     6 CONSUMER_PRIORITIES = "consumer_priorities",
     /// Understands prefetch limits per consumer.
     7 PER_CONSUMER_QOS = "per_consumer_qos",
+    /// Will come again over RDMA, by the token that it was greeted with (Harrier extension).
+    8 RDMA_TOKEN = "harrier.rdma_token",
 }
 
 impl Capabilities {

@@ -4,11 +4,12 @@
 //! Owns:   that frame, shared by all connections.
 //! Never:  changes.
 
-use wire::{Method, Table, TableRef, method::connection};
+use wire::{Method, Table, TableRef, TooLong, Value, method::connection};
 
 /// `connection.start`, ready to send.
 #[derive(Debug)]
 pub struct Greeting {
+    properties: Table,
     frame: Box<[u8]>,
     mechanisms: Box<str>,
 }
@@ -26,7 +27,20 @@ impl Greeting {
         });
         let mut frame = Vec::with_capacity(start.frame_len());
         wire::encode_frame(0, &start, &mut frame);
-        Self { frame: frame.into(), mechanisms: mechanisms.into() }
+        Self { properties: server_properties.clone(), frame: frame.into(), mechanisms: mechanisms.into() }
+    }
+
+    /// The same with one property more.
+    ///
+    /// # Errors
+    /// A name of more than 255 bytes.
+    pub fn with_property(&self, name: &str, value: Value) -> Result<Self, TooLong> {
+        Ok(Self::new(&self.properties.clone().with(name, value)?, &self.mechanisms))
+    }
+
+    /// The same with other mechanisms.
+    pub fn with_mechanisms(&self, mechanisms: &str) -> Self {
+        Self::new(&self.properties, mechanisms)
     }
 
     /// The frame.

@@ -5,10 +5,12 @@
 //! Never:  knows a queue.
 
 use crate::register::Seat;
+use crate::tokens::Ticket;
 use catalog::{UserId, VhostId};
 use link::Link;
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
+use verbs::Token;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +80,10 @@ pub(crate) struct Connection {
     pub queued: bool,
     /// What the client can hear.
     pub capabilities: session::Capabilities,
+    /// What it was greeted with, to come again over RDMA by.
+    pub token: Option<Token>,
+    /// Who it is, if it has come by a token.
+    pub ticket: Option<Ticket>,
     /// Its place in the register, while its session is open.
     pub seat: Option<Seat>,
     /// Its timer; entries for other times are out of date.

@@ -8,13 +8,16 @@ use crate::connection::Phase;
 use crate::proofs::Claim;
 use crate::register::{Crowded, Seat};
 use crate::shard::Shard;
+use crate::tokens::Ticket;
 use broker::{Effects, Slot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
-use link::Identity;
+use link::{Identity, Link};
 use session::sasl::{self, Credentials};
 use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
+use verbs::Token;
+use verbs::limits::TOKEN_BYTES;
 use wire::ShortStr;
 use wire::method::{Method, channel, connection};
 
@@ -34,7 +37,29 @@ pub(crate) struct Login {
     pub capabilities: Capabilities,
 }
 
+/// A greeting, with the token by which the client may come again over RDMA (Harrier extension).
+pub(crate) fn greeting_with(greeting: &Arc<Greeting>, token: Option<Token>) -> Arc<Greeting> {
+    let Some(Token(bytes)) = token else { return Arc::clone(greeting) };
+    let value = wire::Value::LongStr(bytes.as_slice().into());
+    Arc::new(greeting.with_property(TOKEN_PROPERTY, value).expect("a short name"))
+}
+
+/// The property of the server in which a token stands.
+const TOKEN_PROPERTY: &str = "harrier.rdma_token";
+
 impl Shard {
+    /// A token that nobody can guess, for a client that may come again over RDMA.
+    pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<Token> {
+        if !self.household.tokens.are_given() || link.shape().name == "rdma" {
+            return None;
+        }
+        let mut bytes = [0; TOKEN_BYTES];
+        let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
+        first.copy_from_slice(&self.desk.chance().to_ne_bytes());
+        second.copy_from_slice(&self.desk.chance().to_ne_bytes());
+        Some(Token(bytes))
+    }
+
     pub(crate) fn log_in(&mut self, slot: Slot, login: Login, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.capabilities = login.capabilities;
@@ -52,16 +77,28 @@ impl Shard {
                 return self.prove(Claim { slot, serial, user, mechanism, kept, offered }, now);
             }
             // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
-            Credentials::External { .. } => match (connection.link.certificate(), &self.external) {
-                (Some(certificate), Some(external)) => match certificate.identity(external.identity) {
-                    Some(name) => {
-                        let outcome = self.broker.catalog().authenticate_external(name.as_bytes(), loopback);
-                        outcome.map_err(|refused| format!("user '{name}' of the certificate: {refused}"))
+            // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
+            Credentials::External { .. } if connection.ticket.is_some() => {
+                let Ticket { user, is_loopback } = connection.ticket.take().expect("looked at just now");
+                let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
+                outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
+            }
+            Credentials::External { .. } => {
+                match (connection.ticket.take(), connection.link.certificate(), &self.external) {
+                    (Some(Ticket { user, is_loopback }), ..) => {
+                        let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
+                        outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
                     }
-                    None => Err(format!("the certificate has no name to log in by ({:?})", external.identity)),
-                },
-                _ => Err("EXTERNAL needs a certificate, and the client has shown none".to_owned()),
-            },
+                    (None, Some(certificate), Some(external)) => match certificate.identity(external.identity) {
+                        Some(name) => {
+                            let outcome = self.broker.catalog().authenticate_external(name.as_bytes(), loopback);
+                            outcome.map_err(|refused| format!("user '{name}' of the certificate: {refused}"))
+                        }
+                        None => Err(format!("the certificate has no name to log in by ({:?})", external.identity)),
+                    },
+                    _ => Err("EXTERNAL needs a certificate, and the client has shown none".to_owned()),
+                }
+            }
         };
         self.end_login(slot, mechanism, outcome, now);
     }
@@ -148,6 +185,11 @@ impl Shard {
         };
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.phase = Phase::Open { user, vhost };
+        if let Some(token) = connection.token.filter(|_| connection.capabilities.has(Capabilities::RDMA_TOKEN)) {
+            let name = self.broker.catalog().user_name(user).into();
+            let ticket = Ticket { user: name, is_loopback: connection.link.peer().is_loopback };
+            self.household.tokens.expect(token, ticket, now);
+        }
         connection.seat = seat;
         let capabilities = broker::Capabilities {
             consumer_cancel_notify: connection.capabilities.has(Capabilities::CONSUMER_CANCEL_NOTIFY),

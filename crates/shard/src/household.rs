@@ -6,7 +6,9 @@
 
 use crate::limits::PROGRAM_BYTES;
 use crate::register::Register;
+use crate::tokens::Tokens;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 #[repr(align(128))]
 #[derive(Default)]
@@ -23,6 +25,7 @@ pub struct Household {
     connections_max: u32,
     stopping: AtomicBool,
     pub(crate) register: Register,
+    pub(crate) tokens: Tokens,
 }
 
 impl Household {
@@ -36,7 +39,13 @@ impl Household {
             connections_max,
             stopping: AtomicBool::new(false),
             register: Register::default(),
+            tokens: Tokens::default(),
         }
+    }
+
+    /// Clients that log in by sockets may come again over RDMA, within so long.
+    pub fn give_tokens(self, wait: Duration) -> Self {
+        Household { tokens: Tokens::given(wait), ..self }
     }
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.

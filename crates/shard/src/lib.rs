@@ -23,6 +23,7 @@ mod server;
 mod shard;
 mod spin;
 mod timers;
+mod tokens;
 
 pub use broker::{Address, Request};
 pub use desk::Desk;

@@ -24,6 +24,8 @@ pub const PROVERS: usize = 2;
 pub const PROOFS_UNDER_WAY_MAX: usize = 4;
 /// Passwords that were found to be right and are remembered by a shard, 32 bytes each. When there are more, all are forgotten.
 pub const PROVEN_MAX: usize = 4096;
+/// Tokens that wait for their clients to come over RDMA. Whoever gets none because there are so many is refused there.
+pub const TOKENS_WAITING_MAX: usize = verbs::limits::TOKENS_MAX;
 /// Administrative requests of all shards that wait for the program. One more is refused.
 pub const REQUESTS_WAITING_MAX: usize = 64;
 /// Bytes of the answer to an administrative request. The definitions of 300,000 queues fit.

@@ -14,9 +14,10 @@ use mio::{Interest, Registry, Token};
 use slab::{Pool, PoolOptions};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Instant;
 use verbs::device::AnyDevice;
-use verbs::{LinkId, Port, Readiness, Settings, VerbsLink};
+use verbs::{Doorkeeper, LinkId, Port, Readiness, Settings, VerbsLink};
 
 /// A port, and its links' slots.
 struct Seat {
@@ -48,10 +49,17 @@ impl Ports {
     ///
     /// # Errors
     /// What the device says, or that it cannot do what the settings want.
-    pub fn open(&mut self, device: AnyDevice, address: &str, settings: &Settings) -> io::Result<()> {
+    pub fn open(
+        &mut self,
+        device: AnyDevice,
+        address: &str,
+        settings: &Settings,
+        household: &Arc<Household>,
+    ) -> io::Result<()> {
         let pool = self.pool.get_or_insert_with(|| Pool::new(PoolOptions::default()));
         let settings = Settings { corked: true, ..settings.clone() };
         let port = Port::open(device, pool, settings).map_err(io::Error::other)?;
+        port.ask(Arc::clone(household) as Arc<dyn Doorkeeper>);
         port.listen(address)?;
         let descriptors = port.descriptors();
         self.seats.push(Seat { port, address: address.into(), descriptors, slots: Vec::new(), is_broken: false });
@@ -151,12 +159,17 @@ impl Seat {
         if stopping {
             return link.abort(Abort::Shutdown);
         }
+        let ticket = link.token().and_then(|token| household.tokens.claim(&token));
+        if link.token().is_some() && ticket.is_none() {
+            // Let in by a token that was forgotten meanwhile.
+            return link.abort(Abort::Overdue);
+        }
         if !household.add_connection(shard.number()) {
             tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
             return link.abort(Abort::Limit);
         }
         let id = link.id();
-        let slot = shard.accept(Box::new(link), now);
+        let slot = shard.accept_known(Box::new(link), ticket, now);
         if self.slots.len() <= id.place() {
             self.slots.resize(id.place() + 1, None);
         }

@@ -5,13 +5,13 @@
 //! Never:  keeps a buffer for a connection that has nothing half read.
 
 use crate::connection::{Farewell, Phase};
+use crate::handshake::greeting_with;
 use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
 use broker::{BodyRef, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
-use std::sync::Arc;
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
@@ -128,7 +128,7 @@ impl Shard {
                     && let Some(external) = &self.external
                     && connection.link.certificate().is_some()
                 {
-                    connection.inbound.greet_with(Arc::clone(&external.greeting));
+                    connection.inbound.greet_with(greeting_with(&external.greeting, connection.token));
                 }
                 Some(bytes)
             }

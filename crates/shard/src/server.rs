@@ -191,7 +191,11 @@ impl Server {
         addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
         let has_ports = !over_rdma.is_empty();
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
-        let household = Arc::new(Household::new(options.shards, options.memory_bytes_max, options.connections_max));
+        let mut household = Household::new(options.shards, options.memory_bytes_max, options.connections_max);
+        if has_ports {
+            household = household.give_tokens(rdma_settings.token_max);
+        }
+        let household = Arc::new(household);
         let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
         let bells = bells.collect::<io::Result<Vec<_>>>()?;
@@ -242,7 +246,7 @@ impl Server {
                 let _watch = watch;
                 let mut ports = Ports::new(rdma_poll);
                 for (address, device) in devices {
-                    if let Err(error) = ports.open(device, &address, &rdma_settings) {
+                    if let Err(error) = ports.open(device, &address, &rdma_settings, &household) {
                         household.stop();
                         // Whoever starts the broker waits for this.
                         let _heard = listens.send(Err(StartError::Listen { address, error }));

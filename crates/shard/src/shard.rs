@@ -8,7 +8,7 @@
 
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
-use crate::handshake::External;
+use crate::handshake::{External, greeting_with};
 use crate::household::Household;
 use crate::limits::{
     ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
@@ -17,6 +17,7 @@ use crate::limits::{
 use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
 use crate::timers::Timers;
+use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
@@ -131,6 +132,11 @@ impl Shard {
 
     /// Takes over a link that a client opened.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
+        self.accept_known(link, None, now)
+    }
+
+    /// Takes over a link of a client that is known already, by the token that it has come with, or is not.
+    pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
         let slot = self.next_slot();
         self.free.pop();
         self.serial = self.serial.wrapping_add(1);
@@ -139,9 +145,14 @@ impl Shard {
         let copy_below_bytes = link.shape().copy_below_bytes;
         // A user may have as many channels as it may have.
         let limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
+        let token = self.token_for(&*link);
+        let greeting = match &ticket {
+            Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
+            None => greeting_with(&self.options.greeting, token),
+        };
         let connection = Connection {
             link,
-            inbound: Inbound::server(&limits, Arc::clone(&self.options.greeting)),
+            inbound: Inbound::server(&limits, greeting),
             kept: Vec::new(),
             unparsed: false,
             serial: self.serial,
@@ -156,6 +167,8 @@ impl Shard {
             peer_closed: false,
             queued: false,
             capabilities: Default::default(),
+            token,
+            ticket,
             seat: None,
             timer_at: None,
         };
@@ -459,6 +472,7 @@ impl Shard {
             peer = &*connection.link.peer().address,
             "connection closed"
         );
+        connection.token.iter().for_each(|token| self.household.tokens.forget(token));
         self.broker.close_session(slot, &mut self.desk);
         self.desk.close(slot);
         self.free.push(slot);

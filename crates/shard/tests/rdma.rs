@@ -2,12 +2,12 @@
 
 mod fabric;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueOptions};
-use fabric::{ADDRESSES, PATIENCE, Plan, World, body};
+use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueOptions, Url, Value};
+use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body};
 use shard::{RdmaListen, RdmaPoll, StartError};
 use std::time::Duration;
-use verbs::Settings;
 use verbs::sim::{Fabric, FabricOptions};
+use verbs::{Settings, SoleLink, Token};
 
 const SIZES: [usize; 14] =
     [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
@@ -247,6 +247,66 @@ fn without_the_right_to_come_directly_a_client_is_told_so() {
 }
 
 #[test]
+fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
+    let settings = Settings { direct: false, ..Plan::default().settings };
+    for shards in [1, 2] {
+        let world = World::new(Plan { shards, settings: settings.clone(), ..Plan::default() });
+        let port = world.tcp.rsplit_once(':').expect("a port").1;
+        let connect =
+            |login: &str, vhost: &str| world.try_connect(&format!("amqp+rdma://{login}{PLACE}/{vhost}?via=tcp:{port}"));
+        let mut clients: Vec<_> = (0..6).map(|_| connect("guest:guest@", "%2F").expect("it logs in")).collect();
+        assert!(clients.iter().all(|client| client.transport() == "rdma"));
+        let (first, second) = clients.split_at_mut(3);
+        exchange(&mut first[0], &mut second[0], "q");
+        exchange(&mut first[1], &mut world.connect_tcp(), "r");
+        for (login, vhost, why) in [("guest:wrong@", "%2F", "403"), ("guest:guest@", "nowhere", "530")] {
+            let refused = connect(login, vhost).expect_err("refused").to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        // Without a token nobody gets in, nor with one that was never given.
+        let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
+        assert!(refused.contains("a token is needed"), "{refused}");
+        let guess = SoleLink::connect(world.fabric.device(), PLACE, Some(Token([7; 16])), settings.clone(), PATIENCE);
+        let refused = guess.err().expect("a guess").to_string();
+        assert!(refused.contains("token is unknown"), "{refused}");
+        clients.into_iter().for_each(|client| client.close().expect("an orderly end"));
+    }
+}
+
+#[test]
+fn a_token_is_good_once_and_only_for_who_has_logged_in() {
+    let settings = Settings { direct: false, ..Plan::default().settings };
+    let world = World::new(Plan { settings: settings.clone(), ..Plan::default() });
+    let token = |client: &Client| match client.server_properties().get("harrier.rdma_token") {
+        Some(Value::LongStr(bytes)) => Token(bytes.first_chunk().copied().expect("16 bytes")),
+        other => panic!("{other:?}"),
+    };
+    let come = |token| SoleLink::connect(world.fabric.device(), PLACE, Some(token), settings.clone(), PATIENCE);
+    // Who does not say that it will come is not waited for.
+    let plain = world.connect_tcp();
+    assert!(come(token(&plain)).is_err());
+    let via = Url { via: Some(world.tcp["amqp://".len()..].to_owned()), ..Url::parse(&world.tcp).expect("an address") };
+    let mut client = Client::connect_with(&via, world.options()).expect("it logs in");
+    let given = token(&client);
+    let link = come(given).expect("it is expected");
+    assert!(come(given).is_err(), "used");
+    // It stands for its user, and for no password.
+    let known = Url { external: true, ..via.clone() };
+    let over = Client::over(Box::new(link), &known, world.options()).expect("known");
+    assert_eq!(over.transport(), "rdma");
+    client.keep_alive().expect("it goes on");
+    let next = Client::connect_with(&via, world.options()).expect("it logs in");
+    let given = token(&next);
+    let link = come(given).expect("it is expected");
+    let refused = Client::over(Box::new(link), &via, world.options()).expect_err("no password is asked for");
+    assert!(matches!(refused, Error::Unexpected { .. }), "{refused}");
+    let last = Client::connect_with(&via, world.options()).expect("it logs in");
+    let given = token(&last);
+    last.close().expect("an orderly end");
+    until("its token is forgotten", || come(given).is_err());
+}
+
+#[test]
 fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
     let world = World::new(Plan { addresses: 0, ..Plan::default() });
     let tcp = world.tcp.replace("amqp://", "amqp+rdma://");
@@ -270,7 +330,7 @@ fn a_broker_without_its_devices_does_not_start() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it started"),
     };
-    assert_eq!(why(vec![listen(1)]), "amqp+rdma://broker:5672: it needs an RDMA device for each shard");
+    assert_eq!(why(vec![listen(1)]), "amqp+rdma://127.0.0.1:5672: it needs an RDMA device for each shard");
     let taken = why(vec![listen(2), listen(2)]);
     assert!(taken.contains("somebody listens there already"), "{taken}");
 }

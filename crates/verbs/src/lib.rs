@@ -25,7 +25,7 @@ pub mod wire;
 pub use engine::{Census, Counters, LinkCensus};
 pub use fault::Fault;
 pub use link_end::VerbsLink;
-pub use port::{LinkId, Port, PortError, Readiness};
+pub use port::{Doorkeeper, LinkId, Port, PortError, Readiness};
 pub use settings::Settings;
 pub use sole::SoleLink;
 pub use wire::Token;

@@ -55,6 +55,13 @@ impl Readiness {
     }
 }
 
+/// Who knows of tokens that were given out elsewhere.
+pub trait Doorkeeper: Send + Sync {
+    /// Whether a client may come in by this token. It is asked once for each request that shows one; a token that was good
+    /// is used with that.
+    fn admits(&self, token: &Token) -> bool;
+}
+
 /// Why a port could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortError {
@@ -134,6 +141,11 @@ impl<D: Device> Port<D> {
     /// Lets nobody in by this token any more.
     pub fn forget_token(&self, token: &Token) {
         self.core().forget_token(token);
+    }
+
+    /// Asks for tokens that it was not told of: for ports that share a listener, and do not know who comes to whom.
+    pub fn ask(&self, doorkeeper: Arc<dyn Doorkeeper>) {
+        self.core().doorkeeper = Some(doorkeeper);
     }
 
     /// Refuses all further requests.

@@ -17,7 +17,9 @@ use wire::{Table, Value};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where brokers listen over the fabric.
-pub const ADDRESSES: [&str; 2] = ["amqp+rdma://broker:5672", "amqp+rdma://broker:5673"];
+pub const ADDRESSES: [&str; 2] = ["amqp+rdma://127.0.0.1:5672", "amqp+rdma://127.0.0.1:5673"];
+/// The first of them in the words of devices.
+pub const PLACE: &str = "127.0.0.1:5672";
 
 pub struct World {
     pub fabric: Fabric,

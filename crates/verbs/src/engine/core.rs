@@ -11,9 +11,10 @@ use crate::device::{Completion, Device, DeviceError, Event, QueuePair, QueueWish
 use crate::fault::Fault;
 use crate::limits::{COMPLETIONS_MAX, DEADLINES_EVERY, HANDSHAKES_MAX, POLL_COMPLETIONS_MAX, TOKENS_MAX};
 use crate::wire::{Hello, Refusal, Reject, Token, VERSION_MAX, VERSION_MIN};
-use crate::{LinkId, Readiness};
+use crate::{Doorkeeper, LinkId, Readiness};
 use link::Peer;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 struct Place {
@@ -33,6 +34,8 @@ pub(crate) struct Core<D> {
     /// Connections of peers that stand and that nobody has taken.
     pub accepted: VecDeque<LinkId>,
     tokens: HashMap<Token, Duration>,
+    /// Knows of others.
+    pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
     is_stopping: bool,
     next_check: Duration,
     /// Peers that went, until what they had sent is polled.
@@ -53,6 +56,7 @@ impl<D: Device> Core<D> {
             accepting: 0,
             accepted: VecDeque::new(),
             tokens: HashMap::new(),
+            doorkeeper: None,
             is_stopping: false,
             next_check: Duration::ZERO,
             gone: Vec::new(),
@@ -170,6 +174,7 @@ impl<D: Device> Core<D> {
             // Once: whatever becomes of the connection.
             Some(token) => match self.tokens.remove(token) {
                 Some(until) if until > now => {}
+                None if self.doorkeeper.as_ref().is_some_and(|doorkeeper| doorkeeper.admits(token)) => {}
                 _ => return Err(Refusal::TokenWrong),
             },
             None if self.shared.settings.direct => {}
