@@ -21,7 +21,7 @@ pub const TARGETS: &[Option_] = &[
         "url",
         None,
         "URL",
-        "measure the broker at amqp://… or amqp+unix:… (default: this program's own, started for the run)",
+        "measure the broker at amqp://…, amqp+rdma://… or amqp+unix:… (default: this program's own, started for the run)",
     ),
     option("against", None, "URL", "measure this broker too, in turns with the first; may be repeated"),
     option(

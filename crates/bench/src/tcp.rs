@@ -237,6 +237,10 @@ mod tests {
             unix,
             Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned())
         );
+        let rdma = read("--send-buffer-bytes 1000").expect("fine for sockets").on_url("amqp+rdma://h");
+        assert_eq!(rdma, Err("amqp+rdma://h:5672: options of sockets are none of RDMA".to_owned()));
+        assert_eq!(read("").expect("fine").on_url("amqp+rdma://h").as_deref(), Ok("amqp+rdma://h"));
+        assert!(TcpOptions::default().facts("amqp+rdma://h", true).is_empty());
         let buffers = read("--send-buffer-bytes 1000").expect("fine").on_url("amqp+unix:/run/x.sock");
         assert_eq!(buffers.as_deref(), Ok("amqp+unix:/run/x.sock?send_buffer_bytes=1000"));
     }

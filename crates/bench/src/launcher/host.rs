@@ -92,7 +92,13 @@ mod tests {
 
     #[test]
     fn addresses_of_this_host() {
-        for (address, here) in [("127.0.0.1:1", true), ("[::1]:1", true), ("192.0.2.1:1", false), ("nonsense", false)] {
+        for (address, here) in [
+            ("127.0.0.1:1", true),
+            ("amqp+rdma://127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("192.0.2.1:1", false),
+            ("nonsense", false),
+        ] {
             // A machine without IPv6 has no ::1.
             assert!(is_here(address) == here || address.starts_with('['), "{address}");
         }
