@@ -112,13 +112,10 @@ impl Reactor {
             if accept_again || stop_at.is_some() || self.household.is_stopping() {
                 wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
             }
-            if !self.ports.is_empty() {
-                self.ports.flush(self.poll.registry());
-            }
-            // Who asks for a connection is heard by the poll alone.
-            if self.ports.connections() == 0 {
+            if self.ports.is_empty() {
                 self.wait(&mut events, wait)?;
             } else {
+                self.ports.flush(self.poll.registry());
                 self.wait_for_ports_too(&mut events, wait, ports_came)?;
             }
             for event in &events {
@@ -181,12 +178,15 @@ impl Reactor {
             return poll(&mut self.poll, events, wait);
         }
         // Deadlines of connections are looked at even if nobody says anything.
-        let wait = wait.map_or(DEADLINES_EVERY, |wait| wait.min(DEADLINES_EVERY));
+        let has_connections = self.ports.connections() > 0;
+        let wait = if has_connections { Some(wait.unwrap_or(DEADLINES_EVERY).min(DEADLINES_EVERY)) } else { wait };
+        let longest = wait.unwrap_or(Duration::MAX);
+        let spin = if has_connections { &mut self.ports_spin } else { &mut self.spin };
         let began = Instant::now();
         let window = match self.ports.how() {
-            RdmaPoll::Busy => wait,
-            RdmaPoll::Adaptive => self.ports_spin.window().min(wait),
-            RdmaPoll::Event => Duration::ZERO,
+            RdmaPoll::Busy if has_connections => longest,
+            RdmaPoll::Event if has_connections => Duration::ZERO,
+            _ => spin.window().min(longest),
         };
         let mut looks: u32 = 0;
         loop {
@@ -200,23 +200,23 @@ impl Reactor {
                 poll(&mut self.poll, events, Some(Duration::ZERO))?;
             }
             if came || !events.is_empty() || self.shard.has_mail() {
-                self.ports_spin.waited(began.elapsed());
+                spin.waited(began.elapsed());
                 return Ok(());
             }
             looks += 1;
             // A device of software needs a core as well, and there may be few.
             std::thread::yield_now();
         }
-        if self.ports.how() == RdmaPoll::Busy {
+        if self.ports.how() == RdmaPoll::Busy && has_connections {
             return Ok(());
         }
         self.bell.will_sleep();
         let now = began + began.elapsed();
         let rests = self.ports.may_sleep(&mut self.shard, &self.household, self.poll.registry(), now);
-        let wait = if !rests || self.shard.has_mail() { Duration::ZERO } else { wait };
-        let outcome = poll(&mut self.poll, events, Some(wait));
+        let wait = if !rests || self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
+        let outcome = poll(&mut self.poll, events, wait);
         self.bell.is_awake();
-        self.ports_spin.waited(began.elapsed());
+        spin.waited(began.elapsed());
         outcome
     }
 
