@@ -135,6 +135,38 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 }
 
 #[test]
+fn a_polled_publisher_that_was_held_up_hears_when_there_is_room() {
+    for threshold in [16 * 1_024, 1 << 24] {
+        let settings = Settings { rendezvous_threshold_bytes: threshold, ..Plan::default().settings };
+        let world = World::new(Plan { settings, poll: RdmaPoll::Event, ..Plan::default() });
+        let (mut publisher, mut consumer) = (world.connect(), world.connect_tcp());
+        let to = queue(&mut publisher, "q");
+        publisher.confirm_select(to).expect("confirms");
+        let mut poll = mio::Poll::new().expect("a poll");
+        publisher.register(poll.registry(), mio::Token(0)).expect("there are descriptors");
+        let mut events = mio::Events::with_capacity(8);
+        let (count, bytes) = (400, 40_000);
+        let mut sent = 0;
+        while sent < count || publisher.outstanding(to) > 0 {
+            while sent < count && publisher.unsent_bytes() < 100_000 {
+                publisher.publish(to, &Publish::to("", "q"), &body(sent, bytes)).expect("published");
+                sent += 1;
+                publisher.flush_now().expect("whole");
+            }
+            poll.poll(&mut events, Some(PATIENCE)).expect("polled");
+            assert!(!events.is_empty(), "{sent} sent, {} not confirmed: nobody woke it", publisher.outstanding(to));
+            while !publisher.dispatch_now(|_, _| Ok(())).expect("whole").drained {}
+        }
+        let from = queue(&mut consumer, "q");
+        consumer.consume(from, "q", &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() }).expect("a consumer");
+        for number in 0..count {
+            let delivery = consumer.next_delivery(PATIENCE).expect("whole").expect("a delivery");
+            assert!(delivery.body() == body(number, bytes), "message {number}");
+        }
+    }
+}
+
+#[test]
 fn one_connection_too_many_is_refused() {
     let world = World::new(Plan { connections_max: 2, ..Plan::default() });
     let (first, tcp) = (world.connect(), world.connect_tcp());
