@@ -148,7 +148,7 @@ fn wrong_command_lines_say_what_is_wrong() {
         (&["baseline", "pigeons"][..], 2, "there is `baseline sockets`"),
         (&["suite", "--quick", "--full"][..], 2, "--quick or --full"),
         (&["sideways"][..], 2, "unknown command 'sideways'"),
-        (&["de-spsc", "--url", "http://host"][..], 2, "expected amqp://, amqps:// or amqp+unix:"),
+        (&["de-spsc", "--url", "http://host"][..], 2, "expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"),
         (&["de-spsc", "--url", "amqp://127.0.0.1:1"][..], 1, "127.0.0.1:1: no connection to the broker:"),
         (&["de-spsc", "--broker-command", "false"][..], 1, "the broker ended early"),
     ] {
