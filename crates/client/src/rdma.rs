@@ -19,31 +19,23 @@ pub type DeviceFinder = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Sen
 /// How a client connects over RDMA.
 #[derive(Clone)]
 pub struct RdmaOptions {
-    /// Where devices come from; without it there are none.
-    pub devices: Option<DeviceFinder>,
+    /// Where devices come from: this machine's cards.
+    pub devices: DeviceFinder,
     /// How its port behaves. The default is for one connection.
     pub settings: Settings,
 }
 
 impl Default for RdmaOptions {
     fn default() -> Self {
-        Self {
-            devices: None,
-            settings: Settings {
-                receive_buffers: 80,
-                spare_buffers: 16,
-                credits: 64,
-                landing_blocks: 4,
-                ..Settings::default()
-            },
-        }
+        let settings =
+            Settings { receive_buffers: 80, spare_buffers: 16, credits: 64, landing_blocks: 4, ..Settings::default() };
+        Self { devices: Arc::new(verbs::card::towards), settings }
     }
 }
 
 impl fmt::Debug for RdmaOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let devices = if self.devices.is_some() { "some" } else { "none" };
-        f.debug_struct("RdmaOptions").field("devices", &devices).field("settings", &self.settings).finish()
+        f.debug_struct("RdmaOptions").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -64,11 +56,7 @@ impl RdmaOptions {
     /// # Errors
     /// No device, or no connection over it.
     pub(crate) fn dial(&self, place: &str, token: Option<Token>, timeout: Duration) -> std::io::Result<Box<dyn Link>> {
-        let Some(find) = &self.devices else {
-            let why = "RDMA: this program was given no RDMA devices";
-            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, why));
-        };
-        let device = find(place)?;
+        let device = (self.devices)(place)?;
         Ok(Box::new(SoleLink::connect(device, place, token, self.settings.clone(), timeout)?))
     }
 }

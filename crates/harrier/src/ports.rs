@@ -9,7 +9,6 @@ use link::Address;
 use shard::{RdmaListen, RdmaOptions};
 use std::time::Duration;
 use verbs::Settings;
-use verbs::device::{AnyDevice, DeviceError};
 
 /// The options of a broker's ports.
 ///
@@ -19,7 +18,7 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
     let settings = settings(config);
     // Of the rules the one for the buffers is left to the user of the settings: all others are ranges.
     settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
-    let with_devices = |address: Address| match devices(&address, shards) {
+    let with_devices = |address: Address| match verbs::card::at(&RdmaListen::place_of(&address), shards.into()) {
         Ok(devices) => Ok(RdmaListen { address, devices }),
         Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
     };
@@ -32,12 +31,6 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
             RdmaPoll::Event => shard::RdmaPoll::Event,
         },
     })
-}
-
-/// A device for each shard, at an address of this machine.
-fn devices(address: &Address, _shards: u16) -> Result<Vec<AnyDevice>, DeviceError> {
-    let _place = address;
-    Err(DeviceError("this program has no devices for it".to_owned()))
 }
 
 fn settings(config: &BrokerConfig) -> Settings {

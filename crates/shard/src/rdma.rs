@@ -35,9 +35,9 @@ impl fmt::Debug for RdmaListen {
 }
 
 impl RdmaListen {
-    /// The address in the words of devices: `host:port`.
-    pub(crate) fn place(&self) -> String {
-        let text = self.address.to_string();
+    /// An address in the words of devices: `host:port`.
+    pub fn place_of(address: &Address) -> String {
+        let text = address.to_string();
         text.strip_prefix("amqp+rdma://").unwrap_or(&text).to_owned()
     }
 }

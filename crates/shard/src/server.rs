@@ -168,7 +168,7 @@ fn devices_of_shards(
             let error = io::Error::new(io::ErrorKind::InvalidInput, "it needs an RDMA device for each shard");
             return Err(StartError::Listen { address: listen.address.to_string(), error });
         }
-        let address = listen.place();
+        let address = RdmaListen::place_of(&listen.address);
         of_shards.iter_mut().zip(listen.devices).for_each(|(shard, device)| shard.push((address.clone(), device)));
     }
     Ok(of_shards.into_iter())

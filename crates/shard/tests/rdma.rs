@@ -2,46 +2,12 @@
 
 mod fabric;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueOptions, Url, Value};
-use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body};
+use client::{Client, ConsumeOptions, Error, Publish, Url, Value};
+use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body, consume, exchange, queue};
 use shard::{RdmaListen, RdmaPoll, StartError};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{Settings, SoleLink, Token};
-
-const SIZES: [usize; 14] =
-    [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
-
-fn queue(client: &mut Client, name: &str) -> Channel {
-    let channel = client.open_channel().expect("a channel");
-    client.declare_queue(channel, name, &QueueOptions::default()).expect("a queue");
-    channel
-}
-
-fn consume(client: &mut Client, channel: Channel, name: &str) {
-    client.consume(channel, name, &ConsumeOptions::default()).expect("a consumer");
-}
-
-/// Sends bodies of all sizes with confirms, and takes them in at the other client, each whole and in order.
-fn exchange(publisher: &mut Client, consumer: &mut Client, name: &str) {
-    let to = queue(publisher, name);
-    publisher.confirm_select(to).expect("confirms");
-    let from = queue(consumer, name);
-    consume(consumer, from, name);
-    for (number, &bytes) in SIZES.iter().enumerate() {
-        publisher.publish(to, &Publish::to("", name), &body(number, bytes)).expect("published");
-    }
-    publisher.flush().expect("sent");
-    for (number, &bytes) in SIZES.iter().enumerate() {
-        let delivery =
-            consumer.next_delivery(PATIENCE).expect("whole").unwrap_or_else(|| panic!("{name}: {bytes} bytes"));
-        assert!(delivery.body() == body(number, bytes), "{name}: {bytes} bytes came changed");
-        let tag = delivery.delivery_tag;
-        consumer.ack(from, tag, false).expect("written");
-    }
-    consumer.flush().expect("sent");
-    publisher.wait_confirms(to, 0).expect("confirmed");
-}
 
 #[test]
 fn messages_of_every_size_cross_whole_and_in_order() {

@@ -9,8 +9,8 @@
 //! - `engine` is the protocol; [`Port`] is one shard's handle on it, [`VerbsLink`] a connection's.
 #![forbid(unsafe_code)]
 
-pub mod card;
 mod bell;
+pub mod card;
 pub mod device;
 mod engine;
 mod fault;

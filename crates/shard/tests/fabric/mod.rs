@@ -1,8 +1,8 @@
-//! A broker with threads of its own and clients, joined by a simulated fabric in real time.
+//! A broker with threads of its own and clients, joined by a simulated fabric in real time, or by the card of a machine.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use catalog::{Definition, Limits, Name, Password, Permission};
-use client::{Client, Options, Url};
+use client::{Channel, Client, ConsumeOptions, Options, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
@@ -21,8 +21,28 @@ pub const ADDRESSES: [&str; 2] = ["amqp+rdma://127.0.0.1:5672", "amqp+rdma://127
 /// The first of them in the words of devices.
 pub const PLACE: &str = "127.0.0.1:5672";
 
+/// What joins them.
+#[derive(Clone)]
+pub enum Joint {
+    Fabric(Fabric),
+    Card,
+}
+
+impl Joint {
+    fn siblings(&self, address: &Address, count: usize) -> Vec<AnyDevice> {
+        match self {
+            Joint::Fabric(fabric) => {
+                fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
+            }
+            Joint::Card => verbs::card::at(&RdmaListen::place_of(address), count).expect("the card is there"),
+        }
+    }
+}
+
 pub struct World {
     pub fabric: Fabric,
+    joint: Joint,
+    addresses: Vec<String>,
     server: Option<Server>,
     pub tcp: String,
     settings: Settings,
@@ -53,22 +73,30 @@ impl Default for Plan {
 }
 
 impl World {
-    /// A broker that listens by TCP and over the fabric. Its devices have the first numbers: address by address, shard by
+    /// A broker that listens by TCP and over a fabric. Its devices have the first numbers: address by address, shard by
     /// shard.
     pub fn new(plan: Plan) -> World {
         let fabric = Fabric::live(&FabricOptions::faultless());
-        let listen = ADDRESSES[..plan.addresses].iter().map(|address| RdmaListen {
-            address: address.parse().expect("an address"),
-            devices: fabric
-                .siblings(plan.shards.into())
-                .into_iter()
-                .map(|device| Box::new(device) as AnyDevice)
-                .collect(),
+        let addresses = ADDRESSES[..plan.addresses].iter().map(|address| (*address).to_owned()).collect();
+        World::joined(Joint::Fabric(fabric.clone()), fabric, addresses, plan)
+    }
+
+    /// One that listens at this place of the machine's card (`host:port`).
+    pub fn on_card(place: &str, plan: Plan) -> World {
+        let nowhere = Fabric::live(&FabricOptions::faultless());
+        World::joined(Joint::Card, nowhere, vec![format!("amqp+rdma://{place}")], plan)
+    }
+
+    fn joined(joint: Joint, fabric: Fabric, addresses: Vec<String>, plan: Plan) -> World {
+        let listen = addresses.iter().map(|address| {
+            let address: Address = address.parse().expect("an address");
+            let devices = joint.siblings(&address, plan.shards.into());
+            RdmaListen { address, devices }
         });
         let listen = listen.collect();
         let server = start(&plan, listen).expect("it starts");
         let tcp = format!("amqp://{}", server.addresses()[0]);
-        World { fabric, server: Some(server), tcp, settings: plan.settings }
+        World { fabric, joint, addresses, server: Some(server), tcp, settings: plan.settings }
     }
 
     pub fn server(&self) -> &Server {
@@ -81,10 +109,11 @@ impl World {
     }
 
     pub fn options(&self) -> Options {
-        let fabric = self.fabric.clone();
         let mut options = Options { answer_wait: PATIENCE, ..Options::default() };
-        options.rdma.devices =
-            Some(Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) }));
+        if let Joint::Fabric(fabric) = self.joint.clone() {
+            options.rdma.devices =
+                Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) });
+        }
         options.rdma.settings.rendezvous_threshold_bytes = self.settings.rendezvous_threshold_bytes;
         options
     }
@@ -95,7 +124,7 @@ impl World {
 
     /// A client over the fabric.
     pub fn connect(&self) -> Client {
-        let client = self.try_connect(ADDRESSES[0]).expect("a connection");
+        let client = self.try_connect(&self.addresses[0]).expect("a connection");
         assert_eq!(client.transport(), "rdma");
         client
     }
@@ -157,4 +186,38 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
 /// The bytes of a body.
 pub fn body(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (number.wrapping_mul(31) + at.wrapping_mul(7) + (at >> 9)) as u8).collect()
+}
+
+pub const SIZES: [usize; 14] =
+    [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
+
+pub fn queue(client: &mut Client, name: &str) -> Channel {
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, name, &QueueOptions::default()).expect("a queue");
+    channel
+}
+
+pub fn consume(client: &mut Client, channel: Channel, name: &str) {
+    client.consume(channel, name, &ConsumeOptions::default()).expect("a consumer");
+}
+
+/// Sends bodies of all sizes with confirms, and takes them in at the other client, each whole and in order.
+pub fn exchange(publisher: &mut Client, consumer: &mut Client, name: &str) {
+    let to = queue(publisher, name);
+    publisher.confirm_select(to).expect("confirms");
+    let from = queue(consumer, name);
+    consume(consumer, from, name);
+    for (number, &bytes) in SIZES.iter().enumerate() {
+        publisher.publish(to, &Publish::to("", name), &body(number, bytes)).expect("published");
+    }
+    publisher.flush().expect("sent");
+    for (number, &bytes) in SIZES.iter().enumerate() {
+        let delivery =
+            consumer.next_delivery(PATIENCE).expect("whole").unwrap_or_else(|| panic!("{name}: {bytes} bytes"));
+        assert!(delivery.body() == body(number, bytes), "{name}: {bytes} bytes came changed");
+        let tag = delivery.delivery_tag;
+        consumer.ack(from, tag, false).expect("written");
+    }
+    consumer.flush().expect("sent");
+    publisher.wait_confirms(to, 0).expect("confirmed");
 }
