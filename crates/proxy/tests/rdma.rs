@@ -223,7 +223,7 @@ fn a_proxy_without_a_device_says_why_and_does_not_start() {
     }
 }
 
-/// What decision 0017 counts: `cargo test -p harrier-proxy --test rdma doorbells -- --nocapture` prints the figures.
+/// What decision 0015 counts: `cargo test -p harrier-proxy --test rdma doorbells -- --nocapture` prints the figures.
 #[test]
 fn doorbells_are_rung_once_a_round_for_each_connection() {
     const BYTES: usize = 1 << 20;
