@@ -14,8 +14,8 @@ pub use endings::{
     a_failed_send_stays_failed, abort_ends_both_ways, half_close_lets_the_rest_arrive, the_other_end_disappears,
 };
 pub use streams::{
-    bytes_arrive_in_order, direct_is_filled_before_scratch, gathers_of_many_parts, nothing_to_read_is_idle,
-    partial_writes_lose_nothing,
+    bytes_arrive_in_order, direct_is_filled_before_scratch, gathers_of_many_parts, lent_memory_is_filled_at_its_place,
+    nothing_to_read_is_idle, partial_writes_lose_nothing,
 };
 
 use crate::Link;
@@ -32,6 +32,7 @@ pub const PROMISES: &[(&str, Promise)] = &[
     ("partial writes lose nothing", partial_writes_lose_nothing),
     ("gathers of many parts", gathers_of_many_parts),
     ("direct is filled before scratch", direct_is_filled_before_scratch),
+    ("lent memory is filled at its place", lent_memory_is_filled_at_its_place),
     ("nothing to read is idle", nothing_to_read_is_idle),
     ("half close lets the rest arrive", half_close_lets_the_rest_arrive),
     ("abort ends both ways", abort_ends_both_ways),

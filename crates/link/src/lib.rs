@@ -25,7 +25,7 @@ mod unix_path;
 pub use address::{Address, AddressError};
 pub use dial::{dial, dial_tls};
 pub use error::LinkError;
-pub use link::{Abort, Link, Received, Sent, Shape, Wait};
+pub use link::{Abort, Filled, Link, Received, Sent, Shape, Wait};
 pub use listener::Listener;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::Peer;

@@ -5,6 +5,7 @@
 //! Never:  knows which kind of link it is.
 
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 use slab::{BlockMut, Gather};
@@ -32,21 +33,23 @@ pub trait Link: Send {
     /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection broke; from then on [`Received::Closed`].
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
 
-    /// Lends memory whose bytes from `at` on are the next of the stream to be received: a device may write them there while
-    /// nobody waits. Until it is full, `receive` answers [`Received::Idle`], or the end; then it answers that there are
-    /// zero bytes, and [`take_back`](Link::take_back) has the memory. What comes behind it is received as ever.
+    /// Lends memory of which the bytes in `place` are the next of the stream to be received: a device may write them there
+    /// while nobody waits. Until that place is full, `receive` answers [`Received::Idle`], or the end; then it answers that
+    /// there are zero bytes, and [`take_back`](Link::take_back) has the memory. What comes behind it is received as ever. The
+    /// bytes around the place stay as they are.
     ///
     /// It is worth its price from [`Shape::lend_from_bytes`] on. Whoever never lends receives everything all the same.
     ///
     /// # Errors
-    /// The memory, if this link takes none: most do not, or have some already, or are over.
-    fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
-        let _ = at;
+    /// The memory, if this link takes none: most do not, or have some already, or are over. An empty place, or one that is
+    /// not all in the memory, is refused as well.
+    fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
+        let _ = place;
         Err(memory)
     }
 
-    /// The memory that was lent, once it is full. Of a link that is over, nothing comes back.
-    fn take_back(&mut self) -> Option<BlockMut> {
+    /// What was lent, once its place is full. Of a link that is over, nothing comes back.
+    fn take_back(&mut self) -> Option<Filled> {
         None
     }
 
@@ -128,6 +131,16 @@ pub enum Received {
     Closed,
 }
 
+/// What [`Link::take_back`] gives.
+#[derive(Debug)]
+pub struct Filled {
+    /// The memory.
+    pub memory: BlockMut,
+    /// How many of the bytes that it was lent for were copied there from memory of the link's: those that the peer sent, and
+    /// did not leave to be fetched.
+    pub copied_bytes: usize,
+}
+
 /// What [`Link::send`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -204,7 +217,8 @@ pub struct Shape {
     pub gather_parts_max: usize,
     /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
     pub copy_below_bytes: usize,
-    /// From so many bytes on, memory for what is received may be lent (see [`Link::lend`]); `usize::MAX`: never.
+    /// From so many bytes on, memory for what is received may be lent (see [`Link::lend`]), and a part that is sent reaches
+    /// such memory of the peer's without a copy; `usize::MAX`: never.
     pub lend_from_bytes: usize,
     /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,

@@ -7,7 +7,7 @@
 use crate::counts::Totals;
 use crate::end::End;
 use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
-use link::{LinkError, Received, Sent};
+use link::{Filled, LinkError, Received, Sent};
 use slab::{BlockMut, Gather, Pool};
 
 /// How far a direction has come.
@@ -157,11 +157,11 @@ impl Flow {
     fn lend(&mut self, from: &mut End, pool: &Pool) {
         let bytes = from.link.announced().min(READ_BYTES_MAX);
         // What is refused is received like any other bytes.
-        self.is_lent = bytes > 0 && from.link.lend(pool.block(bytes), 0).is_ok();
+        self.is_lent = bytes > 0 && from.link.lend(pool.block(bytes), 0..bytes).is_ok();
     }
 
     fn take_back(&mut self, from: &mut End, totals: &mut Totals) -> usize {
-        let Some(memory) = from.link.take_back() else { return 0 };
+        let Some(Filled { memory, .. }) = from.link.take_back() else { return 0 };
         self.is_lent = false;
         let bytes = memory.len();
         self.bytes += bytes as u64;

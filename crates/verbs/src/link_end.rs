@@ -8,9 +8,10 @@ use crate::device::Device;
 use crate::limits::{DEADLINES_EVERY, MESSAGE_PARTS_MAX};
 use crate::port::{LinkId, Port};
 use crate::wire::Token;
-use link::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use link::{Abort, Filled, Link, LinkError, Peer, Received, Sent, Shape, Wait};
 use slab::{BlockMut, Gather};
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Bodies below so many bytes are cheaper copied between the heads than gathered: each part is work for the device.
@@ -30,19 +31,17 @@ pub struct VerbsLink<D: Device> {
     id: LinkId,
     peer: Peer,
     token: Option<Token>,
-    lend_from_bytes: usize,
 }
 
 impl<D: Device> VerbsLink<D> {
     pub(crate) fn new(port: Port<D>, id: LinkId) -> Self {
         let mut core = port.core();
-        let lend_from_bytes = core.shared.settings.rendezvous_threshold_bytes as usize;
         let (peer, token) = core.with(id).map_or_else(
             || (Peer::inside("rdma", "rdma"), None),
             |(connection, _)| (connection.peer.clone(), connection.token),
         );
         drop(core);
-        VerbsLink { port, id, peer, token, lend_from_bytes }
+        VerbsLink { port, id, peer, token }
     }
 
     /// Its number, by which the port reports its edges.
@@ -78,13 +77,13 @@ impl<D: Device> Link for VerbsLink<D> {
         received
     }
 
-    fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+    fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
         let mut core = self.port.core();
         let Some((connection, shared)) = core.with(self.id) else { return Err(memory) };
-        connection.lend(shared, memory, at)
+        connection.lend(shared, memory, place)
     }
 
-    fn take_back(&mut self) -> Option<BlockMut> {
+    fn take_back(&mut self) -> Option<Filled> {
         self.port.core().with(self.id)?.0.inward.take_back()
     }
 
@@ -114,8 +113,12 @@ impl<D: Device> Link for VerbsLink<D> {
         }
     }
 
+    /// `lend_from_bytes` is this end's own until the connection stands, and may be higher then.
     fn shape(&self) -> Shape {
-        Shape { lend_from_bytes: self.lend_from_bytes, ..SHAPE }
+        let mut core = self.port.core();
+        let own = core.shared.settings.rendezvous_threshold_bytes as usize;
+        let lend_from_bytes = core.with(self.id).map_or(own, |(connection, _)| connection.terms.threshold.max(own));
+        Shape { lend_from_bytes, ..SHAPE }
     }
 
     fn peer(&self) -> &Peer {

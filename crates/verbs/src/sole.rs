@@ -11,11 +11,12 @@ use crate::link_end::VerbsLink;
 use crate::port::Port;
 use crate::settings::Settings;
 use crate::wire::Token;
-use link::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use link::{Abort, Filled, Link, LinkError, Peer, Received, Sent, Shape, Wait};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 /// One connection over a device that nobody else uses.
@@ -126,14 +127,14 @@ impl<D: Device> Link for SoleLink<D> {
         Ok(received)
     }
 
-    fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+    fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
         match &mut self.link {
-            Some(link) => link.lend(memory, at),
+            Some(link) => link.lend(memory, place),
             None => Err(memory),
         }
     }
 
-    fn take_back(&mut self) -> Option<BlockMut> {
+    fn take_back(&mut self) -> Option<Filled> {
         self.link.as_mut()?.take_back()
     }
 

@@ -27,12 +27,16 @@ impl Receiver {
         let mut scratch = [0; HEAD.len()];
         let room = HEAD.len() - self.head.len();
         if room == 0 && !self.is_lent {
-            self.link.lend(world.pool.block(body_bytes), 0).expect("it takes memory");
+            self.link.lend(world.pool.block(body_bytes), 0..body_bytes).expect("it takes memory");
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("open") {
             Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => self.body = self.body.take().or_else(|| self.link.take_back()),
+            Received::Bytes { .. } => {
+                let filled = self.link.take_back().expect("all of it is there");
+                assert_eq!(filled.copied_bytes, 0, "all of it was fetched");
+                self.body = Some(filled.memory);
+            }
             Received::Idle => {}
             Received::Closed => panic!("nobody closed"),
         }

@@ -88,6 +88,22 @@ pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, t
     all
 }
 
+/// Sends while the other end reads so many bytes, and not one more.
+pub fn exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < total {
+        if !gather.is_empty() {
+            from.send(gather).expect("both ends are open");
+        }
+        match read(to, total - all.len()) {
+            Read::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
+            Read::Bytes(some) => all.extend(some),
+            Read::Over { .. } => panic!("over after {} of {total} bytes", all.len()),
+        }
+    }
+    all
+}
+
 /// Waits for what must come.
 pub fn await_ready(link: &mut dyn Link, what: Wait) {
     assert!(link.wait(what, Some(PATIENCE)).expect("the link can be waited for"), "no progress in {PATIENCE:?}");

@@ -5,7 +5,7 @@
 //! Never:  ends a link.
 
 use super::Ends;
-use super::hands::{await_ready, gather, given_back, pattern, pool, pump, pump_until};
+use super::hands::{await_progress, await_ready, exactly, gather, given_back, pattern, pool, pump, pump_until};
 use crate::{Received, Sent, Wait};
 use slab::Gather;
 
@@ -117,5 +117,66 @@ pub fn nothing_to_read_is_idle((mut a, mut b): Ends) {
         assert!(link.wait(Wait::Either, Some(zero)).expect("waited for"));
         let mut nothing = Gather::new();
         assert_eq!(link.send(&mut nothing).expect("both ends are open"), Sent::Drained);
+    }
+}
+
+/// Memory that is lent gets the next bytes at its place and nowhere else, whether they were there already, and what comes
+/// behind them is received as ever. A link that takes none gives it back, and everything comes by `receive`.
+pub fn lent_memory_is_filled_at_its_place((mut a, mut b): Ends) {
+    const AROUND: u8 = 0xA5;
+    let pool = pool();
+    let around = |bytes: &[u8]| bytes.iter().all(|byte| *byte == AROUND);
+    // Shared or written, so that a device may fetch it, or must be sent it; lent before it comes, or when it is there.
+    for (round, (is_shared, comes_first)) in
+        [(true, false), (true, true), (false, false), (false, true)].into_iter().enumerate()
+    {
+        let (head, body, tail) = (pattern(round, 11), pattern(round + 1, 60_000), pattern(round + 2, 7));
+        let mut out = gather(&pool, &head);
+        if is_shared {
+            out.push(pool.copy(&body));
+        } else {
+            out.extend(&pool, &body);
+        }
+        out.extend(&pool, &tail);
+        assert_eq!(exactly(&mut *a, &mut *b, &mut out, head.len()), head, "what comes before");
+        if comes_first {
+            // As far as it goes.
+            a.send(&mut out).expect("both ends are open");
+            a.wait(Wait::Readable, Some(std::time::Duration::from_millis(1))).expect("waited for");
+        }
+        let mut memory = pool.block(30 + body.len() + 9);
+        memory.fill(AROUND);
+        let refused = b.lend(memory, 30..30 + body.len() + 100).expect_err("a place beyond the memory");
+        let refused = b.lend(refused, 30..30).expect_err("a place without room");
+        if b.lend(refused, 30..30 + body.len()).is_err() {
+            assert!(b.take_back().is_none(), "nothing was lent");
+            assert!(exactly(&mut *a, &mut *b, &mut out, body.len()) == body, "the bytes differ");
+        } else {
+            let again = b.lend(pool.block(5), 0..5).expect_err("one at a time");
+            drop(again);
+            let filled = loop {
+                if !out.is_empty() {
+                    a.send(&mut out).expect("both ends are open");
+                }
+                let mut scratch = [0; 16];
+                match b.receive(&mut [], &mut scratch).expect("both ends are open") {
+                    Received::Idle => await_progress(&mut *a, &mut *b, &out),
+                    Received::Bytes { bytes, drained } => {
+                        assert_eq!((bytes, drained), (0, false), "full, and nothing said of the rest");
+                        break b.take_back().expect("it is full");
+                    }
+                    Received::Closed => panic!("nobody closed"),
+                }
+            };
+            assert!(b.take_back().is_none(), "once");
+            let memory = filled.memory;
+            assert!(memory[30..30 + body.len()] == body, "the bytes differ");
+            assert!(
+                around(&memory[..30]) && around(&memory[30 + body.len()..]),
+                "bytes around the place were written to"
+            );
+            assert!(filled.copied_bytes <= body.len());
+        }
+        assert_eq!(exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
     }
 }

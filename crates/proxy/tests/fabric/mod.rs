@@ -233,7 +233,7 @@ impl Guest {
         let mut block = pool.block(64 * 1024);
         if has_room && announced > 0 {
             // What is refused is received like any other bytes.
-            let _lent = self.link.lend(pool.block(announced), 0);
+            let _lent = self.link.lend(pool.block(announced), 0..announced);
         }
         let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(Received::Idle) };
         let mut moved = false;
@@ -241,7 +241,7 @@ impl Guest {
             Ok(Received::Bytes { bytes, .. }) => {
                 moved = true;
                 let memory = match self.link.take_back() {
-                    Some(memory) => memory,
+                    Some(filled) => filled.memory,
                     None => {
                         block.truncate(bytes);
                         block

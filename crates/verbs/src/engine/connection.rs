@@ -90,7 +90,7 @@ impl Connection {
             deadline: shared.now + shared.settings.set_up_max,
             peer,
             token: None,
-            terms: Terms { payload_max: 0, threshold: usize::MAX, rendezvous_max: 0 },
+            terms: Terms { payload_max: 0, threshold: 0, rendezvous_max: 0 },
             credits: Credits::new(0, shared.settings.credits),
             inward: Inward::default(),
             outward: Outward::default(),

@@ -6,8 +6,10 @@
 
 use crate::engine::Counters;
 use crate::wire::Descriptor;
+use link::Filled;
 use slab::BlockMut;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Something of the stream.
@@ -25,7 +27,14 @@ struct Lent {
     /// `None` while the device has it.
     memory: Option<BlockMut>,
     at: usize,
-    len: usize,
+    end: usize,
+    copied_bytes: usize,
+}
+
+impl Lent {
+    fn is_full(&self) -> bool {
+        self.memory.is_some() && self.at == self.end
+    }
 }
 
 /// A READ under way.
@@ -77,7 +86,8 @@ impl Inward {
     /// Whether `receive` has something to say or to begin.
     pub fn is_ready(&self) -> bool {
         if let Some(lent) = &self.lent {
-            return lent.memory.is_some() && lent.at == lent.len;
+            // It may be that what would fill it never comes.
+            return lent.is_full() || self.is_over();
         }
         match self.pieces.front() {
             Some(Piece::Here { .. }) => true,
@@ -105,22 +115,24 @@ impl Inward {
         self.reading.is_none() && matches!(self.pieces.front(), Some(Piece::Far { .. }))
     }
 
-    pub fn lend(&mut self, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+    /// Whether lent memory waits to be taken back.
+    pub fn is_lent_full(&self) -> bool {
+        self.lent.as_ref().is_some_and(Lent::is_full)
+    }
+
+    pub fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
         // A READ into a landing block is under way: what it brings comes first, and is soon there.
-        if self.lent.is_some() || at >= memory.len() {
+        if self.lent.is_some() || place.is_empty() || place.end > memory.len() {
             return Err(memory);
         }
-        let len = memory.len();
-        self.lent = Some(Lent { memory: Some(memory), at, len });
+        self.lent = Some(Lent { memory: Some(memory), at: place.start, end: place.end, copied_bytes: 0 });
         Ok(())
     }
 
     /// Lent memory that is full.
-    pub fn take_back(&mut self) -> Option<BlockMut> {
-        let lent = self.lent.as_mut().filter(|lent| lent.at == lent.len)?;
-        let memory = lent.memory.take()?;
-        self.lent = None;
-        Some(memory)
+    pub fn take_back(&mut self) -> Option<Filled> {
+        let Lent { memory, copied_bytes, .. } = self.lent.take_if(|lent| lent.is_full())?;
+        Some(Filled { memory: memory?, copied_bytes })
     }
 
     /// Copies what is here into lent memory; answers with the READ that must come next, if one must.
@@ -129,15 +141,16 @@ impl Inward {
             if self.reading.is_some() {
                 return None;
             }
-            let lent = self.lent.as_mut().filter(|lent| lent.at < lent.len)?;
+            let lent = self.lent.as_mut().filter(|lent| lent.at < lent.end)?;
             match self.pieces.front()? {
                 Piece::Here { .. } => {
                     let memory = lent.memory.as_mut()?;
-                    let copied = copy_here(&mut self.pieces, &mut memory[lent.at..], frees, counters);
+                    let copied = copy_here(&mut self.pieces, &mut memory[lent.at..lent.end], frees, counters);
                     lent.at += copied;
+                    lent.copied_bytes += copied;
                 }
                 Piece::Far { descriptor, read } => {
-                    let bytes = (descriptor.bytes - read).min(u32::try_from(lent.len - lent.at).unwrap_or(u32::MAX));
+                    let bytes = (descriptor.bytes - read).min(u32::try_from(lent.end - lent.at).unwrap_or(u32::MAX));
                     let address = descriptor.address + u64::from(*read);
                     let key = descriptor.key;
                     return Some(ReadWish { into: lent.memory.take()?, at: lent.at, bytes, address, key });

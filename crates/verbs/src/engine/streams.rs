@@ -14,6 +14,7 @@ use crate::limits::{MESSAGE_PARTS_MAX, RENDEZVOUS_BYTES_MAX, RESERVE_CREDITS, RE
 use crate::wire::{Descriptor, Kind};
 use link::{LinkError, Received, Sent};
 use slab::{BlockMut, Gather};
+use std::ops::Range;
 
 /// What became of a large body.
 enum Offer {
@@ -166,7 +167,7 @@ impl Connection {
             return Err(error);
         }
         // What was lent comes before the end of the stream.
-        if self.inward.is_lent() && self.inward.is_ready() {
+        if self.inward.is_lent_full() {
             return Ok(Received::Bytes { bytes: 0, drained: false });
         }
         if self.inward.is_over() {
@@ -220,11 +221,16 @@ impl Connection {
         }
     }
 
-    pub fn lend<D: Device>(&mut self, shared: &mut Shared<D>, memory: BlockMut, at: usize) -> Result<(), BlockMut> {
+    pub fn lend<D: Device>(
+        &mut self,
+        shared: &mut Shared<D>,
+        memory: BlockMut,
+        place: Range<usize>,
+    ) -> Result<(), BlockMut> {
         if self.phase != Phase::Open || self.inward.ended && self.inward.is_all_here() {
             return Err(memory);
         }
-        self.inward.lend(memory, at)?;
+        self.inward.lend(memory, place)?;
         if let Err(fault) = self.advance(shared) {
             self.fail(shared, fault);
         }

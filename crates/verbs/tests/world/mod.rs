@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::sim::Chance;
-use link::{Link, LinkError, Received};
+use link::{Filled, Link, LinkError, Received};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
@@ -154,19 +154,23 @@ pub fn drain(link: &mut SimLink) -> Result<(Vec<u8>, bool), LinkError> {
     }
 }
 
+/// What stands around the place in memory that is lent.
+const AROUND: u8 = 0xA5;
+
 /// A stream one way, by chance: pieces that are written and pieces that are shared; reads into all kinds of memory.
 pub struct Flow {
     pub total: usize,
     pub written: usize,
     pub received: usize,
     pub out: Gather,
+    skip: usize,
     lent: usize,
     lends: bool,
 }
 
 impl Flow {
     pub fn new(chance: &mut Chance, total: usize) -> Flow {
-        Flow { total, written: 0, received: 0, out: Gather::new(), lent: 0, lends: chance.below(3) > 0 }
+        Flow { total, written: 0, received: 0, out: Gather::new(), skip: 0, lent: 0, lends: chance.below(3) > 0 }
     }
 
     pub fn is_done(&self) -> bool {
@@ -204,9 +208,11 @@ impl Flow {
         let left = self.total - self.received;
         if self.lends && self.lent == 0 && left > 0 && chance.below(6) == 0 {
             let count = (chance.between(1, 9_000) as usize).min(left);
-            let skip = chance.below(20) as usize;
-            if link.lend(pool.block(skip + count), skip).is_ok() {
-                self.lent = count;
+            let (skip, beyond) = (chance.below(20) as usize, chance.below(3) as usize * 7);
+            let mut memory = pool.block(skip + count + beyond);
+            memory.fill(AROUND);
+            if link.lend(memory, skip..skip + count).is_ok() {
+                (self.skip, self.lent) = (skip, count);
             }
         }
         let (mut direct, mut scratch) = ([0; 40], [0; 2_000]);
@@ -214,11 +220,13 @@ impl Flow {
         let scratch = &mut scratch[..chance.between(1, 2_000) as usize];
         match link.receive(direct, scratch)? {
             Received::Bytes { bytes, .. } => {
-                if let Some(memory) = link.take_back() {
+                if let Some(Filled { memory, copied_bytes }) = link.take_back() {
                     assert_eq!(bytes, 0, "what was lent comes before the rest");
-                    let skip = memory.len() - self.lent;
-                    self.lent = 0;
-                    self.check(&memory[skip..]);
+                    let place = self.skip..self.skip + std::mem::take(&mut self.lent);
+                    assert!(copied_bytes <= place.len(), "more was copied than was lent");
+                    let around = memory[..place.start].iter().chain(&memory[place.end..]);
+                    assert!(around.into_iter().all(|byte| *byte == AROUND), "bytes around the place were written to");
+                    self.check(&memory[place]);
                     return Ok(true);
                 }
                 let first = bytes.min(direct.len());
