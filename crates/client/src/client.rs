@@ -59,6 +59,10 @@ pub struct Client {
     /// Whether the server's side of the link has ended.
     pub(crate) ended: bool,
     fell_back: Option<String>,
+    /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
+    pub(crate) lend_from_bytes: usize,
+    /// Bytes of large bodies that were copied on their way in, as counted so far.
+    pub(crate) copied_bytes: u64,
 }
 
 impl std::fmt::Debug for Client {
@@ -165,8 +169,16 @@ impl Client {
             unlooked: false,
             ended: false,
             fell_back: None,
+            lend_from_bytes: usize::MAX,
+            copied_bytes: 0,
         };
         client.hand_shake(url, &limits)?;
+        // Only now is it known what suits a link on which both ends have a say.
+        client.lend_from_bytes = client.link.shape().lend_from_bytes;
+        if client.lend_from_bytes < usize::MAX {
+            client.inbound.lend_from(client.lend_from_bytes);
+            client.outbound.set_part_bytes_min(client.lend_from_bytes);
+        }
         Ok(client)
     }
 
@@ -290,6 +302,13 @@ impl Client {
     /// Over `slab::BLOCK_BYTES_MAX`.
     pub fn block(&self, bytes: usize) -> BlockMut {
         self.pool.block(bytes)
+    }
+
+    /// Bytes of large bodies that were received and copied on the way into memory of their own; over a link that can do
+    /// without it stays zero.
+    pub fn copied_bytes(&mut self) -> u64 {
+        self.copied_bytes += self.inbound.take_copied_bytes();
+        self.copied_bytes
     }
 
     /// Reports the link's readiness to `registry`, for programs that poll many clients; edges are followed by

@@ -145,6 +145,9 @@ impl Client {
 
     /// Reads once; all events must have been taken. Says whether bytes came.
     pub(crate) fn receive(&mut self) -> Result<bool> {
+        if self.inbound.direct().len() >= self.lend_from_bytes {
+            self.lend();
+        }
         let room = self.buffer.room();
         let wanted = self.inbound.scratch_bytes_wanted().min(room.len());
         let direct = self.inbound.direct();
@@ -157,7 +160,8 @@ impl Client {
                 // A read that was kept short on purpose does not say that nothing is left.
                 self.drained = drained;
                 self.received_since = true;
-                Ok(bytes > 0)
+                let taken_back = self.lend_from_bytes < usize::MAX && self.settle(placed);
+                Ok(bytes > 0 || taken_back)
             }
             Ok(Received::Idle) => {
                 self.drained = true;
@@ -171,11 +175,32 @@ impl Client {
         }
     }
 
+    /// The rest of a frame is to come, and may come by itself.
+    #[cold]
+    fn lend(&mut self) {
+        if let Some((memory, place)) = self.inbound.lend()
+            && let Err(memory) = self.link.lend(memory, place)
+        {
+            self.inbound.not_lent(memory);
+        }
+    }
+
+    /// After a read of a link that is lent memory: `placed` bytes came otherwise, or what is lent is full. Says whether it was.
+    #[cold]
+    fn settle(&mut self, placed: usize) -> bool {
+        let filled = self.link.take_back();
+        self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
+        filled.is_some_and(|filled| self.inbound.filled(filled.memory) > 0)
+    }
+
     /// Reads without taking events, for a sender that is blocked. Says whether it may be worth waiting for more.
     fn receive_unread(&mut self) -> Result<bool> {
         while !self.ended && !self.buffer.is_full() {
             // While a large body arrives in place nothing is unread, and bytes may still go there.
             let in_place = self.buffer.unread().is_empty();
+            if in_place && self.inbound.direct().len() >= self.lend_from_bytes {
+                self.lend();
+            }
             let direct = if in_place { self.inbound.direct() } else { &mut [] };
             let direct_bytes = direct.len();
             match self.link.receive(direct, self.buffer.room())? {
@@ -186,6 +211,9 @@ impl Client {
                     self.received_since = true;
                     self.unlooked = true;
                     self.drained = drained;
+                    if self.lend_from_bytes < usize::MAX {
+                        self.settle(placed);
+                    }
                     if drained {
                         return Ok(!self.buffer.is_full());
                     }

@@ -10,7 +10,7 @@ use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
-use shard::{Server, StartError};
+use shard::{Copied, Server, StartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -116,7 +116,9 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
         start_us = began.elapsed().as_micros() as u64,
         "harrier broker is ready"
     );
+    let household = server.household();
     server.join()?;
-    tracing::info!("harrier broker has ended");
+    let Copied { bytes_in, bytes_out } = household.copied();
+    tracing::info!(body_bytes_copied_in = bytes_in, body_bytes_copied_out = bytes_out, "harrier broker has ended");
     Ok(())
 }

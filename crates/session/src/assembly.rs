@@ -2,11 +2,11 @@
 //!
 //! Enters: method arguments, a content header, parts of a body.  Leaves: the whole content.
 //! Owns:   what has arrived of it, and the memory of the body.
-//! Never:  holds more memory than `BODY_GROWTH` times what has arrived, or one step.
+//! Never:  holds more memory than `BODY_GROWTH` times what has arrived, or one step (of a size that its owner names).
 
 use crate::{
     Body, Event,
-    limits::{BODY_GROWTH, BODY_STEP_BYTES, SPARE_HEAD_BYTES_MAX},
+    limits::{BODY_GROWTH, SPARE_HEAD_BYTES_MAX},
 };
 use slab::{BlockMut, Pool};
 use wire::{DecodeError, RawProperties, method::basic};
@@ -167,9 +167,9 @@ impl Assembly {
         &self.block[..self.filled]
     }
 
-    /// Memory for the next bytes of the body; empty if it must grow first.
+    /// Memory for the next bytes of the body; empty if it must grow first, or was given away.
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.block[self.filled..]
+        self.block.get_mut(self.filled..).unwrap_or_default()
     }
 
     /// `n` bytes of the room are filled.
@@ -178,15 +178,27 @@ impl Assembly {
         self.filled += n;
     }
 
-    /// Makes room, unless there is some or nothing is missing.
-    pub fn grow(&mut self, pool: &Pool) {
+    /// Makes room, unless there is some or nothing is missing: `step_bytes` at first. How many bytes it moved.
+    pub fn grow(&mut self, pool: &Pool, step_bytes: usize) -> usize {
         let body_bytes = self.body_bytes();
         if self.filled < self.block.len() || self.filled == body_bytes {
-            return;
+            return 0;
         }
-        let larger = BODY_STEP_BYTES.max(self.block.len().saturating_mul(BODY_GROWTH)).min(body_bytes);
+        let larger = step_bytes.max(self.block.len().saturating_mul(BODY_GROWTH)).min(body_bytes);
         let mut block = pool.block(larger);
         block[..self.filled].copy_from_slice(&self.block[..self.filled]);
+        self.block = block;
+        self.filled
+    }
+
+    /// Gives the memory away for a while, with what is in it.
+    pub fn take_block(&mut self) -> BlockMut {
+        std::mem::take(&mut self.block)
+    }
+
+    /// Gets it back.
+    pub fn put_block(&mut self, block: BlockMut) {
+        debug_assert!(self.block.is_empty(), "it got other memory meanwhile");
         self.block = block;
     }
 

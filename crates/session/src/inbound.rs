@@ -5,18 +5,22 @@
 //! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
 //!
 //! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
-//! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides.
+//! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides; `lending.rs` memory that a link fills
+//! by itself.
 
 mod command;
 mod content;
 mod control;
 mod frame;
+mod lending;
 mod method;
 mod quick;
 mod repeat;
 mod text;
 
 pub use repeat::{Alike, Repeat};
+
+use lending::Lending;
 
 use crate::{
     Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,
@@ -123,6 +127,10 @@ pub struct Inbound {
     repeat_heads_bytes: usize,
     /// Bytes of input that were left when more were needed.
     left_bytes: usize,
+    /// What is lent to the link, and from how many bytes on it may be.
+    lending: Lending,
+    /// Bytes of contents put together here that were copied on the way to their place.
+    copied_bytes: u64,
 }
 
 impl Inbound {
@@ -158,6 +166,8 @@ impl Inbound {
             streaming: None,
             repeat_heads_bytes: 0,
             left_bytes: 0,
+            lending: Lending::default(),
+            copied_bytes: 0,
         };
         inbound.set_frame_bytes_max(frame_bytes_max);
         inbound
@@ -273,6 +283,7 @@ impl Inbound {
         if self.streaming == Some(channel) {
             self.streaming = None;
         }
+        self.lending.whole.take_if(|whole| *whole == channel);
         if self.channels.get(channel).is_some() {
             self.channels.set(channel, state);
         }
@@ -285,6 +296,7 @@ impl Inbound {
         self.channels.clear();
         self.spare = None;
         self.streaming = None;
+        self.lending.whole = None;
     }
 
     /// Where bytes of a large body must be received: the rest of the current frame's payload, straight in its final
@@ -335,7 +347,7 @@ impl Inbound {
         let Some(assembly) = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref()) else {
             return usize::MAX;
         };
-        if assembly.body_bytes() < LARGE_BODY_BYTES {
+        if assembly.body_bytes() < self.lending.large_body_bytes {
             return usize::MAX;
         }
         // After this frame: its end, and then either the next head, or all of a small rest and the next content's heads.

@@ -18,6 +18,10 @@ pub const BODY_STEP_BYTES: usize = 1 << 20;
 /// below a third of the body, what is pinned without having arrived below four times what has.
 pub const BODY_GROWTH: usize = 4;
 
+/// The first piece of memory for a body that a device shall write to: all of it, up to this, so that it need not grow. One
+/// content of a connection at a time has that much; the others begin with [`BODY_STEP_BYTES`].
+pub const BODY_LENT_STEP_BYTES: usize = 16 << 20;
+
 /// RabbitMQ's absolute bound of a body (`MAX_MSG_SIZE`); above it the connection ends, not only the channel.
 pub const BODY_BYTES_MAX: u64 = 512 << 20;
 
@@ -54,6 +58,7 @@ pub(crate) const CONTENT_ARGUMENTS_BYTES_MAX: usize = 3 * 256 + 9;
 pub(crate) const SPARE_HEAD_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(LARGE_BODY_BYTES <= BODY_STEP_BYTES && BODY_GROWTH > 1);
+const _: () = assert!(BODY_STEP_BYTES <= BODY_LENT_STEP_BYTES);
 const _: () = assert!(BODY_BYTES_MAX <= slab::BLOCK_BYTES_MAX as u64 && MESSAGE_BYTES_MAX <= BODY_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_MAX && FRAME_BYTES_MAX <= FRAME_BYTES_CEILING);
 

@@ -93,6 +93,8 @@ pub struct Outbound {
     gather: Gather,
     /// Bytes of a body payload in one frame.
     payload_bytes_max: usize,
+    /// Bytes of a shared body that the last of several frames should have at least.
+    last_bytes_min: usize,
 }
 
 impl Default for Outbound {
@@ -104,17 +106,24 @@ impl Default for Outbound {
 impl Outbound {
     /// Nothing to send yet.
     pub const fn new() -> Self {
-        Self { gather: Gather::new(), payload_bytes_max: CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES }
+        let payload_bytes_max = CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES;
+        Self { gather: Gather::new(), payload_bytes_max, last_bytes_min: 0 }
     }
 
     /// Nothing to send, with the same frame bound.
     pub fn empty_like(&self) -> Self {
-        Self { gather: Gather::new(), payload_bytes_max: self.payload_bytes_max }
+        Self { gather: Gather::new(), ..*self }
     }
 
     /// Bytes of a body in one frame, at most.
     pub fn payload_bytes_max(&self) -> usize {
         self.payload_bytes_max
+    }
+
+    /// No frame of a shared body that is longer shall have less: the last but one leaves that much to the last. For a link that
+    /// hands over so much without a copy. Without effect where two of them do not fit a frame.
+    pub fn set_part_bytes_min(&mut self, bytes: usize) {
+        self.last_bytes_min = bytes;
     }
 
     /// How many bytes are to be sent.
@@ -288,10 +297,18 @@ impl Outbound {
     #[inline(never)]
     fn body(&mut self, pool: &Pool, channel: u16, body: BodyOut<'_>) {
         let bytes = body.len();
+        let last_bytes_min = match body {
+            BodyOut::Share(_) if self.last_bytes_min <= self.payload_bytes_max / 2 => self.last_bytes_min,
+            _ => 0,
+        };
         let mut at = 0;
         while at < bytes {
-            let part = at..bytes.min(at + self.payload_bytes_max);
-            let part_bytes = part.len();
+            let left = bytes - at;
+            let mut part_bytes = left.min(self.payload_bytes_max);
+            if part_bytes < left && left - part_bytes < last_bytes_min {
+                part_bytes = left - last_bytes_min;
+            }
+            let part = at..at + part_bytes;
             // The end of the frame before travels with the head of the next, so that a shared part costs one run.
             let end_bytes = usize::from(at > 0);
             let mut pen = Pen::new(self.gather.reserve(pool, end_bytes + FRAME_HEAD_BYTES));

@@ -7,7 +7,7 @@
 use crate::register::Seat;
 use crate::tokens::Ticket;
 use catalog::{UserId, VhostId};
-use link::Link;
+use link::{Filled, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
 use verbs::Token;
@@ -86,6 +86,8 @@ pub(crate) struct Connection {
     pub ticket: Option<Ticket>,
     /// Its place in the register, while its session is open.
     pub seat: Option<Seat>,
+    /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
+    pub lend_from_bytes: usize,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }
@@ -94,5 +96,23 @@ impl Connection {
     /// How many bytes to read into a buffer with so much room.
     pub fn inbound_wanted(&self, room: usize) -> usize {
         self.inbound.scratch_bytes_wanted().min(room)
+    }
+
+    /// The rest of a frame is to come, and may come by itself.
+    #[cold]
+    pub fn lend(&mut self) {
+        if let Some((memory, place)) = self.inbound.lend()
+            && let Err(memory) = self.link.lend(memory, place)
+        {
+            self.inbound.not_lent(memory);
+        }
+    }
+
+    /// After a read of a link that is lent memory, which brought `direct` bytes, or filled what is lent. Answers how many bytes
+    /// that were, and how many of them the link has copied.
+    #[cold]
+    pub fn settle(&mut self, direct: usize) -> (usize, usize) {
+        let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
+        (self.inbound.filled(memory), copied_bytes)
     }
 }

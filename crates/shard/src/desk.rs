@@ -36,6 +36,17 @@ pub struct LateRefusal {
     pub method: (u16, u16),
 }
 
+/// Bytes of bodies that were copied in user space, of which a broker that is slow with large ones may be asked.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// On their way into memory of their own: those of large bodies alone (see `session::limits::LARGE_BODY_BYTES`, or
+    /// `link::Shape::lend_from_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
+    /// counted, and neither is a small body that is kept.
+    pub bytes_in: u64,
+    /// Between the heads of deliveries: those of small bodies, to each consumer.
+    pub bytes_out: u64,
+}
+
 /// Carries out effects.
 pub struct Desk {
     pool: Pool,
@@ -51,8 +62,8 @@ pub struct Desk {
     pub paced: Vec<Slot>,
     /// Refusals to carry out.
     pub refusals: Vec<LateRefusal>,
-    /// Body bytes copied in user space on their way out.
-    pub body_bytes_copied: u64,
+    /// Bytes of bodies that were copied.
+    pub copied: Copied,
     /// Who answers administrative requests, if anybody.
     requests: Option<SyncSender<Request>>,
 }
@@ -70,7 +81,7 @@ impl Desk {
             resumed: Vec::new(),
             paced: Vec::new(),
             refusals: Vec::new(),
-            body_bytes_copied: 0,
+            copied: Copied::default(),
             requests: None,
         }
     }
@@ -198,12 +209,13 @@ impl Effects for Desk {
             exchange: content.exchange,
             routing_key: content.routing_key,
         };
-        let body = body_out(content.body, outlet.copy_below_bytes, &mut self.body_bytes_copied);
+        let body = body_out(content.body, outlet.copy_below_bytes, &mut self.copied.bytes_out);
         outlet.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
         let mut copied = 0;
+        let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = GetOkHead {
                 delivery_tag: tag,
@@ -212,13 +224,14 @@ impl Effects for Desk {
                 routing_key: content.routing_key,
                 message_count: messages_left,
             };
-            out.get_ok(pool, channel, &head, content.properties, body_out(content.body, 4096, &mut copied));
+            out.get_ok(pool, channel, &head, content.properties, body_out(content.body, copy_below_bytes, &mut copied));
         }
-        self.body_bytes_copied += copied;
+        self.copied.bytes_out += copied;
     }
 
     fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
         let mut copied = 0;
+        let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = ReturnHead {
                 code: refusal.code,
@@ -226,9 +239,15 @@ impl Effects for Desk {
                 exchange: content.exchange,
                 routing_key: content.routing_key,
             };
-            out.return_(pool, channel, &head, content.properties, body_out(content.body, 4096, &mut copied));
+            out.return_(
+                pool,
+                channel,
+                &head,
+                content.properties,
+                body_out(content.body, copy_below_bytes, &mut copied),
+            );
         }
-        self.body_bytes_copied += copied;
+        self.copied.bytes_out += copied;
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {

@@ -4,6 +4,7 @@
 //! Owns:   one cache line a shard, and the register of virtual hosts and users.
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
+use crate::desk::Copied;
 use crate::limits::PROGRAM_BYTES;
 use crate::register::Register;
 use crate::tokens::Tokens;
@@ -16,6 +17,8 @@ struct Line {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
     connections: AtomicU32,
+    copied_in: AtomicU64,
+    copied_out: AtomicU64,
 }
 
 /// Counts of all shards.
@@ -71,6 +74,22 @@ impl Household {
     /// What all shards hold.
     pub fn memory_bytes(&self) -> u64 {
         self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Notes how many bytes of bodies a shard has copied since it began.
+    pub fn note_copied(&self, shard: u16, copied: Copied) {
+        let line = &self.lines[shard as usize];
+        line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
+        line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
+    }
+
+    /// What all shards have copied, as they noted last.
+    pub fn copied(&self) -> Copied {
+        let of = |line: &Line| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
+        self.lines.iter().map(of).fold(Copied::default(), |all, (bytes_in, bytes_out)| Copied {
+            bytes_in: all.bytes_in + bytes_in,
+            bytes_out: all.bytes_out + bytes_out,
+        })
     }
 
     /// The shard with the fewest connections takes one more; `None` if there are too many already.

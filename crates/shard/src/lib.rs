@@ -26,7 +26,7 @@ mod timers;
 mod tokens;
 
 pub use broker::{Address, Request};
-pub use desk::Desk;
+pub use desk::{Copied, Desk};
 pub use handshake::External;
 pub use household::Household;
 pub use mail::{Bell, Doorbell, Mail};

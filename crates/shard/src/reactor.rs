@@ -102,6 +102,7 @@ impl Reactor {
                 let over = self.household.connections() == 0 && self.ports.connections() == 0;
                 if over || now >= stop_at {
                     self.shard.tick(now);
+                    self.shard.note_copied();
                     return Ok(());
                 }
             }

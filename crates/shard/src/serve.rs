@@ -112,8 +112,11 @@ impl Shard {
     /// One read. `None` if the connection is over.
     fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
         let connection = self.connections.get_mut(slot as usize)?.as_mut()?;
-        let direct = connection.inbound.direct();
-        let direct_bytes = direct.len();
+        let mut direct_bytes = connection.inbound.direct().len();
+        if direct_bytes >= connection.lend_from_bytes {
+            connection.lend();
+            direct_bytes = connection.inbound.direct().len();
+        }
         let room = self.scratch.len() - *have;
         let wanted = connection.inbound_wanted(room);
         let received = connection.link.receive(connection.inbound.direct(), &mut self.scratch[*have..*have + wanted]);
@@ -124,13 +127,19 @@ impl Shard {
                 // After the peer's end a drained link must be read on, until it says that it is closed.
                 connection.readable = !drained || connection.peer_closed;
                 connection.received_at = now;
+                let mut taken_back = 0;
+                if connection.lend_from_bytes < usize::MAX {
+                    let copied;
+                    (taken_back, copied) = connection.settle(bytes.min(direct_bytes));
+                    self.desk.copied.bytes_in += copied as u64;
+                }
                 if connection.phase == Phase::Greeting
                     && let Some(external) = &self.external
                     && connection.link.certificate().is_some()
                 {
                     connection.inbound.greet_with(greeting_with(&external.greeting, connection.token));
                 }
-                Some(bytes)
+                Some(bytes + taken_back)
             }
             Ok(Received::Idle) => {
                 connection.readable = false;
@@ -204,6 +213,9 @@ impl Shard {
         }
         if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {
             self.desk.make_dirty(slot);
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            self.desk.copied.bytes_in += connection.inbound.take_copied_bytes();
         }
         self.scratch.copy_within(at..*have, 0);
         *have -= at;

@@ -324,6 +324,11 @@ impl Server {
         !self.threads.iter().any(JoinHandle::is_finished)
     }
 
+    /// The counts that the shards share, to look at.
+    pub fn household(&self) -> Arc<Household> {
+        Arc::clone(&self.stopper.household)
+    }
+
     /// Waits for the end. A shard that fails stops the others, and its error is returned once they have ended.
     pub fn join(self) -> io::Result<()> {
         for thread in self.threads {

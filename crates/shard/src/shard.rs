@@ -142,7 +142,7 @@ impl Shard {
         self.serial = self.serial.wrapping_add(1);
         let peer = link.peer();
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
-        let copy_below_bytes = link.shape().copy_below_bytes;
+        let shape = link.shape();
         // A user may have as many channels as it may have.
         let limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
         let token = self.token_for(&*link);
@@ -150,9 +150,15 @@ impl Shard {
             Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
             None => greeting_with(&self.options.greeting, token),
         };
+        let mut inbound = Inbound::server(&limits, greeting);
+        let mut out = Outbound::new();
+        if shape.lend_from_bytes < usize::MAX {
+            inbound.lend_from(shape.lend_from_bytes);
+            out.set_part_bytes_min(shape.lend_from_bytes);
+        }
         let connection = Connection {
             link,
-            inbound: Inbound::server(&limits, greeting),
+            inbound,
             kept: Vec::new(),
             unparsed: false,
             serial: self.serial,
@@ -170,6 +176,7 @@ impl Shard {
             token,
             ticket,
             seat: None,
+            lend_from_bytes: shape.lend_from_bytes,
             timer_at: None,
         };
         let deadline = connection.deadline;
@@ -179,7 +186,7 @@ impl Shard {
         }
         self.connections[index] = Some(Box::new(connection));
         self.set_timer(slot, deadline);
-        self.desk.open(slot, Outbound::new(), copy_below_bytes);
+        self.desk.open(slot, out, shape.copy_below_bytes);
         self.enqueue(slot);
         slot
     }
@@ -357,6 +364,7 @@ impl Shard {
             return;
         }
         self.memory_checked = Some(now);
+        self.note_copied();
         let pool = self.desk.pool();
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
@@ -374,6 +382,11 @@ impl Shard {
             self.broker.set_memory_alarm(over, &mut self.desk);
         }
         self.check_vhosts();
+    }
+
+    /// Tells the others' readers how many bytes of bodies were copied here.
+    pub fn note_copied(&self) {
+        self.household.note_copied(self.options.shard.0, self.desk.copied);
     }
 
     /// Looks which virtual hosts have as many bytes waiting as they may. One stays full until a tenth less waits, lest it

@@ -9,7 +9,7 @@ use crate::{
     Body, Event, Fault,
     assembly::{Assembly, ContentMethod},
     fault::numbers,
-    limits::{BODY_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
+    limits::{BODY_BYTES_MAX, WAITED_HEADER_BYTES_MAX},
 };
 use slab::Pool;
 use wire::{
@@ -64,7 +64,7 @@ impl Inbound {
                 return Err(fault);
             }
         };
-        if header.body_bytes < LARGE_BODY_BYTES {
+        if header.body_bytes < self.lending.large_body_bytes {
             let body = match split_head(rest) {
                 _ if header.body_bytes == 0 => Some(&rest[..0]),
                 None => return Ok(Step::More),
@@ -105,7 +105,7 @@ impl Inbound {
     }
 
     fn begin_body(&mut self, channel: u16, header: &Header<'_>, frame_bytes: usize) {
-        if header.body_bytes >= LARGE_BODY_BYTES {
+        if header.body_bytes >= self.lending.large_body_bytes {
             self.streaming = Some(channel);
         }
         if let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut()) {
@@ -216,7 +216,7 @@ impl Inbound {
             return Err(self.fault(ReplyCode::FrameError, head.channel, assembly.method.id(), text));
         }
         self.mid = Mid::Body { channel: head.channel, left: bytes, start: assembly.filled() };
-        if assembly.body_bytes() >= LARGE_BODY_BYTES {
+        if assembly.body_bytes() >= self.lending.large_body_bytes {
             self.streaming = Some(head.channel);
         }
         *input = rest;
@@ -232,10 +232,14 @@ impl Inbound {
         input: &mut &'a [u8],
         pool: &Pool,
     ) -> Result<Step<'a>, Fault> {
+        if self.lending.is_lent() {
+            return Ok(Step::More);
+        }
+        let step_bytes = self.step_bytes(channel);
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
         let assembly = assembly.expect("a body frame has its content");
         while left > 0 {
-            assembly.grow(pool);
+            self.copied_bytes += assembly.grow(pool, step_bytes) as u64;
             let room = assembly.room();
             let bytes = left.min(input.len()).min(room.len());
             if bytes == 0 {
@@ -243,6 +247,7 @@ impl Inbound {
             }
             let (taken, rest) = input.split_at(bytes);
             room[..bytes].copy_from_slice(taken);
+            self.copied_bytes += bytes as u64;
             *input = rest;
             assembly.advance(bytes);
             left -= bytes;
@@ -268,7 +273,8 @@ impl Inbound {
         if self.streaming == Some(channel) {
             self.streaming = None;
         }
-        let large = assembly.body_bytes() >= LARGE_BODY_BYTES;
+        self.lending.whole.take_if(|whole| *whole == channel);
+        let large = assembly.body_bytes() >= self.lending.large_body_bytes;
         self.repeat_heads_bytes = if large { assembly.heads_bytes + FRAME_HEAD_BYTES } else { 0 };
         self.left_bytes = 0;
         if let Err(fault) = self.check_side(channel, assembly.method) {

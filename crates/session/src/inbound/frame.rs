@@ -143,6 +143,7 @@ impl Inbound {
     pub(super) fn rest_of_frame<'a>(&mut self, mid: Mid, input: &mut &'a [u8], pool: &Pool) -> Result<Step<'a>, Fault> {
         match mid {
             Mid::No => Ok(Step::Taken),
+            Mid::Skip { .. } if self.lending.is_lent() => Ok(Step::More),
             Mid::Skip { left } => {
                 let (skipped, rest) = input.split_at(left.min(input.len()));
                 *input = rest;

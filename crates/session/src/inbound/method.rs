@@ -142,6 +142,7 @@ impl Inbound {
         out: &mut Outbound,
         pool: &Pool,
     ) -> Step<'a> {
+        self.lending.whole.take_if(|whole| *whole == number);
         self.channels.remove(number);
         if !self.owner_answers_close {
             out.method(pool, number, &channel::CloseOk {}.into());

@@ -5,11 +5,7 @@
 //! Never:  changes state, allocates, complains: what is not plainly right goes the long way, which does all that.
 
 use super::{Inbound, Mid, Phase, Role};
-use crate::{
-    Body, Event,
-    assembly::ContentMethod,
-    limits::{LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
-};
+use crate::{Body, Event, assembly::ContentMethod, limits::WAITED_HEADER_BYTES_MAX};
 use wire::{
     RawProperties,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD},
@@ -67,7 +63,7 @@ impl Inbound {
             return None;
         }
         let body_bytes = u64::from_be_bytes(*array(&mut rest)?);
-        if body_bytes >= LARGE_BODY_BYTES as u64 || body_bytes > self.limits.message_bytes_max {
+        if body_bytes >= self.lending.large_body_bytes as u64 || body_bytes > self.limits.message_bytes_max {
             return None;
         }
         let properties = bytes(&mut rest, (header_bytes as usize).checked_sub(12)?)?;

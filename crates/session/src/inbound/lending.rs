@@ -1,0 +1,105 @@
+//! Lending: the place of a large body's next bytes, given away to be filled by somebody else.
+//!
+//! Enters: from how many bytes on it is worth it.  Leaves: memory with a place in it; the same, filled.
+//! Owns:   how much is lent, and which content has memory for all of its body at once.
+//! Never:  lends what is not the rest of the current frame's payload; minds a content that ended meanwhile.
+
+use super::{Inbound, Mid};
+use crate::limits::{BODY_LENT_STEP_BYTES, BODY_STEP_BYTES, LARGE_BODY_BYTES};
+use slab::BlockMut;
+use std::ops::Range;
+
+/// What is lent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lending {
+    /// From so many bytes on a body has memory of its own.
+    pub large_body_bytes: usize,
+    /// From so many bytes on memory is lent.
+    from_bytes: usize,
+    /// Bytes of the place that is lent; zero: nothing is.
+    lent_bytes: usize,
+    /// The channel whose body has memory for all of it from the first.
+    pub whole: Option<u16>,
+}
+
+impl Default for Lending {
+    fn default() -> Self {
+        Self { large_body_bytes: LARGE_BODY_BYTES, from_bytes: usize::MAX, lent_bytes: 0, whole: None }
+    }
+}
+
+impl Lending {
+    pub fn is_lent(&self) -> bool {
+        self.lent_bytes > 0
+    }
+}
+
+impl Inbound {
+    /// The link may be lent memory for `bytes` and more: bodies from there on have memory of their own.
+    pub fn lend_from(&mut self, bytes: usize) {
+        self.lending.from_bytes = bytes.max(1);
+        self.lending.large_body_bytes = LARGE_BODY_BYTES.min(self.lending.from_bytes);
+    }
+
+    /// The memory in which the rest of the current frame's payload belongs, and its place there, if that is worth lending.
+    /// Until it comes back, by [`filled`](Self::filled) or [`not_lent`](Self::not_lent), `next` takes nothing. All input must
+    /// have been taken.
+    pub fn lend(&mut self) -> Option<(BlockMut, Range<usize>)> {
+        let Mid::Body { channel, .. } = self.mid else { return None };
+        let bytes = self.direct().len();
+        if bytes < self.lending.from_bytes || self.lending.is_lent() {
+            return None;
+        }
+        let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())?;
+        self.lending.lent_bytes = bytes;
+        let place = assembly.filled()..assembly.filled() + bytes;
+        Some((assembly.take_block(), place))
+    }
+
+    /// What was lent, and is full now. Answers how many bytes that were.
+    pub fn filled(&mut self, memory: BlockMut) -> usize {
+        let bytes = std::mem::take(&mut self.lending.lent_bytes);
+        self.put_back(memory);
+        match &mut self.mid {
+            Mid::Body { .. } => self.direct_filled(bytes),
+            // Its content ended meanwhile.
+            Mid::Skip { left } => *left -= bytes,
+            Mid::No => {}
+        }
+        bytes
+    }
+
+    /// What nobody took.
+    pub fn not_lent(&mut self, memory: BlockMut) {
+        self.lending.lent_bytes = 0;
+        self.put_back(memory);
+    }
+
+    fn put_back(&mut self, memory: BlockMut) {
+        if let Mid::Body { channel, .. } = self.mid
+            && let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())
+        {
+            assembly.put_block(memory);
+        }
+    }
+
+    /// Whether memory is lent.
+    pub fn is_lent(&self) -> bool {
+        self.lending.is_lent()
+    }
+
+    /// The first piece of memory for a body.
+    pub(super) fn step_bytes(&mut self, channel: u16) -> usize {
+        if self.lending.from_bytes == usize::MAX || *self.lending.whole.get_or_insert(channel) != channel {
+            return BODY_STEP_BYTES;
+        }
+        BODY_LENT_STEP_BYTES
+    }
+
+    /// Bytes of large bodies that were copied here on the way to their place since the last call: what came in front of the
+    /// rest, and what was moved because its memory had to grow. What a link copies is not among them.
+    #[inline]
+    pub fn take_copied_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
+    }
+}
