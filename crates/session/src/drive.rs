@@ -5,7 +5,8 @@
 //! Never:  exists in a build that serves anybody.
 
 use crate::{Alike, Body, Event, Fault, Greeting, Inbound, Outbound, Repeat, SessionLimits, sasl};
-use slab::Pool;
+use slab::{BlockMut, Pool};
+use std::ops::Range;
 use std::sync::Arc;
 use wire::{RawProperties, ShortStr, Table, TableRef, Value};
 
@@ -39,6 +40,9 @@ pub(crate) struct Driven {
     /// Bytes that came through `direct`.
     pub placed_bytes: usize,
     wanted: SessionLimits,
+    /// Whether the place of a large body's bytes is lent, and what is: the memory, and what of its place is not filled yet.
+    lends: bool,
+    pub lent: Option<(BlockMut, Range<usize>)>,
 }
 
 /// What the owner does after an event.
@@ -75,7 +79,33 @@ impl Driven {
             repeated: 0,
             placed_bytes: 0,
             wanted: *wanted,
+            lends: false,
+            lent: None,
         }
+    }
+
+    /// From so many bytes on their place is lent to those who bring them.
+    pub fn lend_from(&mut self, bytes: usize) {
+        self.inbound.lend_from(bytes);
+        self.lends = true;
+    }
+
+    /// Bytes arrive where memory is lent for them. Answers how many.
+    fn fill_lent(&mut self, bytes: &[u8]) -> usize {
+        if self.lends && self.lent.is_none() {
+            assert!(!self.inbound.is_lent());
+            self.lent = self.inbound.lend();
+        }
+        let Some((memory, place)) = &mut self.lent else { return 0 };
+        assert!(self.inbound.is_lent() && self.inbound.direct().is_empty() && self.left.is_empty());
+        let taken = bytes.len().min(place.len());
+        memory[place.start..place.start + taken].copy_from_slice(&bytes[..taken]);
+        place.start += taken;
+        self.placed_bytes += taken;
+        if let Some((memory, _)) = self.lent.take_if(|(_, place)| place.start == place.end) {
+            assert!(self.inbound.filled(memory) > 0);
+        }
+        taken
     }
 
     /// What the session has to send, taken from it.
@@ -90,6 +120,12 @@ impl Driven {
     pub fn receive(&mut self, mut bytes: &[u8], cuts: &mut dyn Cuts) {
         while !bytes.is_empty() {
             let mut arrived = cuts.next().clamp(1, bytes.len());
+            let filled = self.fill_lent(&bytes[..arrived]);
+            if filled > 0 {
+                bytes = &bytes[filled..];
+                self.drain();
+                continue;
+            }
             if self.in_place {
                 let direct = self.inbound.direct();
                 assert!(direct.is_empty() || self.left.is_empty(), "input is left while a body is received in place");

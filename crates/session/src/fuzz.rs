@@ -81,4 +81,12 @@ fn same_however_cut(seed: u64, bytes: &[u8], make: impl Fn(bool) -> Driven) {
         assert!(pieces.bodies == whole.bodies, "bodies differ, in place: {in_place}");
         assert_eq!(pieces.sent(), sent, "in place: {in_place}");
     }
+    // Where memory is lent, smaller bodies than elsewhere have memory of their own, which the log calls large.
+    let alike = |log: &[String]| log.iter().map(|line| line.replace(" large ", " small ")).collect::<Vec<_>>();
+    let mut lent = make(true);
+    lent.lend_from(1 + seed as usize % 10_000);
+    lent.receive(bytes, &mut cuts(seed));
+    assert_eq!(alike(&lent.log), alike(&whole.log), "lent");
+    assert!(lent.bodies == whole.bodies, "bodies differ, lent");
+    assert_eq!(lent.sent(), sent, "lent");
 }

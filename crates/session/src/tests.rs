@@ -7,6 +7,7 @@
 mod bad_input;
 mod contents;
 mod handshake;
+mod lending;
 mod repeats;
 mod splits;
 

@@ -1,0 +1,165 @@
+//! Memory that is lent to a link.
+//!
+//! Enters: nothing.  Leaves: nothing.
+//! Owns:   the promises that no byte of a lent body is copied here, and that what ends meanwhile ends in order.
+//! Never:  minds how the bytes come to that memory (see the room `verbs`).
+
+use super::{frame, header, pattern, publish, whole};
+use crate::{
+    BodyOut, Fault, PublishHead, Scope, SessionLimits,
+    drive::{Driven, Pair},
+    limits::BODY_LENT_STEP_BYTES,
+};
+use wire::{
+    ReplyCode,
+    frame::{FRAME_BODY, FRAME_OVERHEAD_BYTES, split_head},
+};
+
+const THRESHOLD: usize = 16 * 1024;
+
+fn lending() -> Pair {
+    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    pair.open_channel(&mut whole());
+    pair.server.lend_from(THRESHOLD);
+    pair.client.out.set_part_bytes_min(THRESHOLD);
+    pair
+}
+
+/// Everything is written one after the other, in the order of the stream: heads go where the session wants them.
+#[test]
+fn of_bodies_from_the_threshold_on_nothing_is_copied() {
+    let mut pair = lending();
+    let frame_bytes = 131_064;
+    let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
+    let sizes = [THRESHOLD, THRESHOLD + 1, 40_000, frame_bytes, frame_bytes + 1, 2 * frame_bytes + 9, 1 << 20, 5 << 20];
+    for bytes in sizes.into_iter().chain([BODY_LENT_STEP_BYTES]) {
+        let body = pattern(bytes);
+        for cut in [usize::MAX, 7_000] {
+            let Driven { out, pool, .. } = &mut pair.client;
+            let shared = pool.copy(&body);
+            out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&shared));
+            // A link that lends hands over what is shared by itself, and so in pieces of its own.
+            let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
+            out.gather_mut().clear();
+            pair.server.placed_bytes = 0;
+            parts.iter().for_each(|part| pair.server.receive(part, &mut || cut));
+            assert_eq!((pair.server.placed_bytes, pair.server.inbound.take_copied_bytes()), (bytes, 0), "of {bytes}");
+            assert!(pair.server.bodies.pop().as_ref() == Some(&body), "a body of {bytes} bytes differs");
+        }
+    }
+    drop(pair.server.log);
+    assert_eq!(pair.server.pool.used_bytes(), 0);
+}
+
+#[test]
+fn what_is_too_small_to_lend_is_taken_as_ever() {
+    let mut pair = lending();
+    let body = pattern(THRESHOLD - 1);
+    let sent = [publish(1), header(1, 60, body.len() as u64, &[0, 0]), frame(FRAME_BODY, 1, &body)].concat();
+    pair.server.receive(&sent, &mut || 1_000);
+    assert!(pair.server.bodies.pop().as_ref() == Some(&body));
+    assert_eq!(pair.server.inbound.take_copied_bytes(), 0, "it is no large body");
+}
+
+/// The heads of a content, and of the first of its frames.
+fn begun(body: &[u8], first: usize) -> Vec<u8> {
+    let frame = frame(FRAME_BODY, 1, &body[..first]);
+    [publish(1), header(1, 60, body.len() as u64, &[0, 0]), frame[..7].to_vec()].concat()
+}
+
+#[test]
+fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
+    for scope in [Scope::Channel, Scope::Connection, Scope::Link] {
+        let mut pair = lending();
+        let body = pattern(100_000);
+        pair.server.receive(&begun(&body, 60_000), &mut whole());
+        pair.server.receive(&body[..20_000], &mut whole());
+        assert!(pair.server.lent.is_some());
+        let fault = Fault {
+            code: ReplyCode::PreconditionFailed,
+            scope,
+            channel: 1,
+            class_id: 60,
+            method_id: 40,
+            text: "the queue is gone".into(),
+        };
+        let Driven { inbound, out, pool, .. } = &mut pair.server;
+        inbound.fail(&fault, out, pool);
+        assert!(inbound.is_lent() && inbound.direct().is_empty() && inbound.lend().is_none());
+        // A look at nothing while it is away.
+        let nothing = inbound.next(&mut &[][..], out, pool);
+        assert!(matches!(nothing, Ok(None)));
+        let rest = [&body[20_000..60_000], &[wire::frame::FRAME_END]].concat();
+        pair.server.receive(&rest, &mut || 9_000);
+        pair.server.receive(&frame(FRAME_BODY, 1, &body[60_000..]), &mut || 9_000);
+        assert!(!pair.server.inbound.is_lent() && pair.server.bodies.is_empty());
+        if scope == Scope::Channel {
+            // What comes after is understood.
+            pair.server.sent();
+            pair.server.receive(&super::method(1, wire::method::channel::CloseOk {}), &mut whole());
+            pair.server.receive(&super::method(1, wire::method::channel::Open {}), &mut whole());
+            let content = [publish(1), header(1, 60, 3, &[0, 0]), frame(FRAME_BODY, 1, b"yes")].concat();
+            pair.server.receive(&content, &mut whole());
+            assert_eq!(pair.server.bodies, [b"yes"]);
+        }
+        pair.server.out.gather_mut().clear();
+        assert_eq!(pair.server.pool.used_bytes(), 0, "{scope:?}");
+    }
+}
+
+#[test]
+fn memory_that_nobody_takes_is_filled_as_ever() {
+    let mut pair = lending();
+    let body = pattern(50_000);
+    pair.server.receive(&begun(&body, 50_000), &mut whole());
+    let (memory, place) = pair.server.inbound.lend().expect("a frame's payload is to come");
+    assert_eq!((memory.len(), place), (50_000, 0..50_000));
+    pair.server.inbound.not_lent(memory);
+    assert_eq!(pair.server.inbound.direct().len(), 50_000);
+    pair.server.receive(&[&body[..], &[wire::frame::FRAME_END]].concat(), &mut || 3_000);
+    assert!(pair.server.bodies == [body]);
+}
+
+/// One body at a time may have memory for all of it before it comes.
+#[test]
+fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
+    let mut pair = lending();
+    let body = pattern(1_000);
+    for channel in 1..=10 {
+        if channel > 1 {
+            assert_eq!(pair.open_channel(&mut whole()), channel);
+        }
+        let heads = [publish(channel), header(channel, 60, 100 << 20, &[0, 0]), frame(FRAME_BODY, channel, &body)];
+        pair.server.receive(&heads.concat(), &mut whole());
+    }
+    let used = pair.server.pool.used_bytes();
+    let most = BODY_LENT_STEP_BYTES + 9 * crate::limits::BODY_STEP_BYTES;
+    assert!(used <= most + most / 4, "{used} bytes, of {most} and what rounding adds");
+}
+
+#[test]
+fn no_frame_of_a_shared_body_is_small() {
+    let mut pair = lending();
+    let Driven { out, pool, .. } = &mut pair.client;
+    let (most, head) =
+        (out.payload_bytes_max(), PublishHead { exchange: b"", routing_key: b"q", mandatory: false, immediate: false });
+    for bytes in
+        [most - 1, most, most + 1, most + THRESHOLD - 1, most + THRESHOLD, 2 * most, 2 * most + 1, 9 * most + 70]
+    {
+        for (share, least) in [(true, THRESHOLD), (false, 1)] {
+            let body = pool.copy(&pattern(bytes));
+            let part = if share { BodyOut::Share(&body) } else { BodyOut::Copy(&body) };
+            out.publish(pool, 1, &head, &[0, 0], part);
+            let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
+            out.gather_mut().clear();
+            let (mut at, mut frames) = (0, Vec::new());
+            while let Some(head) = split_head(&sent[at..]) {
+                at += head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;
+                frames.extend((head.kind == FRAME_BODY).then_some(head.payload_bytes as usize));
+            }
+            assert_eq!((at, frames.iter().sum::<usize>()), (sent.len(), bytes));
+            assert_eq!(frames.len(), bytes.div_ceil(most), "no more frames than it takes");
+            assert!(frames.iter().all(|frame| (least..=most).contains(frame)), "{frames:?}");
+        }
+    }
+}
