@@ -54,6 +54,10 @@ pub const COMPLETIONS_MAX: usize = 64;
 /// Completions handled in one poll, so that a flood of them does not keep the owner from its other work.
 pub const POLL_COMPLETIONS_MAX: usize = 4096;
 
+/// How long a peer may leave unread what it is offered, unless set otherwise: as long as a consumer may take to acknowledge
+/// a delivery elsewhere. What it holds meanwhile is bounded, and no more than what waits for a reader that is slow over TCP.
+pub const FETCH_MAX: Duration = Duration::from_secs(30 * 60);
+
 /// How often deadlines are looked at.
 pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
 /// How long a program that drops its connection waits for its last words to arrive.

@@ -5,7 +5,8 @@
 //! Never:  reads a file.
 
 use crate::limits::{
-    CREDITS_MAX, CREDITS_MIN, PAYLOAD_BYTES_MAX, RECEIVE_BUFFER_BYTES_MIN, RENDEZVOUS_BYTES_MAX, SEND_SLOTS_MIN,
+    CREDITS_MAX, CREDITS_MIN, FETCH_MAX, PAYLOAD_BYTES_MAX, RECEIVE_BUFFER_BYTES_MIN, RENDEZVOUS_BYTES_MAX,
+    SEND_SLOTS_MIN,
 };
 use std::time::Duration;
 
@@ -46,7 +47,9 @@ pub struct Settings {
     pub ping_after: Duration,
     /// After so long without a word the peer is given up.
     pub silent_max: Duration,
-    /// How long a peer may take to read what it is offered. It must be longer than any pause of a reader.
+    /// How long a peer may take to read what it is offered, however alive it is: it ends the connection of one that never
+    /// will. A reader that pauses longer (a consumer that reads nothing, a broker that is short of memory) loses its
+    /// connection, so it must be longer than any pause that is allowed; `Duration::MAX`: for ever.
     pub fetch_max: Duration,
     /// How long one READ may take.
     pub read_max: Duration,
@@ -79,7 +82,7 @@ impl Default for Settings {
             set_up_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(10),
             silent_max: Duration::from_secs(30),
-            fetch_max: Duration::from_secs(120),
+            fetch_max: FETCH_MAX,
             read_max: Duration::from_secs(30),
             ending_max: Duration::from_secs(5),
             token_max: Duration::from_secs(30),
@@ -89,6 +92,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// What suits the end that asked for the connection: it waits for its broker as long as that lives, for a broker that is
+    /// short of memory reads nothing until it has some again.
+    pub fn of_a_client() -> Self {
+        Settings { fetch_max: Duration::MAX, ..Settings::default() }
+    }
+
     /// Whether they make sense together.
     ///
     /// # Errors

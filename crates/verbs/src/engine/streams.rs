@@ -134,7 +134,7 @@ impl Connection {
         match shared.grant(body.clone()) {
             Ok(grant) => {
                 let number = self.outward.next_number();
-                let deadline = shared.now + shared.settings.fetch_max;
+                let deadline = shared.now.saturating_add(shared.settings.fetch_max);
                 let descriptor = Descriptor { number, bytes: bytes as u32, address: grant.address, key: grant.key };
                 self.outward.offer(Offered { grant, bytes, deadline });
                 self.put_message(shared, Kind::Rendezvous, &descriptor.encode(), Default::default());

@@ -1,0 +1,334 @@
+//! Large bodies through a broker over links that lend: nothing is copied, and whatever ends, all memory returns.
+
+mod over_verbs;
+
+use link::Abort;
+use link::sim::Chance;
+use over_verbs::{Bounds, Client, FAR, HEADS_BYTES_MAX, NEAR, World, body, settings};
+use shard::Copied;
+use slab::{Pool, PoolOptions, Slice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use verbs::sim::FabricOptions;
+use verbs::{Port, Settings};
+
+const THRESHOLD: usize = 16 * 1_024;
+
+/// A message of its own content, in the publisher's memory.
+fn message(publisher: &Client, number: u64, bytes: usize) -> Slice {
+    publisher.pool.copy(&body(number, bytes))
+}
+
+/// Publishes one message to `amq.fanout` and waits until every consumer has it.
+fn fan_out(world: &mut World, clients: &mut [Client], number: u64, bytes: usize) {
+    let shared = message(&clients[0], number, bytes);
+    clients[0].publish("amq.fanout", "", &shared);
+    drop(shared);
+    clients[1..].iter_mut().for_each(|consumer| consumer.expected.push_back((number, bytes)));
+    let messages = clients[1].got.len() + 1;
+    world.until("everybody has it", clients, |_, clients| {
+        clients[1..].iter().all(|consumer| consumer.got.len() == messages)
+    });
+}
+
+#[test]
+fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
+    let frame = 131_064;
+    let sizes = [THRESHOLD - 1, THRESHOLD, THRESHOLD + 1, 32_767, 32_768, 100_000, frame, frame + 1, 1 << 20, 16 << 20];
+    for consumers in [1, 32] {
+        let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+        let mut clients = vec![world.arrive()];
+        clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
+        for (number, bytes) in (0..).zip(sizes) {
+            let before = world.ports.each_ref().map(|port| port.counters());
+            let copied = world.copied();
+            fan_out(&mut world, &mut clients, number, bytes);
+            let after = world.ports.each_ref().map(|port| port.counters());
+            let frames = bytes.div_ceil(frame) as u64;
+            if bytes < THRESHOLD {
+                // Sent as it is, in parts of what a receive buffer holds, and kept once.
+                assert_eq!(after[FAR].placed_bytes, before[FAR].placed_bytes);
+                continue;
+            }
+            assert_eq!(world.copied(), copied, "{bytes} bytes to {consumers} consumers");
+            assert!(clients.iter().all(|client| client.copied_bytes == 0), "{bytes} bytes");
+            for (end, ways) in [(FAR, 1), (NEAR, consumers as u64)] {
+                let (before, after) = (before[end], after[end]);
+                assert_eq!(after.placed_bytes - before.placed_bytes, ways * bytes as u64);
+                assert_eq!(
+                    (after.landed_bytes, after.large_sent_bytes),
+                    (before.landed_bytes, before.large_sent_bytes)
+                );
+                // Method and header, and for each frame its head and its end.
+                let heads = after.copied_bytes - before.copied_bytes;
+                assert!(heads <= ways * (120 + 8 * frames), "{heads} bytes of heads for {frames} frames");
+            }
+        }
+        assert_eq!(world.copied().bytes_in, 0);
+        let most = (consumers + 1) * HEADS_BYTES_MAX;
+        world.until("nothing is kept but heads", &mut clients, |world, _| world.used_bytes() <= most);
+        clients.iter_mut().for_each(|client| client.leave(None));
+        world.must_be_empty();
+        assert_eq!(world.used_bytes(), 0);
+        assert!(clients.iter().all(|client| client.pool.used_bytes() == 0), "the clients keep nothing");
+    }
+}
+
+#[test]
+fn a_cable_and_rdma_mix_and_each_copies_what_it_must() {
+    for (from_cable, to_cable) in [(true, false), (false, true)] {
+        let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+        let publisher = if from_cable { world.arrive_by_cable() } else { world.arrive() };
+        let mut clients = vec![publisher, world.consumer("one", to_cable), world.consumer("two", !to_cable)];
+        for (number, bytes) in (0..).zip([10, 5_000, THRESHOLD, 60_000, 1 << 20, 3 << 20]) {
+            fan_out(&mut world, &mut clients, number, bytes);
+        }
+        let Copied { bytes_in, bytes_out } = world.copied();
+        assert!(bytes_out <= 2 * 5_000 + 2 * THRESHOLD as u64, "large ones go out by reference: {bytes_out}");
+        if !from_cable {
+            assert_eq!(bytes_in, 0, "nothing in between copies what RDMA brings");
+        }
+        let far = world.ports[FAR].counters();
+        assert_eq!((far.landed_bytes, far.large_sent_bytes), (0, 0));
+        clients.iter_mut().for_each(|client| client.leave(None));
+        world.must_be_empty();
+        assert_eq!(world.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn more_than_may_be_offered_is_copied_and_counted() {
+    // Two consumers' worth for what three want, and never two at once on one connection.
+    let settings = Settings { granted_bytes_max: 150_000, granted_bytes_total_max: 300_000, ..settings() };
+    let mut world = World::new(&FabricOptions::faultless(), &settings, &Bounds::default());
+    let mut clients = vec![world.arrive()];
+    clients.extend((0..6).map(|number| world.consumer(&format!("q{number}"), false)));
+    for number in 0..4 {
+        fan_out(&mut world, &mut clients, number, 400_000);
+    }
+    let far = world.ports[FAR].counters();
+    assert!(far.large_sent_bytes > 0 && far.offered_bytes > 0, "{far:?}");
+    let copied: u64 = clients.iter().map(|client| client.copied_bytes).sum();
+    // The end of such a part is no large one any more.
+    let (least, most) = (far.large_sent_bytes, 6 * 4 * 400_000 - far.offered_bytes);
+    assert!((least..=most).contains(&copied), "{copied} of {least} to {most} that were sent and not offered");
+    assert_eq!(world.copied(), Copied::default(), "and none of it the broker");
+    clients.iter_mut().for_each(|client| client.leave(None));
+    world.must_be_empty();
+}
+
+#[test]
+fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long_that_takes() {
+    // What the broker allows its consumers is over many times; what the client allows its broker has no end.
+    let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
+    let bounds = Bounds { memory_bytes_max: 6 << 20, ..Bounds::default() };
+    let mut world = World::new(&FabricOptions::faultless(), &settings, &bounds);
+    let mut publisher = world.arrive();
+    publisher.declare("q");
+    let mut clients = vec![publisher];
+    let mut messages = 0;
+    // It publishes on until nothing moves any more.
+    let mut rounds_without = 0;
+    while rounds_without < 1_000 {
+        rounds_without += 1;
+        if clients[0].unsent_bytes() < 2_000_000 {
+            let shared = message(&clients[0], messages, 500_000);
+            clients[0].publish("", "q", &shared);
+            messages += 1;
+            rounds_without = 0;
+        }
+        assert!(messages < 2_000, "it is never held back");
+        world.step();
+        clients.iter_mut().for_each(Client::turn);
+    }
+    assert!(world.shard.broker().memory_alarm());
+    assert!(world.ports[NEAR].census().granted_bytes > 0, "a body is offered to a broker that does not read");
+    let used = world.used_bytes();
+    for _ in 0..30_000 {
+        world.step();
+        clients.iter_mut().for_each(Client::turn);
+    }
+    assert!(!clients[0].is_over, "{:?}", clients[0].error);
+    assert!(clients[0].unsent_bytes() > 0 && world.ports[NEAR].census().granted_bytes > 0, "it waits");
+    assert_eq!(world.used_bytes(), used, "and the broker takes no more");
+    // Somebody comes who takes what there is.
+    let mut consumer = world.consumer("q", false);
+    consumer.expected = (0..messages).map(|number| (number, 500_000)).collect();
+    clients.push(consumer);
+    world.until("the rest", &mut clients, |_, clients| clients[1].got.len() == messages as usize);
+    assert_eq!(world.copied(), Copied::default());
+    clients.iter_mut().for_each(|client| client.leave(None));
+    world.must_be_empty();
+}
+
+/// A consumer that stops reading in the middle of anything, longer than the broker's patience: it is given up, and what it
+/// was offered returns.
+#[test]
+fn a_consumer_that_never_reads_on_is_given_up() {
+    let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
+    let mut world = World::new(&FabricOptions::faultless(), &settings, &Bounds::default());
+    let mut clients = vec![world.arrive(), world.consumer("q", false)];
+    clients[1].is_paused = true;
+    for number in 0..4 {
+        let shared = message(&clients[0], number, 500_000);
+        clients[0].publish("", "q", &shared);
+    }
+    world.until("an offer", &mut clients, |world, _| world.ports[FAR].census().granted_bytes > 0);
+    world.until("its end", &mut clients, |world, _| world.shard.connections() == 1);
+    clients[1].is_paused = false;
+    world.until("it hears so", &mut clients, |_, clients| clients[1].is_over);
+    clients[0].leave(None);
+    world.must_be_empty();
+}
+
+/// Settings of every kind under which a large body may be offered.
+fn any_settings(chance: &mut Chance) -> Settings {
+    Settings {
+        receive_buffer_bytes: 1 << chance.between(9, 12),
+        credits: chance.between(12, 40) as u16,
+        rendezvous_threshold_bytes: chance.between(500, 40_000) as u32,
+        rendezvous_max: chance.between(0, 8) as u16,
+        granted_bytes_max: chance.between(10_000, 1 << 20) as usize,
+        corked: chance.below(2) == 0,
+        landing_blocks: 2,
+        landing_bytes: chance.between(1_000, 60_000) as usize,
+        ..settings()
+    }
+}
+
+/// Answers whether a message of the publisher never came whole, and how many bytes were fetched into lent memory.
+fn run_of(seed: u64) -> (bool, u64) {
+    let mut chance = Chance::new(seed);
+    let settings = any_settings(&mut chance);
+    let options = FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) };
+    let mut world = World::new(&options, &settings, &Bounds::default());
+    let mut clients = vec![world.arrive()];
+    let consumers = chance.between(1, 3) as usize;
+    clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
+    let messages = chance.between(1, 6);
+    for number in 0..messages {
+        let most = [2_000, 60_000, 300_000, 1 << 20][chance.below(4) as usize];
+        let bytes = chance.between(0, most) as usize;
+        let shared = message(&clients[0], number, bytes);
+        clients[0].publish("amq.fanout", "", &shared);
+        clients[1..].iter_mut().for_each(|consumer| consumer.expected.push_back((number, bytes)));
+    }
+    // Nobody, the publisher or a consumer goes at some moment, in one of three ways.
+    let who = chance.below(clients.len() as u64 + 1) as usize;
+    let whole = |clients: &[Client]| {
+        let consumers = clients[1..].iter().filter(|client| !client.is_over);
+        consumers.clone().all(|consumer| consumer.got.len() == messages as usize)
+    };
+    let mut left = chance.below(600);
+    for step in 0.. {
+        assert!(step < 100_000, "it stands still");
+        world.step();
+        // Any of them may sleep for a while.
+        clients.iter_mut().filter(|_| chance.below(4) > 0).for_each(Client::turn);
+        if left == 0 && who < clients.len() {
+            let why = [None, Some(Abort::Operator)][chance.below(2) as usize];
+            clients[who].leave(why);
+            break;
+        }
+        left = left.saturating_sub(1);
+        if whole(&clients) {
+            break;
+        }
+    }
+    let published = if clients[0].is_over { None } else { Some(messages as usize) };
+    if let Some(messages) = published {
+        world.until("the rest", &mut clients, |_, clients| {
+            clients[1..].iter().all(|consumer| consumer.is_over || consumer.got.len() == messages)
+        });
+    } else {
+        // What had come whole is delivered to everybody; what had not, to nobody.
+        world.until("rest", &mut clients, |world, _| world.shard.connections() == consumers);
+        (0..1_000).for_each(|_| {
+            world.step();
+            clients.iter_mut().for_each(Client::turn);
+        });
+        let least = clients[1..].iter().map(|consumer| consumer.got.len()).min();
+        assert!(clients[1..].iter().all(|consumer| Some(consumer.got.len()) == least), "some got more than others");
+        let used = world.used_bytes();
+        assert!(used <= consumers * HEADS_BYTES_MAX, "a partial message is still held: {used} bytes");
+    }
+    assert!(clients.iter().all(|client| client.error.is_none()), "nothing is broken");
+    let was_cut = clients[0].is_over && clients[1..].iter().all(|consumer| consumer.got.len() < messages as usize);
+    let placed_bytes = world.ports.iter().map(|port| port.counters().placed_bytes).sum();
+    clients.iter_mut().for_each(|client| client.leave(None));
+    world.must_be_empty();
+    (0..10).for_each(|_| world.step());
+    drop(clients);
+    // Messages for those who have gone wait in their queues; nothing else does.
+    let queued = world.queued();
+    assert!(world.used_bytes() == 0 || queued > 0, "{} bytes in use, {queued} messages queued", world.used_bytes());
+    (was_cut, placed_bytes)
+}
+
+#[test]
+fn cut_anywhere_what_arrives_is_whole_and_all_memory_returns() {
+    let (mut cut, mut placed_bytes) = (0, 0);
+    for seed in 0..300 {
+        let named = Named(seed);
+        let (was_cut, placed) = run_of(seed);
+        std::mem::forget(named);
+        cut += u64::from(was_cut);
+        placed_bytes += placed;
+    }
+    assert!(cut >= 20 && placed_bytes > 10 << 20, "{cut} were cut, {placed_bytes} bytes were fetched");
+}
+
+/// The client itself, which waits, with the broker on a thread of its own.
+#[test]
+fn the_client_publishes_from_its_memory_and_receives_into_it() {
+    // Time is what both threads make of it.
+    let long = Duration::from_secs(1_000_000);
+    let settings = Settings { set_up_max: long, ping_after: long, silent_max: 2 * long, read_max: long, ..settings() };
+    let (tell, told) = std::sync::mpsc::channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, of_broker) = (Arc::clone(&stop), settings.clone());
+    let broker = std::thread::spawn(move || {
+        let mut world = World::new(&FabricOptions::faultless(), &of_broker, &Bounds::default());
+        tell.send(world.fabric.clone()).expect("somebody listens");
+        while !stopped.load(Ordering::Acquire) {
+            world.step();
+            std::thread::yield_now();
+        }
+        (world.copied(), world.ports[FAR].counters())
+    });
+    let fabric = told.recv().expect("a fabric");
+    let port = Port::open(fabric.device(), &Pool::new(PoolOptions::default()), settings).expect("sound settings");
+    let link = Box::new(port.connect("broker", None).expect("there is room"));
+    let url = client::Url::parse("amqp://guest:guest@broker/%2F").expect("a URL");
+    let mut client = client::Client::over(link, &url, client::Options::default()).expect("a connection");
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, "q", &client::QueueOptions::default()).expect("a queue");
+    client.consume(channel, "q", &client::ConsumeOptions::default()).expect("a consumer");
+    let mut bytes_in_all = 0;
+    for (number, bytes) in (0..).zip([THRESHOLD, 100_000, 131_065, 1 << 20, 5 << 20]) {
+        let mut block = client.block(bytes);
+        block.copy_from_slice(&body(number, bytes));
+        client.publish_shared(channel, &client::Publish::to("", "q"), &block.freeze()).expect("published");
+        let delivery = client.next_delivery(Duration::from_secs(60)).expect("no error").expect("a delivery");
+        assert!(delivery.body() == body(number, bytes) && delivery.shared_body().is_some(), "{bytes} bytes");
+        bytes_in_all += bytes as u64;
+    }
+    assert_eq!(client.copied_bytes(), 0);
+    client.close().expect("an orderly end");
+    stop.store(true, Ordering::Release);
+    let (copied, far) = broker.join().expect("a broker");
+    assert_eq!(copied, Copied::default());
+    for counters in [far, port.counters()] {
+        assert_eq!((counters.placed_bytes, counters.landed_bytes, counters.large_sent_bytes), (bytes_in_all, 0, 0));
+    }
+}
+
+/// A panic names the seed.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        println!("seed {} failed", self.0);
+    }
+}

@@ -1,0 +1,438 @@
+//! A shard and its clients over RDMA links of a simulated device, all on one thread, and over a simulated cable.
+//!
+//! Enters: steps of time.  Leaves: what the clients got, and what was copied where.
+//! Owns:   the ports of both ends, and which link has which slot.
+//! Never:  waits: a step does what can be done.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use broker::{Broker, BrokerOptions, Effects};
+use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use link::sim::{Cable, Side, SimOptions, pair};
+use link::{Abort, Filled, Link, LinkError, Received};
+use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
+use shard::{Bell, Copied, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use slab::{Pool, PoolOptions, Slice};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs::sim::{Fabric, FabricOptions, STEP, SimDevice};
+use verbs::{LinkId, Port, Settings};
+use wire::method::{basic, connection, queue};
+use wire::{Method, ShortStr, Table, TableRef};
+
+/// Steps within which anything must have happened.
+const STEPS_MAX: usize = 400_000;
+/// What a client reads at once.
+const READ_BYTES_MAX: usize = 8 * 1_024;
+/// What may be held of heads that were sent: chunks of a connection's output, until a completion stands for them.
+pub const HEADS_BYTES_MAX: usize = 80 * 1_024;
+/// The ports of clients and broker.
+pub const NEAR: usize = 0;
+pub const FAR: usize = 1;
+
+struct NoBell;
+
+impl Bell for NoBell {
+    fn ring(&self) {}
+}
+
+#[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
+fn some_instant() -> Instant {
+    Instant::now()
+}
+
+/// What a broker may have.
+pub struct Bounds {
+    pub memory_bytes_max: u64,
+    pub output_bytes_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { memory_bytes_max: 1 << 40, output_bytes_max: 4 << 20 }
+    }
+}
+
+fn shard(bounds: &Bounds, now: Instant) -> Shard {
+    let mail = Mail::connect(&[Doorbell::new(Box::new(NoBell))]).pop().expect("mail for one");
+    let household = Arc::new(Household::new(1, bounds.memory_bytes_max, 1_000));
+    let mut catalog = Catalog::new(Limits::default());
+    let (vhost, user) = (Name::from("/"), Name::from("guest"));
+    let password = Password::plain("guest");
+    for definition in [
+        Definition::CreateVhost { name: vhost.clone() },
+        Definition::PutUser { name: user.clone(), password, tags: vec![], loopback_only: false },
+        Definition::SetPermission { user, vhost, permission: Permission::all() },
+    ] {
+        catalog.execute(&definition).expect("a fresh catalog takes its first definitions");
+    }
+    let options = ShardOptions {
+        shard: ShardId(0),
+        session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
+        login_timeout: Duration::from_secs(10),
+        epoch: now,
+    };
+    let broker_options = BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        queue_bytes_max: 1 << 40,
+        epoch_unix_s: 1_000_000_000,
+        consumer_timeout_ms: 0,
+    };
+    let desk = Desk::new(Pool::new(PoolOptions::default()), mail, bounds.output_bytes_max, [7; 32]);
+    Shard::new(options, Broker::new(broker_options, catalog), desk, household)
+}
+
+/// Settings for a broker with many clients; times are those of real ones.
+pub fn settings() -> Settings {
+    Settings { receive_buffers: 1_024, landing_blocks: 4, direct: true, ..Settings::default() }
+}
+
+/// The bytes of a message's body: its own, whatever its size.
+pub fn body(number: u64, bytes: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ bytes as u64;
+    let mut body = Vec::with_capacity(bytes + 8);
+    while body.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        body.extend_from_slice(&(state ^ state >> 29).to_le_bytes());
+    }
+    body.truncate(bytes);
+    body
+}
+
+pub struct World {
+    pub fabric: Fabric,
+    /// Of the ports' buffers.
+    pool: Pool,
+    pub ports: [Port<SimDevice>; 2],
+    pub settings: Settings,
+    pub shard: Shard,
+    slots: HashMap<LinkId, u32>,
+    cables: Vec<(Cable, u32)>,
+    pub now: Instant,
+}
+
+impl World {
+    pub fn new(options: &FabricOptions, settings: &Settings, bounds: &Bounds) -> World {
+        let near = Settings { fetch_max: Settings::of_a_client().fetch_max, ..settings.clone() };
+        let fabric = Fabric::new(options);
+        let pool = Pool::new(PoolOptions::default());
+        let ports = [&near, settings]
+            .map(|settings| Port::open(fabric.device(), &pool, settings.clone()).expect("sound settings"));
+        ports[FAR].listen("broker").expect("nobody listens there");
+        let now = some_instant();
+        let shard = shard(bounds, now);
+        World { fabric, pool, ports, settings: settings.clone(), shard, slots: HashMap::new(), cables: vec![], now }
+    }
+
+    /// One step of time: what devices and cables did, rounds of both ports, and of the shard.
+    pub fn step(&mut self) {
+        self.now += STEP;
+        self.fabric.step();
+        for (cable, _) in &self.cables {
+            cable.step();
+        }
+        let mut edges = Vec::new();
+        for port in &self.ports {
+            port.poll().expect("the device is whole");
+        }
+        while let Some(link) = self.ports[FAR].accept() {
+            let id = link.id();
+            let slot = self.shard.accept(Box::new(link), self.now);
+            self.slots.insert(id, slot);
+        }
+        self.ports[FAR].take_edges(&mut edges);
+        for (id, edge) in edges.drain(..) {
+            if let Some(slot) = self.slots.get(&id) {
+                self.shard.edge(*slot, edge.readable, edge.writable, edge.closed);
+            }
+        }
+        for (cable, slot) in &self.cables {
+            let edge = cable.take_edges(Side::Right);
+            if edge.any() {
+                self.shard.edge(*slot, edge.readable, edge.writable, edge.closed);
+            }
+        }
+        for _ in 0..100 {
+            if self.shard.tick(self.now) != Work::More {
+                break;
+            }
+        }
+        self.ports[NEAR].take_edges(&mut edges);
+        self.ports.iter().for_each(Port::flush);
+    }
+
+    pub fn until(&mut self, what: &str, clients: &mut [Client], mut holds: impl FnMut(&Self, &[Client]) -> bool) {
+        for _ in 0..STEPS_MAX {
+            if holds(self, clients) {
+                return;
+            }
+            self.step();
+            clients.iter_mut().for_each(Client::turn);
+        }
+        panic!("not within {STEPS_MAX} steps: {what}");
+    }
+
+    /// A client with an open channel, over RDMA.
+    pub fn arrive(&mut self) -> Client {
+        let link = self.ports[NEAR].connect("broker", None).expect("there is room");
+        self.log_in(Client::new(Box::new(link)))
+    }
+
+    /// As `arrive`, over a cable that copies.
+    pub fn arrive_by_cable(&mut self) -> Client {
+        let (near, far, cable) = pair(&SimOptions { window_bytes: 100_000, ..SimOptions::faultless() });
+        let slot = self.shard.accept(Box::new(far), self.now);
+        self.cables.push((cable, slot));
+        self.log_in(Client::new(Box::new(near)))
+    }
+
+    fn log_in(&mut self, client: Client) -> Client {
+        let mut client = [client];
+        self.until("an open channel", &mut client, |_, client| client[0].is_open);
+        let [mut client] = client;
+        client.begin_lending();
+        client
+    }
+
+    /// A client that consumes a queue of that name, which gets what is published to `amq.fanout` as well.
+    pub fn consumer(&mut self, name: &str, by_cable: bool) -> Client {
+        let mut client = if by_cable { self.arrive_by_cable() } else { self.arrive() };
+        client.declare(name);
+        let name = ShortStr::new(name.as_bytes()).expect("short");
+        let (arguments, exclusive, no_wait) = (TableRef::EMPTY, false, false);
+        let (exchange, routing_key) = (ShortStr::literal("amq.fanout"), ShortStr::literal(""));
+        client.say(queue::Bind { queue: name, exchange, routing_key, no_wait, arguments });
+        let (consumer_tag, no_local, no_ack) = (ShortStr::literal("c"), false, true);
+        client.say(basic::Consume { queue: name, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+        let mut client = [client];
+        self.until("a consumer", &mut client, |_, client| client[0].answers == 3);
+        let [client] = client;
+        client
+    }
+
+    /// Messages that wait in queues.
+    pub fn queued(&self) -> usize {
+        self.shard.broker().queues().map(|queue| queue.ready.len()).sum()
+    }
+
+    pub fn copied(&self) -> Copied {
+        self.shard.desk().copied
+    }
+
+    /// Bytes of the broker's message memory in use.
+    pub fn used_bytes(&self) -> usize {
+        self.shard.desk().pool().collect();
+        self.shard.desk().pool().used_bytes()
+    }
+
+    /// Whatever either port held for a peer is back, once all clients have gone.
+    pub fn must_be_empty(&mut self) {
+        self.until("all connections are cleared away", &mut [], |world, _| {
+            world.ports.iter().all(|port| port.census().connections == 0) && world.shard.connections() == 0
+        });
+        (0..3).for_each(|_| self.step());
+        for port in &self.ports {
+            let census = port.census();
+            assert_eq!(census.posted_buffers, self.settings.receive_buffers, "{census:?}");
+            assert_eq!(census.free_landings, self.settings.landing_blocks, "{census:?}");
+            assert_eq!((census.promised_credits, census.granted_bytes), (0, 0), "{census:?}");
+        }
+    }
+}
+
+/// A client: a session in that role, which lends where its link takes it.
+pub struct Client {
+    link: Option<Box<dyn Link>>,
+    lend_from_bytes: usize,
+    inbound: Inbound,
+    out: Outbound,
+    kept: Vec<u8>,
+    pub pool: Pool,
+    pub is_open: bool,
+    pub answers: usize,
+    /// Reads nothing.
+    pub is_paused: bool,
+    /// Whole messages that came: number and size, once their bodies were looked at.
+    pub got: Vec<(u64, usize)>,
+    /// Messages that are expected: what came is held against the first of them.
+    pub expected: std::collections::VecDeque<(u64, usize)>,
+    /// Bytes of large bodies that were copied on their way in.
+    pub copied_bytes: u64,
+    pub error: Option<LinkError>,
+    pub is_over: bool,
+}
+
+enum Then {
+    Nothing,
+    LogIn,
+    Tune(connection::Tune),
+    OpenChannel,
+}
+
+impl Client {
+    fn new(link: Box<dyn Link>) -> Client {
+        let mut client = Client {
+            link: Some(link),
+            lend_from_bytes: usize::MAX,
+            inbound: Inbound::client(&SessionLimits::default()),
+            out: Outbound::new(),
+            kept: Vec::new(),
+            pool: Pool::new(PoolOptions::default()),
+            is_open: false,
+            answers: 0,
+            is_paused: false,
+            got: Vec::new(),
+            expected: Default::default(),
+            copied_bytes: 0,
+            error: None,
+            is_over: false,
+        };
+        client.out.protocol_header(&client.pool);
+        client
+    }
+
+    fn begin_lending(&mut self) {
+        let Some(link) = &self.link else { return };
+        self.lend_from_bytes = link.shape().lend_from_bytes;
+        if self.lend_from_bytes < usize::MAX {
+            self.inbound.lend_from(self.lend_from_bytes);
+            self.out.set_part_bytes_min(self.lend_from_bytes);
+        }
+    }
+
+    pub fn say<'a>(&mut self, method: impl Into<Method<'a>>) {
+        self.out.method(&self.pool, 1, &method.into());
+    }
+
+    /// A queue of that name.
+    pub fn declare(&mut self, name: &str) {
+        let name = ShortStr::new(name.as_bytes()).expect("short");
+        let arguments = TableRef::EMPTY;
+        let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+        self.say(queue::Declare { queue: name, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    }
+
+    /// Publishes a body that is in shared memory already.
+    pub fn publish(&mut self, exchange: &str, routing_key: &str, body: &Slice) {
+        let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
+        let head = PublishHead { exchange, routing_key, mandatory: false, immediate: false };
+        self.out.publish(&self.pool, 1, &head, &[0, 0], BodyOut::Share(body));
+    }
+
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.bytes()
+    }
+
+    /// Goes, in order or not.
+    pub fn leave(&mut self, why: Option<Abort>) {
+        if let (Some(mut link), Some(why)) = (self.link.take(), why) {
+            link.abort(why);
+        }
+        self.is_over = true;
+        self.out.gather_mut().clear();
+    }
+
+    /// Sends what it can and reads what is there.
+    pub fn turn(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        if !self.out.is_empty()
+            && let Err(error) = link.send(self.out.gather_mut())
+        {
+            return self.end(Some(error));
+        }
+        while !self.is_paused {
+            match self.receive() {
+                Ok(true) => self.take(),
+                Ok(false) => return,
+                Err(error) => return self.end(error),
+            }
+        }
+    }
+
+    fn end(&mut self, error: Option<LinkError>) {
+        self.leave(None);
+        self.error = error;
+    }
+
+    /// One read; whether it is worth another.
+    fn receive(&mut self) -> Result<bool, Option<LinkError>> {
+        let Some(link) = &mut self.link else { return Err(None) };
+        if self.inbound.direct().len() >= self.lend_from_bytes
+            && let Some((memory, place)) = self.inbound.lend()
+            && let Err(memory) = link.lend(memory, place)
+        {
+            self.inbound.not_lent(memory);
+        }
+        let have = self.kept.len();
+        let wanted = self.inbound.scratch_bytes_wanted().min(READ_BYTES_MAX);
+        self.kept.resize(have + wanted, 0);
+        let direct = self.inbound.direct();
+        let direct_bytes = direct.len();
+        let received = link.receive(direct, &mut self.kept[have..]);
+        let bytes = if let Ok(Received::Bytes { bytes, .. }) = received { bytes } else { 0 };
+        let placed = bytes.min(direct_bytes);
+        self.kept.truncate(have + bytes - placed);
+        self.inbound.direct_filled(placed);
+        match received {
+            Ok(Received::Bytes { .. }) if self.lend_from_bytes < usize::MAX => {
+                let filled = link.take_back();
+                self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
+                if let Some(Filled { memory, .. }) = filled {
+                    self.inbound.filled(memory);
+                }
+                Ok(true)
+            }
+            Ok(Received::Bytes { .. }) => Ok(true),
+            Ok(Received::Idle) => Ok(false),
+            Ok(Received::Closed) => Err(None),
+            Err(error) => Err(Some(error)),
+        }
+    }
+
+    fn take(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        let mut input = &kept[..];
+        loop {
+            let then = match self.inbound.next(&mut input, &mut self.out, &self.pool).expect("no fault") {
+                None => break,
+                Some(Event::Start(_)) => Then::LogIn,
+                Some(Event::Tune(tune)) => Then::Tune(tune),
+                Some(Event::OpenOk) => Then::OpenChannel,
+                Some(Event::ChannelOpened { .. }) => {
+                    self.is_open = true;
+                    Then::Nothing
+                }
+                Some(Event::Deliver { body: came, .. }) => {
+                    let bytes = match &came {
+                        Body::Small(bytes) => bytes,
+                        Body::Large(slice) => &slice[..],
+                    };
+                    let (number, size) = self.expected.pop_front().expect("nothing was expected");
+                    assert!(bytes == body(number, size), "message {number} of {size} bytes differs");
+                    self.got.push((number, size));
+                    Then::Nothing
+                }
+                Some(Event::Blocked { .. } | Event::Unblocked) => Then::Nothing,
+                Some(Event::Method { .. }) => {
+                    self.answers += 1;
+                    Then::Nothing
+                }
+                Some(other) => panic!("{other:?}"),
+            };
+            let (inbound, out, pool) = (&mut self.inbound, &mut self.out, &self.pool);
+            match then {
+                Then::Nothing => {}
+                Then::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
+                Then::Tune(tune) => {
+                    inbound.tune(&tune, &SessionLimits::default(), out, pool);
+                    inbound.open(ShortStr::literal("/"), out, pool);
+                }
+                Then::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
+            }
+        }
+        self.kept = input.to_vec();
+        self.copied_bytes += self.inbound.take_copied_bytes();
+    }
+}
