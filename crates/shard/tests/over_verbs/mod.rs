@@ -84,9 +84,10 @@ fn shard(bounds: &Bounds, now: Instant) -> Shard {
     Shard::new(options, Broker::new(broker_options, catalog), desk, household)
 }
 
-/// Settings for a broker with many clients; times are those of real ones.
+/// Settings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
 pub fn settings() -> Settings {
-    Settings { receive_buffers: 1_024, landing_blocks: 4, direct: true, ..Settings::default() }
+    let ending_max = Duration::from_millis(50);
+    Settings { receive_buffers: 1_024, landing_blocks: 4, direct: true, ending_max, ..Settings::default() }
 }
 
 /// The bytes of a message's body: its own, whatever its size.
