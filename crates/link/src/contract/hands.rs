@@ -95,7 +95,7 @@ pub fn exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, tota
         if !gather.is_empty() {
             from.send(gather).expect("both ends are open");
         }
-        match read(to, total - all.len()) {
+        match read(to, (total - all.len()).min(4_096)) {
             Read::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
             Read::Bytes(some) => all.extend(some),
             Read::Over { .. } => panic!("over after {} of {total} bytes", all.len()),
