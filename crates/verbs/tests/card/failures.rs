@@ -139,7 +139,7 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
         let mut far = far.expect("accepted");
         if sends {
             // We read from it: its body is on the way into memory of ours.
-            far.lend(pool.block(BODY_BYTES), 0).expect("it takes memory");
+            far.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes memory");
             drive(&[&far_port], "nothing is offered", || {
                 let received = far.receive(&mut [], &mut []).expect("the connection stands");
                 assert!(!matches!(received, Received::Closed));

@@ -53,7 +53,7 @@ fn one_asks() {
     let (mut end, mut is_lent) = (None, false);
     drive(&[&port], "the peer does not go", || {
         if !is_lent {
-            is_lent = near.lend(pool.block(BODY_BYTES), 0).is_ok();
+            is_lent = near.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).is_ok();
         }
         end = near.receive(&mut [], &mut []).err().map(|error| error.to_string());
         is_lent &= near.take_back().is_none();

@@ -30,12 +30,14 @@ impl Receiver {
         let mut scratch = [0; HEAD.len()];
         let room = HEAD.len() - self.head.len();
         if room == 0 && !self.is_lent {
-            self.link.lend(pool.block(BODY_BYTES), 0).expect("it takes memory");
+            self.link.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes memory");
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("the connection stands") {
             Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => self.body = self.body.take().or_else(|| self.link.take_back()),
+            Received::Bytes { .. } => {
+                self.body = self.body.take().or_else(|| Some(self.link.take_back()?.memory));
+            }
             Received::Idle => {}
             Received::Closed => panic!("nobody closed"),
         }
