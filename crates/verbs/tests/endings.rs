@@ -26,13 +26,13 @@ fn what_was_lent_is_full_before_the_stream_ends() {
     near.close_sending();
     world.until("it is announced", || far.announced() > 0);
     assert_eq!((far.announced(), near.announced()), (BODY_BYTES, 0));
-    far.lend(world.pool.block(BODY_BYTES), 0).expect("it takes some");
+    far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
     assert_eq!(far.announced(), 0, "nothing more is lent for what is lent for");
     // The end of the stream is here long before its owner looks.
     world.steps(100);
     let full = far.receive(&mut [], &mut [0; 10]).expect("it stands");
     assert_eq!(full, Received::Bytes { bytes: 0, drained: false });
-    assert!(far.take_back().expect("it is full")[..] == bytes(0, BODY_BYTES));
+    assert!(far.take_back().expect("it is full").memory[..] == bytes(0, BODY_BYTES));
     assert_eq!(far.receive(&mut [], &mut [0; 10]).expect("it stands"), Received::Closed);
 }
 
