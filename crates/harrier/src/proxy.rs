@@ -71,7 +71,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
 fn run(order: Order) -> Result<(), StartError> {
     let Order { mut options, log_level, log_format } = order;
     log::begin(log_level, log_format);
-    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::default() });
+    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client() });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {
