@@ -27,8 +27,13 @@ pub struct RdmaOptions {
 
 impl Default for RdmaOptions {
     fn default() -> Self {
-        let settings =
-            Settings { receive_buffers: 80, spare_buffers: 16, credits: 64, landing_blocks: 4, ..Settings::default() };
+        let settings = Settings {
+            receive_buffers: 80,
+            spare_buffers: 16,
+            credits: 64,
+            landing_blocks: 4,
+            ..Settings::of_a_client()
+        };
         Self { devices: Arc::new(verbs::card::towards), settings }
     }
 }

@@ -156,8 +156,8 @@ settings! {
         rdma_granted_bytes_max: u64 = "33554432", Kind::Bytes { least: 1, most: 1 << 40 };
         /// Bytes of bodies that all clients of a thread and address may read at one time. Beyond it bodies are sent.
         rdma_granted_bytes_total_max: u64 = "1073741824", Kind::Bytes { least: 1, most: 1 << 40 };
-        /// How long a client may take to read a body that it is offered.
-        rdma_fetch_timeout_s: u32 = "120", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        /// How long a client may take to read a body that it is offered: a consumer that reads nothing for longer loses its connection.
+        rdma_fetch_timeout_s: u32 = "1800", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
         /// After so long without a word a client is given up. After a third of it, it is asked for one.
         rdma_silence_s: u32 = "30", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
     }
