@@ -35,6 +35,7 @@ mod setup;
 mod suite;
 mod target;
 mod tcp;
+mod verbs;
 pub(crate) mod workload;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ use failure::Failure;
 
 /// Commands that are no closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
+    ("baseline verbs", "what an RDMA device does between two processes, beneath AMQP, by size"),
     ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
     ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
     ("suite", "all of them, and a report (`make bench`)"),
@@ -53,6 +55,15 @@ const OTHERS: &[(&str, &str)] = &[
     ("perf", "the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)"),
     ("scale", "many connections, queues, bindings, messages, and what each costs in memory"),
 ];
+
+const BASELINES: &str = "\
+usage: harrier bench baseline KIND [OPTIONS]
+
+  sockets  raw sockets through a relay that knows no AMQP
+  verbs    sends, writes and reads of an RDMA device between two processes
+
+harrier bench baseline KIND --help lists the options.
+";
 
 /// Runs the command whose words (behind `harrier bench`) are given.
 ///
@@ -103,15 +114,13 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
 
 fn baseline(words: &[String]) -> Result<(), Failure> {
     match words.split_first() {
-        // There is one kind, and its help is what there is to know.
-        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => {
-            baseline(&[&["sockets".to_owned()], words].concat())
-        }
+        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::table::put(BASELINES)?),
+        Some((word, rest)) if word == "verbs" => verbs::run(rest),
         Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
             Some(benchmark) => closed::run(benchmark, rest),
-            None => Err(Failure::Usage(format!("unknown baseline '{kind}': there is `baseline sockets`"))),
+            None => Err(Failure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
         },
-        None => Err(Failure::Usage("usage: harrier bench baseline sockets [OPTIONS]".to_owned())),
+        None => Err(Failure::Usage(BASELINES.to_owned())),
     }
 }
 

@@ -136,6 +136,32 @@ pub const SWEEP_IDLE_WAIT: Duration = Duration::from_secs(2);
 /// From the order to begin until the first message may be due: all processes have heard it by then.
 pub const BEGIN_LEAD: Duration = Duration::from_millis(100);
 
+/// Most requests of the verbs baseline under way at once.
+pub const VERBS_WINDOW_MAX: u32 = 4_096;
+/// Bytes of all messages of the verbs baseline that are under way at once: large messages have smaller windows.
+pub const VERBS_UNDER_WAY_BYTES: usize = 16 << 20;
+/// Requests that one call hands to a device at most.
+pub const VERBS_BATCH_MAX: usize = 32;
+/// Room in the queues of the verbs baseline for what is no measured message.
+pub const VERBS_SPARE: u32 = 16;
+/// Longest message of the verbs baseline that is none of the measured ones, in bytes.
+pub const VERBS_TEXT_BYTES_MAX: usize = 4_096;
+/// READs that an end of the verbs baseline asks and serves at once, where its device has as many.
+pub const VERBS_READS_MAX: u8 = 16;
+/// Inline limits that are tried, the largest first, where none is asked for: what cards have as a rule.
+pub const VERBS_INLINE_BYTES: [u32; 5] = [220, 188, 128, 64, 0];
+/// 4.096 us times 2 to the power of this: how long a device waits for an acknowledgement, 67 ms.
+pub const VERBS_ACK_TIMEOUT_EXPONENT: u8 = 14;
+/// How often an end that polls busily lets others run while nothing comes.
+pub const VERBS_EMPTY_POLLS_A_YIELD: u32 = 16;
+/// How often it looks whether its peer is still there and its patience not over.
+pub const VERBS_EMPTY_POLLS_A_LOOK: u32 = 4_096;
+/// How long an end of the verbs baseline sleeps before it looks whether its peer is still there.
+pub const VERBS_LOOK_MS: u16 = 200;
+/// How long the steps of a connection may take.
+pub const VERBS_SET_UP_WAIT: Duration = Duration::from_secs(20);
+
+const _: () = assert!(VERBS_EMPTY_POLLS_A_LOOK.is_multiple_of(VERBS_EMPTY_POLLS_A_YIELD));
 const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
 const _: () = assert!(RAW_BUFFER_BYTES >= TLS_RECORD_PLAIN_BYTES);
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);

@@ -22,6 +22,7 @@ mod sender;
 mod stand_in;
 mod taker;
 pub(crate) mod task;
+pub(crate) mod verbs;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("churner") => churner::run(&mut orders),
         Some("filler") => backlog::fill(&mut orders),
         Some("emptier") => backlog::empty(&mut orders),
+        Some("verbs-consumer") => verbs::listen(&mut orders),
+        Some("verbs-publisher") => verbs::measure(&mut orders),
         Some("workload-publisher") => sender::run(&mut orders),
         Some("workload-consumer") => taker::run(&mut orders),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),

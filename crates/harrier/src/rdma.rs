@@ -4,7 +4,9 @@
 //! Owns:   the command and its words.
 //! Never:  changes anything of the machine.
 
+mod calibrate;
 mod findings;
+mod paths;
 mod show;
 mod walk;
 
@@ -13,10 +15,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: harrier rdma check [--json]
+       harrier rdma calibrate [--json] [--device NAME] [--rounds N]
 
 check lists the RDMA devices of this machine with their ports, addresses and limits, and tries each path
 over each address: a connection to itself, an inline send, an eager send, a READ. What fails is told with what would
 help. Status 0 if at least one device works and none fails, 1 otherwise.
+
+calibrate measures on the first device, or the one that is named, up to how many bytes a message is better sent inline,
+and from how many on a body is better read by its receiver than sent, and prints both as lines for the configuration file.
 ";
 
 /// Runs the command with the words behind `rdma`.
@@ -25,7 +31,8 @@ pub fn main(words: &[OsString]) -> ExitCode {
     let json = match texts[..] {
         ["check"] => false,
         ["check", "--json"] => true,
-        ["--help" | "-h"] | ["check", "--help" | "-h"] => return print(USAGE),
+        ["--help" | "-h"] | ["check" | "calibrate", "--help" | "-h"] => return print(USAGE),
+        ["calibrate", ref rest @ ..] => return calibrate::main(rest, USAGE),
         _ => return usage_error(USAGE),
     };
     let findings = findings::look();

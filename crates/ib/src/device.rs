@@ -166,6 +166,19 @@ impl Context {
             .into_owned()
     }
 
+    /// Whether the device is made of software (Soft-RoCE, siw): no figure of such a one says anything of a card. `None`
+    /// where the system does not tell.
+    pub fn is_software(&self) -> Option<bool> {
+        let place = fs::canonicalize(format!("/sys/class/infiniband/{}", self.name())).ok()?;
+        Some(place.starts_with("/sys/devices/virtual"))
+    }
+
+    /// What the device is called by its driver (`rxe` is Soft-RoCE), if the system tells.
+    pub fn description(&self) -> Option<String> {
+        let text = fs::read_to_string(format!("/sys/class/infiniband/{}/node_desc", self.name())).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
     /// What the device can do.
     ///
     /// # Errors

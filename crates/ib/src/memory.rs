@@ -180,6 +180,16 @@ impl Pages {
         unsafe { ptr::copy_nonoverlapping(self.0.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
     }
 
+    /// What is at `at` at this moment: for who waits for a device to write there, by looking again and again.
+    ///
+    /// # Panics
+    /// If that is beyond the end.
+    pub fn look(&self, at: usize) -> u8 {
+        assert!(at < self.bytes(), "a look beyond the end of the pages");
+        // SAFETY: within the mapping, which lives. The read is not left out however often it is repeated.
+        unsafe { self.0.start.as_ptr().add(at).read_volatile() }
+    }
+
     /// Copies in, from `at`.
     ///
     /// # Panics
@@ -315,6 +325,7 @@ mod tests {
         let mut seen = [0; 4];
         pages.clone().read(6, &mut seen);
         assert_eq!(&seen, b"\0abc");
+        assert_eq!((pages.look(0), pages.look(9)), (0, b'c'));
     }
 
     #[test]

@@ -351,6 +351,18 @@ impl<'i, S: Stay, F: Fill> Batch<'_, 'i, S, F> {
     /// # Errors
     /// [`Error::Full`], [`Error::Limit`]. Then the batch is as it was.
     pub fn send_inline(&mut self, parts: &[&'i [u8]], how: How) -> Result<(), Error> {
+        self.inline(abi::WR_SEND, parts, None, how)
+    }
+
+    /// Writes the parts, in order, to the start of a peer's memory, as [`send_inline`](Self::send_inline) sends them.
+    ///
+    /// # Errors
+    /// As [`send_inline`](Self::send_inline).
+    pub fn write_inline(&mut self, parts: &[&'i [u8]], to: Grant, how: How) -> Result<(), Error> {
+        self.inline(abi::WR_RDMA_WRITE, parts, Some(to), how)
+    }
+
+    fn inline(&mut self, opcode: u32, parts: &[&'i [u8]], peer: Option<Grant>, how: How) -> Result<(), Error> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         Error::within("bytes of an inline send", bytes, self.queue_pair.options.inline_bytes_max as usize)?;
         Error::within("pieces of a send", parts.len(), self.queue_pair.options.pieces_max as usize)?;
@@ -361,7 +373,7 @@ impl<'i, S: Stay, F: Fill> Batch<'_, 'i, S, F> {
             lkey: 0,
         }));
         let work = Work { cookie: how.cookie, held: 0, filled: None };
-        self.add(abi::WR_SEND, abi::SEND_INLINE, None, work, parts.len() as u32, how);
+        self.add(opcode, abi::SEND_INLINE, peer, work, parts.len() as u32, how);
         Ok(())
     }
 

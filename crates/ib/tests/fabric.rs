@@ -219,6 +219,12 @@ fn a_write_lands_where_the_peer_allows_it() {
     let mut seen = [0; 9];
     region.owner().read(0, &mut seen);
     assert_eq!(&seen, b"\0written\0");
+    let mut batch = near.pair.batch();
+    batch.write_inline(&[b"al", b"so"], region.grant(), signalled(2)).expect("there is room");
+    batch.post().expect("it can be posted");
+    assert!(near.finished().0.is_success());
+    region.owner().read(0, &mut seen);
+    assert_eq!((&seen, region.owner().look(3)), (b"alsotten\0", b'o'));
 }
 
 #[test]

@@ -25,6 +25,11 @@ pub fn usual(series: &Series) -> Vec<Metric> {
             metrics.push(Metric::OneWayMeanUs("round_trip".to_owned()));
             metrics.extend(us("round_trip", &[0.5, 0.99, 0.999, 1.0]));
         }
+        // A READ is a round trip by nature: all of it is its latency.
+        "verbs" if series.parameters.get("shape").is_some_and(|shape| shape == "fetch") => {
+            metrics.push(Metric::LatencyMeanUs("fetch".to_owned()));
+            metrics.extend(us("fetch", &[0.5, 0.99, 0.999, 1.0]));
+        }
         "fe-spmc" => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::DeliveredPerS]),
         "confirm" => {
             metrics.extend([Metric::MbPerS, Metric::PublishedPerS]);

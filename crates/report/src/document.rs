@@ -45,7 +45,7 @@ pub struct Document {
 pub struct TargetFacts {
     /// Its name in tables, unique in the document.
     pub name: String,
-    /// `tcp`, `unix`, `tls`, `rdma`; `relay` for the raw baseline, `null` for none.
+    /// `tcp`, `unix`, `tls`, `rdma`; `relay` for the raw baseline, `verbs` for that of RDMA, `null` for none.
     pub transport: String,
     /// What it calls itself (server property `product`).
     pub product: Option<String>,
@@ -72,7 +72,7 @@ pub enum Pace {
 /// One benchmark on one target, over one axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `drain`, `open`, `workload …`, `sockets`, …
+    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `drain`, `open`, `workload …`, `sockets`, `verbs`, …
     pub benchmark: String,
     /// [`TargetFacts::name`].
     pub target: String,

@@ -28,7 +28,8 @@ use crate::interrupt;
 use crate::placement::Cpus;
 use crate::process::Heard;
 use letter::RoleNumber;
-use office::{ask, has_ranks};
+use office::ask;
+pub(crate) use office::has_ranks;
 use wishes::Wishes;
 
 pub use host::is_here;

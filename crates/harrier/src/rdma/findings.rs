@@ -163,6 +163,30 @@ fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
     found
 }
 
+/// The first active port with an IP address, of the device of this name or of any: which device, by which address.
+///
+/// # Errors
+/// Why there is none, and what would help.
+pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
+    ib::open().map_err(|error| of_library(&error))?;
+    let is_wanted = |context: &Context| name.is_none_or(|name| context.name() == name);
+    let devices = ib::devices().map_err(|error| of_devices(&error))?;
+    for context in devices.into_iter().filter(is_wanted) {
+        let ports = context.facts().map_or(0, |facts| facts.ports);
+        for port in (1..=ports).filter_map(|number| context.port(number).ok()) {
+            let gids = context.gids(&port).unwrap_or_default();
+            if let (PortState::Active, Some(&address)) = (port.state, addresses(&gids).first()) {
+                return Ok((context, address));
+            }
+        }
+    }
+    let what = match name {
+        Some(name) => format!("no device {name} with an active port and an IP address"),
+        None => "no port of any device is active and has an IP address".to_owned(),
+    };
+    Err(Problem::new(what, "see what `harrier rdma check` says"))
+}
+
 /// The IP addresses among a port's GIDs: each once, though there is an entry for each version of RoCE.
 fn addresses(gids: &[GidEntry]) -> Vec<IpAddr> {
     let mut found = Vec::new();

@@ -59,12 +59,12 @@ pub fn walk(address: IpAddr) -> Walk {
     walk
 }
 
-#[expect(clippy::disallowed_methods, reason = "the check says how long each step takes")]
-fn now() -> Instant {
+#[expect(clippy::disallowed_methods, reason = "the check and the calibration say how long each step takes")]
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-type Tried<T> = Result<T, Problem>;
+pub(super) type Tried<T> = Result<T, Problem>;
 
 impl Walk {
     fn step<T>(&mut self, name: &'static str, try_it: impl FnOnce() -> Tried<T>) -> Option<T> {
@@ -100,7 +100,7 @@ fn refused(error: &Error) -> Problem {
     Problem::new(error.to_string(), fix)
 }
 
-fn tell<T>(result: Result<T, Error>) -> Tried<T> {
+pub(super) fn tell<T>(result: Result<T, Error>) -> Tried<T> {
     result.map_err(|error| refused(&error))
 }
 
@@ -219,32 +219,41 @@ fn terms() -> Terms<'static> {
 }
 
 fn connect(address: IpAddr) -> Tried<(End, End)> {
+    connect_ends(address, End::new, |end| &end.id)
+}
+
+/// Connects two ends on one address, each made from its id and the channel of that. `id` finds it again.
+pub(super) fn connect_ends<E>(
+    address: IpAddr,
+    make: impl Fn(Id, &CmChannel) -> Result<E, Error>,
+    id: impl Fn(&E) -> &Id,
+) -> Tried<(E, E)> {
     let listening = tell(CmChannel::new())?;
     let listener = tell(Id::new(&listening))?;
     tell(listener.bind(SocketAddr::new(address, 0)))?;
     tell(listener.listen(1))?;
     let to = listener.local_address().ok_or_else(|| Problem::new("a listener has no address", "tell us"))?;
     let asking = tell(CmChannel::new())?;
-    let id = tell(Id::new(&asking))?;
+    let near = tell(Id::new(&asking))?;
     // Kernels before 5.1 choose for themselves.
-    if let Err(error) = id.set_ack_timeout(ACK_TIMEOUT_EXPONENT)
+    if let Err(error) = near.set_ack_timeout(ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error())
     {
         return Err(refused(&error));
     }
-    tell(id.resolve_address(None, to, PATIENCE))?;
+    tell(near.resolve_address(None, to, PATIENCE))?;
     await_event(&asking, |about| matches!(about, About::AddressResolved))?;
-    tell(id.resolve_route(PATIENCE))?;
+    tell(near.resolve_route(PATIENCE))?;
     await_event(&asking, |about| matches!(about, About::RouteResolved))?;
-    let near = tell(End::new(id, &asking))?;
-    tell(near.id.connect(&terms()))?;
+    let near = tell(make(near, &asking))?;
+    tell(id(&near).connect(&terms()))?;
     let asked = event(&listening)?;
-    let id = match asked.about {
+    let far = match asked.about {
         About::Request { id, .. } => id,
         _ => return Err(unexpected(&asked)),
     };
-    let far = tell(End::new(id, &listening))?;
-    tell(far.id.accept(&terms()))?;
+    let far = tell(make(far, &listening))?;
+    tell(id(&far).accept(&terms()))?;
     await_event(&asking, |about| matches!(about, About::Established { .. }))?;
     await_event(&listening, |about| matches!(about, About::Established { .. }))?;
     Ok((near, far))

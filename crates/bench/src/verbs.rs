@@ -1,0 +1,410 @@
+//! `baseline verbs`: what the RDMA device itself does between two processes, beneath AMQP and any protocol of ours.
+//!
+//! Enters: a command line.  Leaves: a table for each operation and shape, one row a size; the document.
+//! Owns:   the command; `work` has the two ends' parts, `connect` how they meet.
+//! Never:  a broker; a figure of a device of software without the sentence that says what it is worth.
+
+pub(crate) mod connect;
+pub(crate) mod device;
+mod end;
+pub(crate) mod order;
+mod work;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use report::document::{Pace, Point, Run, Series, TargetFacts};
+use report::table::put;
+use report::{OsuTable, Progress};
+use serde::de::DeserializeOwned;
+
+use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::failure::Failure;
+use crate::limits::{
+    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_UNDER_WAY_BYTES, VERBS_WINDOW_MAX,
+};
+use crate::plan::{Counts, Report, Shape, sizes};
+use crate::process::Role;
+use crate::record::{Record, go_on};
+use crate::role::verbs::{FarReady, FarTask, NearTask};
+use crate::setup::{EFFORT, OUTPUT, Setup};
+use connect::{Far, Found};
+use device::{Facts, SOFTWARE_SENTENCE, first_address};
+use gauge::judge;
+use order::{Kind, Order, Poll};
+
+const OWN: &[Option_] = &[
+    option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
+    option("shape", None, "SHAPE", "latency, stream or both (default)"),
+    option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
+    option("step", None, "FACTOR", "from one size to the next (default 2)"),
+    option("seconds", None, "S", "length of each run, about (default 0.5)"),
+    option("window", None, "N", "messages under way at once in a stream, fewer if they are large (default 64)"),
+    option("signal-every", None, "N", "one completion for so many (default: a quarter of the window)"),
+    option("inline", None, "BYTES", "inline up to so many bytes (default: the largest usual limit the device has)"),
+    option("poll", None, "HOW", "busy (default), or events: ends sleep until the device wakes them"),
+    option("address", None, "IP", "the address of a device to use on this host (default: the first there is)"),
+    option("listen", None, "IP:PORT", "be the other end for measurements from another host, until Ctrl-C"),
+    option("connect", None, "IP:PORT", "measure against the end that listens there"),
+    option("cpus", None, "PLACES", "processors, as in publisher=0,consumer=1 (default any)"),
+];
+
+const ABOUT: &str = "\
+Sends messages, writes and reads memory between two processes over a reliable connection of the RDMA device: the least
+that anything on this device takes, and what every figure over amqp+rdma:// can be held against. No broker and no AMQP.
+Latency is half a round trip (of a READ, the whole of it); a stream keeps a window of messages under way. Small messages go
+inline, one completion stands for many, one call hands many requests to the device. (The paper's Figure 3 d.)";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("baseline verbs", "all three between two processes of this host, 1 B to 1 MiB"),
+    ("baseline verbs -k send --shape latency --poll events", "what waking up costs"),
+    ("baseline verbs --listen 10.0.0.2:7471", "the other end, on another host"),
+    ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "against it, with intervals"),
+];
+
+/// Where the other end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A process that is started: of this host, or of another rank's.
+    Started(Option<IpAddr>),
+    /// It listens already.
+    At(SocketAddr),
+}
+
+/// What a command line asks for beyond the shared options.
+#[derive(Debug)]
+struct Asked {
+    kinds: Vec<Kind>,
+    shapes: Vec<Shape>,
+    sizes: Vec<usize>,
+    seconds: f64,
+    window: u32,
+    signal_every: Option<u32>,
+    inline_bytes: Option<u32>,
+    poll: Poll,
+    place: Place,
+    listen: Option<SocketAddr>,
+}
+
+impl Asked {
+    fn read(given: &Given) -> Result<Self, Wrong> {
+        let kind = given.one_of("kind", &["all", "send", "write", "read"])?;
+        let shape = given.one_of("shape", &["both", "latency", "stream"])?;
+        let factor = given.number("step", 2, 2, STEP_MAX)?;
+        let window = given.number("window", 64, 1, u64::from(VERBS_WINDOW_MAX))? as u32;
+        let place = |name: &str| -> Result<Option<SocketAddr>, Wrong> {
+            let wrong = |text| Wrong(format!("--{name} is an IP address and a port, not '{text}'"));
+            given.text(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
+        };
+        let address: Option<IpAddr> = given
+            .text("address")
+            .map(|text| text.parse().map_err(|_| Wrong(format!("--address is an IP address, not '{text}'"))))
+            .transpose()?;
+        let (listen, connect) = (place("listen")?, place("connect")?);
+        if u8::from(listen.is_some()) + u8::from(connect.is_some()) + u8::from(address.is_some()) > 1 {
+            return Err(Wrong("--listen, --connect and --address exclude one another".to_owned()));
+        }
+        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { Poll::Busy } else { Poll::Events };
+        let mut asked = Self {
+            kinds: Kind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
+            shapes: match shape {
+                "latency" => vec![Shape::PingPong],
+                "stream" => vec![Shape::Stream],
+                _ => vec![Shape::PingPong, Shape::Stream],
+            },
+            sizes: sizes(given.text("sizes").unwrap_or("1:1M"), factor as usize)?,
+            seconds: given.decimal("seconds", 0.5, 0.01, SECONDS_MAX)?,
+            window,
+            signal_every: given.number_if_given("signal-every", 1, u64::from(window))?.map(|every| every as u32),
+            inline_bytes: given.number_if_given("inline", 0, 4_096)?.map(|bytes| bytes as u32),
+            poll,
+            place: connect.map_or(Place::Started(address), Place::At),
+            listen,
+        };
+        if asked.kinds == [Kind::Write] && asked.shapes == [Shape::PingPong] && poll == Poll::Events {
+            return Err(Wrong("--poll events: nothing wakes whoever is written to".to_owned()));
+        }
+        if asked.place != Place::Started(None) && crate::launcher::has_ranks() {
+            return Err(Wrong("under a launcher the ranks are the two ends".to_owned()));
+        }
+        asked.sizes.retain(|&size| size > 0);
+        Ok(asked)
+    }
+
+    /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
+    fn series(&self) -> Vec<(Kind, Shape)> {
+        let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
+        all.filter(|&pair| pair != (Kind::Write, Shape::PingPong) || self.poll == Poll::Busy).collect()
+    }
+
+    /// An order for messages of a size, whose counts are still to be found.
+    fn order(&self, (kind, shape): (Kind, Shape), size_bytes: usize) -> Order {
+        let window = if shape == Shape::PingPong { 1 } else { self.window };
+        let fits = (VERBS_UNDER_WAY_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
+        let window = window.min(fits.max(4)).max(1);
+        let usual = (window / 4).max(1);
+        let signal_every = self.signal_every.unwrap_or(usual).min(window);
+        let (poll, inline_bytes) = (self.poll, self.inline_bytes);
+        Order { kind, shape, poll, size_bytes, warm_up: 1, count: 1, window, signal_every, inline_bytes }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, no library, no device, another end that fails.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench baseline verbs [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let (setup, asked) = (Setup::read(&given)?, Asked::read(&given)?);
+    if let Some(address) = asked.listen {
+        return listen(address);
+    }
+    setup.shown.prepare()?;
+    let mut ends = Ends::start(&asked, &setup)?;
+    let mut record = Record::begin("baseline verbs", words, &given, &setup, &[]);
+    record.document.targets.push(ends.facts());
+    for (name, value) in [("kind", "all"), ("shape", "both"), ("sizes", "1:1M"), ("poll", "busy")] {
+        record.used(name, value);
+    }
+    record.used("step", 2);
+    record.used("seconds", asked.seconds);
+    record.used("window", asked.window);
+    let outcome = measure(&mut record, &setup, &asked, &mut ends);
+    record.end(outcome)
+}
+
+fn listen(address: SocketAddr) -> Result<(), Failure> {
+    let ip = if address.ip().is_unspecified() { first_address()? } else { address.ip() };
+    let far = Far::listen(ip, address.port())?;
+    put(&format!("listening on {} ({}); Ctrl-C ends it\n", far.address()?, far.device()?.name))?;
+    Ok(far.serve(|why| eprintln!("harrier bench: {why}"))?)
+}
+
+/// The two processes, or the one of them that is here.
+struct Ends {
+    near: Role,
+    _far: Option<Role>,
+    to: SocketAddr,
+    device: Facts,
+    far_device: Option<Facts>,
+}
+
+fn heard<T: DeserializeOwned>(report: Report) -> Result<T, String> {
+    match report {
+        Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
+        other => Err(format!("an end answered {other:?} instead of its figures")),
+    }
+}
+
+impl Ends {
+    fn start(asked: &Asked, setup: &Setup) -> Result<Self, String> {
+        let (far, to, far_device) = match asked.place {
+            Place::At(to) => (None, to, None),
+            Place::Started(address) => {
+                let mut far = Role::start("verbs-consumer", &FarTask { address }, &setup.placement.consumer)?;
+                let FarReady { address, device } = heard(far.report(ROLE_READY_WAIT)?)?;
+                (Some(far), address, Some(device))
+            }
+        };
+        let mut near = Role::start("verbs-publisher", &NearTask { to }, &setup.placement.publisher)?;
+        let device = heard(near.report(ROLE_READY_WAIT)?)?;
+        Ok(Self { near, _far: far, to, device, far_device })
+    }
+
+    fn is_software(&self) -> bool {
+        [Some(&self.device), self.far_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
+    }
+
+    fn facts(&self) -> TargetFacts {
+        TargetFacts {
+            name: self.device.name.clone(),
+            transport: "verbs".to_owned(),
+            product: Some(self.device.words()),
+            version: None,
+            url: Some(self.to.to_string()),
+            ..TargetFacts::default()
+        }
+    }
+
+    fn segment(&mut self, order: &Order) -> Result<Found, String> {
+        self.near.order(order)?;
+        heard(self.near.report(REPORT_WAIT)?)
+    }
+
+    /// How many messages last about `seconds`: found by trials that grow until they can be timed.
+    fn counts(&mut self, setup: &Setup, asked: &Asked, order: &Order) -> Result<Counts, String> {
+        const TRIAL_S: f64 = 0.02;
+        if let Some(iterations) = setup.iterations {
+            return Ok(Counts::with_tenth(iterations));
+        }
+        let mut count = 2 * u64::from(order.window.max(8));
+        loop {
+            let found = self.segment(&Order { count, warm_up: (count / 8).max(1), ..*order })?;
+            let elapsed_s = found.elapsed_ns.max(1) as f64 / 1e9;
+            if elapsed_s >= TRIAL_S || count >= SEGMENT_MESSAGES_MAX / 16 {
+                return Ok(Counts::with_tenth((count as f64 * asked.seconds / elapsed_s).max(16.0) as u64));
+            }
+            count *= 8;
+        }
+    }
+}
+
+fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -> Result<(), Failure> {
+    let progress = Progress::begin();
+    let series = asked.series();
+    let all = (series.len() * asked.sizes.len() * setup.runs) as f64;
+    let mut done = 0.0;
+    for (index, &pair) in series.iter().enumerate() {
+        let begun = begin(asked, pair, &ends.device);
+        record.document.series.push(begun);
+        let place = record.document.series.len() - 1;
+        let table = if setup.shown.format.is_incremental() {
+            progress.clear();
+            if index > 0 {
+                put("\n")?;
+            }
+            if ends.is_software() {
+                put(&format!("# {SOFTWARE_SENTENCE}\n"))?;
+            }
+            Some(OsuTable::begin(&record.document, &[&record.document.series[place]], setup.shown.full)?)
+        } else {
+            None
+        };
+        for &size_bytes in &asked.sizes {
+            go_on()?;
+            let order = asked.order(pair, size_bytes);
+            let counts = ends.counts(setup, asked, &order)?;
+            let order = Order { warm_up: counts.warm_up, count: counts.measured, ..order };
+            let mut point = Point { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
+            for run in 1..=setup.runs {
+                go_on()?;
+                let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
+                progress.show(done / all, &what);
+                let mut made = to_run(&order, &ends.segment(&order)?);
+                made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
+                made.invalid.extend(judge::unoptimised(&record.document.environment));
+                point.runs.push(made);
+                done += 1.0;
+            }
+            progress.clear();
+            if let Some(table) = &table {
+                table.row(&[&point])?;
+            }
+            record.document.series[place].points.push(point);
+        }
+    }
+    Ok(())
+}
+
+fn begin(asked: &Asked, (kind, shape): (Kind, Shape), device: &Facts) -> Series {
+    let shape_name = match (shape, kind) {
+        (Shape::Stream, _) => "stream",
+        (Shape::PingPong, Kind::Read) => "fetch",
+        (Shape::PingPong, _) => "ping-pong",
+    };
+    let poll = if asked.poll == Poll::Busy { "busy" } else { "events" };
+    let mut parameters = BTreeMap::from([("kind", kind.name()), ("shape", shape_name), ("poll", poll)].map(owned));
+    if shape == Shape::Stream {
+        parameters.insert("window".to_owned(), asked.window.to_string());
+    }
+    Series {
+        benchmark: "verbs".to_owned(),
+        target: device.name.clone(),
+        pace: Pace::Closed,
+        parameters,
+        axis: "size_bytes".to_owned(),
+        points: Vec::new(),
+    }
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+/// A segment as a run of the document. The ends stand where publisher and consumer do.
+fn to_run(order: &Order, found: &Found) -> Run {
+    let latency = if order.kind == Kind::Read { "fetch" } else { "round_trip" };
+    let latencies = if order.shape == Shape::PingPong {
+        BTreeMap::from([(latency.to_owned(), found.latencies.clone())])
+    } else {
+        BTreeMap::new()
+    };
+    let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
+    let note = |name: &str, asked: &end::Asked| {
+        format!(
+            "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
+            of_thousand(asked.posts),
+            of_thousand(asked.requests),
+            of_thousand(asked.completions),
+            of_thousand(asked.sleeps),
+        )
+    };
+    let way = if order.kind != Kind::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
+    Run {
+        elapsed_s: found.elapsed_ns.max(1) as f64 / 1e9,
+        published: order.count,
+        delivered: order.count,
+        delivered_bytes: order.count * order.size_bytes as u64,
+        latencies,
+        publishers: Some(found.near.0),
+        consumers: Some(found.far.0),
+        notes: vec![
+            format!("{way}, a window of {}, a completion for {}", order.window, order.signal_every),
+            note("measuring end", &found.near.1),
+            note("other end", &found.far.1),
+        ],
+        ..Run::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked, Wrong> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Asked::read(&Given::parse(&words, &[OWN, EFFORT, OUTPUT])?)
+    }
+
+    #[test]
+    fn what_is_asked() {
+        let usual = asked("").expect("nothing is wrong");
+        assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, Place::Started(None)));
+        let few = asked("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
+        assert_eq!(few.series(), [(Kind::Read, Shape::PingPong)]);
+        assert_eq!(few.place, Place::At("10.0.0.2:7471".parse().expect("an address")));
+        let sleeping = asked("--poll events").expect("nothing is wrong");
+        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(Kind::Write, Shape::PingPong)));
+    }
+
+    #[test]
+    fn windows_are_smaller_for_large_messages_and_one_for_round_trips() {
+        let asked = asked("--window 128").expect("nothing is wrong");
+        let of = |shape, size_bytes| {
+            let order = asked.order((Kind::Send, shape), size_bytes);
+            (order.window, order.signal_every)
+        };
+        assert_eq!(of(Shape::Stream, 64), (128, 32));
+        assert_eq!(of(Shape::Stream, 1 << 20), (16, 4));
+        assert_eq!(of(Shape::Stream, 128 << 20), (4, 1));
+        assert_eq!(of(Shape::PingPong, 64), (1, 1));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (line, expected) in [
+            ("-k atomic", "--kind is one of all, send, write, read, not 'atomic'"),
+            ("--poll sometimes", "--poll is one of busy, events, not 'sometimes'"),
+            ("--connect host", "--connect is an IP address and a port, not 'host'"),
+            ("--address 10.0.0.1 --listen 10.0.0.1:1", "--listen, --connect and --address exclude one another"),
+            ("--window 4 --signal-every 5", "--signal-every is a number from 1 to 4, not '5'"),
+            ("-k write --shape latency --poll events", "--poll events: nothing wakes whoever is written to"),
+        ] {
+            assert_eq!(asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
+        }
+    }
+}

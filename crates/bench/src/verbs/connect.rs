@@ -1,0 +1,242 @@
+//! How the two ends of the verbs baseline meet: one listens, the other makes a connection for each segment.
+//!
+//! Enters: addresses, orders.  Leaves: what a segment came to, in both ends' figures.
+//! Owns:   the listener, and each connection from its handshake to its orderly end.
+//! Never:  serves two connections at once.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use ib::{About, CmChannel, CmEvent, Id, Reads, Terms};
+use serde::{Deserialize, Serialize};
+
+use super::device::Facts;
+use super::end::{Asked, End, readable, text};
+use super::order::{Order, Poll, acceptance, of_acceptance};
+use super::work::Work;
+use crate::interrupt;
+use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
+use gauge::clock::{Deadline, now_ns};
+use gauge::{Buckets, Latencies, Meter, RoleUsage};
+
+/// What the other end tells at the end of a segment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Told {
+    used: RoleUsage,
+    asked: Asked,
+}
+
+/// What came of a segment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// From the first message to the last answer or completion.
+    pub elapsed_ns: u64,
+    /// Round trips, of the shape that has them.
+    pub latencies: Buckets,
+    /// Longest message that went inline.
+    pub inline_bytes: usize,
+    /// What the measuring end's process used, and asked its device for.
+    pub near: (RoleUsage, Asked),
+    /// The same of the other's.
+    pub far: (RoleUsage, Asked),
+}
+
+fn event(channel: &CmChannel) -> Result<CmEvent, String> {
+    let deadline = Deadline::after(VERBS_SET_UP_WAIT);
+    loop {
+        if let Some(event) = channel.next().map_err(text)? {
+            return Ok(event);
+        }
+        if interrupt::requested() {
+            return Err(interrupt::MESSAGE.to_owned());
+        }
+        readable(&[channel.as_fd()])?;
+        if deadline.passed() {
+            return Err("the other end does not answer".to_owned());
+        }
+    }
+}
+
+fn other_than_expected(event: &CmEvent) -> String {
+    match &event.about {
+        About::Failed { what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
+        About::Rejected { reason: ib::REJECTED_NO_LISTENER } => "nobody listens there".to_owned(),
+        About::Rejected { .. } => {
+            let words: Vec<u8> = event.data.iter().copied().take_while(|&byte| byte != 0).collect();
+            format!("it was refused: {}", String::from_utf8_lossy(&words))
+        }
+        about => format!("something else came than was expected: {about:?}"),
+    }
+}
+
+/// Waits for the event of an id that is wanted.
+fn expect(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> Result<CmEvent, String> {
+    loop {
+        let event = event(channel)?;
+        if event.id == id.key() {
+            return if is_wanted(&event.about) { Ok(event) } else { Err(other_than_expected(&event)) };
+        }
+        // Somebody else who asks to be let in: refused by the drop of the event.
+    }
+}
+
+/// An id that has a device and a way to its peer.
+fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
+    let id = Id::new(channel).map_err(text)?;
+    // Kernels before 5.1 choose for themselves.
+    if let Err(error) = id.set_ack_timeout(VERBS_ACK_TIMEOUT_EXPONENT)
+        && error.os_error() != Some(nix::errno::Errno::ENOSYS as i32)
+    {
+        return Err(text(error));
+    }
+    id.resolve_address(None, to, VERBS_SET_UP_WAIT).map_err(text)?;
+    expect(channel, &id, |about| matches!(about, About::AddressResolved))?;
+    id.resolve_route(VERBS_SET_UP_WAIT).map_err(text)?;
+    expect(channel, &id, |about| matches!(about, About::RouteResolved))?;
+    Ok(id)
+}
+
+/// The device that leads to an address.
+///
+/// # Errors
+/// Why there is none.
+pub fn device_towards(to: SocketAddr) -> Result<Facts, String> {
+    let channel = CmChannel::new().map_err(text)?;
+    let id = routed(&channel, to)?;
+    id.context().map(|context| Facts::of(&context)).map_err(text)
+}
+
+fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
+    Terms { data, reads, retries: ib::RETRIES_MAX, not_ready_retries: ib::RETRIES_MAX }
+}
+
+/// Measures a segment against the end that listens at `to`.
+///
+/// # Errors
+/// In the words of whoever failed.
+pub fn ask(to: SocketAddr, order: &Order) -> Result<Found, String> {
+    let channel = CmChannel::new().map_err(text)?;
+    let id = routed(&channel, to)?;
+    let mut end = End::new(&id, &channel, *order)?;
+    let (request, reads) = (order.request(end.memory()), end.reads()?);
+    id.connect(&terms(&request, reads)).map_err(text)?;
+    let established = expect(&channel, &id, |about| matches!(about, About::Established { .. }))?;
+    end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
+    let mut work = Work::new(end);
+    let mut latencies = Latencies::default();
+    work.ask(order.warm_up, &mut latencies)?;
+    // The other end is ready for the segment that counts.
+    work.end.say(0)?;
+    work.await_next()?;
+    let (mut latencies, asked) = (Latencies::default(), work.end.asked);
+    let meter = Meter::of_self();
+    let began_ns = now_ns();
+    work.ask(order.count, &mut latencies)?;
+    let elapsed_ns = now_ns() - began_ns;
+    let near = (meter.stop(), work.end.asked.since(asked));
+    work.end.heard = Some(Vec::new());
+    work.end.poll = Poll::Events;
+    work.end.say(0)?;
+    work.await_next()?;
+    let heard = work.end.heard.take().unwrap_or_default();
+    let told: Told = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
+    let inline_bytes = work.end.inline_bytes_max();
+    id.disconnect().map_err(text)?;
+    expect(&channel, &id, |about| matches!(about, About::Disconnected))?;
+    Ok(Found { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
+}
+
+/// The end that listens.
+pub struct Far {
+    channel: CmChannel,
+    listener: Id,
+}
+
+impl Far {
+    /// Listens on an address of a device of this machine's; port 0 lets the system choose one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn listen(address: IpAddr, port: u16) -> Result<Self, String> {
+        let text = |error| format!("{address}: {}", text(error));
+        let channel = CmChannel::new().map_err(text)?;
+        let listener = Id::new(&channel).map_err(text)?;
+        listener.reuse_address().map_err(text)?;
+        listener.bind(SocketAddr::new(address, port)).map_err(text)?;
+        listener.listen(4).map_err(text)?;
+        Ok(Self { channel, listener })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Result<SocketAddr, String> {
+        self.listener.local_address().ok_or_else(|| "the listener has no address".to_owned())
+    }
+
+    /// The device, where the address is that of one.
+    pub fn device(&self) -> Result<Facts, String> {
+        self.listener.context().map(|context| Facts::of(&context)).map_err(text)
+    }
+
+    /// Serves one connection after another until this process is asked to end. What went wrong with one is told to
+    /// `complain`, and the next is served.
+    ///
+    /// # Errors
+    /// The listener itself broke.
+    pub fn serve(&self, mut complain: impl FnMut(&str)) -> Result<(), String> {
+        while !interrupt::requested() {
+            let Some(event) = self.channel.next().map_err(text)? else {
+                readable(&[self.channel.as_fd()])?;
+                continue;
+            };
+            // What else comes here is the end of a connection that is gone already.
+            if let About::Request { id, reads } = event.about
+                && let Err(why) = self.serve_one(&id, reads, &event.data)
+            {
+                complain(&why);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_one(&self, id: &Id, offered: Reads, data: &[u8]) -> Result<(), String> {
+        let (mut end, order) = match self.prepared(id, data) {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                let words = &why.as_bytes()[..why.len().min(ib::REJECT_DATA_BYTES_MAX)];
+                id.reject(words).map_err(text)?;
+                return Err(why);
+            }
+        };
+        let facts = serde_json::to_string(&end.device()).map_err(|error| error.to_string())?;
+        let own = end.reads()?;
+        let reads = Reads { serve: own.serve.min(offered.serve), ask: own.ask.min(offered.ask) };
+        let data = acceptance(end.memory(), &facts);
+        id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
+        expect(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
+        if order.is_one_sided() {
+            end.poll = Poll::Events;
+        }
+        let mut work = Work::new(end);
+        work.answer(order.warm_up)?;
+        work.await_next()?;
+        work.end.return_all()?;
+        let asked = work.end.asked;
+        let meter = Meter::of_self();
+        work.end.say(0)?;
+        work.answer(order.count)?;
+        let told = Told { used: meter.stop(), asked: work.end.asked.since(asked) };
+        work.await_next()?;
+        let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
+        let _kept = work.end.tell(&told)?;
+        expect(&self.channel, id, |about| matches!(about, About::Disconnected))?;
+        // The peer has gone first; nothing is left to say to it.
+        id.disconnect().map_err(text)
+    }
+
+    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(End, Order), String> {
+        let (order, memory) = Order::of_request(data)?;
+        let mut end = End::new(id, &self.channel, order)?;
+        end.set_peer(memory);
+        Ok((end, order))
+    }
+}

@@ -1,0 +1,76 @@
+//! Which RDMA device an end uses, and what it is.
+//!
+//! Enters: a context, or nothing but this machine.  Leaves: facts for the record, an address to listen on.
+//! Owns:   the sentence that stands beside every figure of a device of software.
+//! Never:  opens a connection.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ib::{Context, PortState};
+use serde::{Deserialize, Serialize};
+
+/// What stands beside figures of a device that is none of hardware.
+pub const SOFTWARE_SENTENCE: &str =
+    "the device is made of software: these figures say nothing about a card, only ratios within one run mean something";
+
+/// What is known of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its name, as in `/sys/class/infiniband`.
+    pub name: String,
+    /// What its driver calls it: `rxe` is Soft-RoCE.
+    pub description: Option<String>,
+    /// Whether it is made of software, if the system tells.
+    pub software: Option<bool>,
+}
+
+impl Facts {
+    /// Asks a device.
+    pub fn of(context: &Context) -> Self {
+        Self { name: context.name(), description: context.description(), software: context.is_software() }
+    }
+
+    /// What it is, in some words: `rxe, software`.
+    pub fn words(&self) -> String {
+        let kind = match self.software {
+            Some(true) => "software",
+            Some(false) => "hardware",
+            None => "perhaps hardware",
+        };
+        // A card's is free text, the name of its host as a rule, which does not belong into a record.
+        match self.description.as_deref().filter(|_| self.software == Some(true)) {
+            Some(description) => format!("{description}, {kind}"),
+            None => kind.to_owned(),
+        }
+    }
+}
+
+/// The first IP address of an active port, of IPv4 if there is one.
+///
+/// # Errors
+/// Why there is none, and what tells more.
+pub fn first_address() -> Result<IpAddr, String> {
+    let text = |error: ib::Error| format!("{error} (`harrier rdma check` says more)");
+    let mut found = Vec::new();
+    for context in ib::devices().map_err(text)? {
+        for number in 1..=context.facts().map_err(text)?.ports {
+            let port = context.port(number).map_err(text)?;
+            if port.state != PortState::Active {
+                continue;
+            }
+            for entry in context.gids(&port).map_err(text)? {
+                let address = Ipv6Addr::from(entry.gid);
+                match address.to_ipv4_mapped() {
+                    Some(v4) => found.push(IpAddr::V4(v4)),
+                    // A link-local one needs its interface to be named, and InfiniBand's own look like one.
+                    None if address.is_unicast_link_local() || entry.kind.is_none() => {}
+                    None => found.push(IpAddr::V6(address)),
+                }
+            }
+        }
+    }
+    let v4 = found.iter().find(|address| address.is_ipv4()).copied();
+    v4.or_else(|| found.first().copied()).ok_or_else(|| {
+        "no port of an RDMA device is active and has an IP address (`harrier rdma check` says more)".to_owned()
+    })
+}

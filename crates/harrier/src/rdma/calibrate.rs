@@ -1,0 +1,243 @@
+//! `harrier rdma calibrate`: where one path of a message begins to be better than another, on this device.
+//!
+//! Enters: words.  Leaves: settings as lines of TOML, or JSON, with the figures that they follow from; a status.
+//! Owns:   which sizes and paths are held against each other, and the rule by which a threshold follows.
+//! Never:  changes a configuration.
+
+use super::findings::{self, Problem};
+use super::paths::{BODY_BYTES_MAX, Body, Ends, Path};
+use super::walk::Tried;
+use crate::{print, usage_error};
+use gauge::{Summary, bootstrap_interval, ratio_interval};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Rounds, unless told otherwise: each path once in each, so that what else the machine does meets them alike.
+const ROUNDS: u32 = 11;
+/// With fewer an interval is worth little.
+const ROUNDS_MIN: u32 = 5;
+const ROUNDS_MAX: u32 = 1_000;
+/// How long a path is walked in a round, about.
+const ROUND: Duration = Duration::from_millis(5);
+const TIMES_MAX: u32 = 5_000;
+const CONFIDENCE: f64 = 0.95;
+const SMALL: [usize; 9] = [8, 16, 32, 64, 96, 128, 160, 188, 220];
+const LARGE: [usize; 9] = [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
+const _: () = assert!(LARGE[LARGE.len() - 1] == BODY_BYTES_MAX);
+
+/// Two paths at one size: microseconds of each, and the first as a share of the second.
+struct Held {
+    bytes: usize,
+    one_us: Summary,
+    other_us: Summary,
+    ratio: Summary,
+}
+
+/// What was found on a device.
+struct Found {
+    device: String,
+    is_software: Option<bool>,
+    address: IpAddr,
+    rounds: u32,
+    /// Inline against eager.
+    inline: Vec<Held>,
+    /// Rendezvous against eager.
+    rendezvous: Vec<Held>,
+}
+
+/// Runs the command with the words behind `calibrate`.
+pub fn main(words: &[&str], usage: &str) -> ExitCode {
+    let (mut json, mut device, mut rounds) = (false, None, ROUNDS);
+    let mut rest = words.iter();
+    while let Some(&word) = rest.next() {
+        match (word, rest.as_slice().first()) {
+            ("--json", _) => json = true,
+            ("--device", Some(&name)) => {
+                device = Some(name);
+                rest.next();
+            }
+            ("--rounds", Some(number)) => match number.parse() {
+                Ok(number) if (ROUNDS_MIN..=ROUNDS_MAX).contains(&number) => {
+                    rounds = number;
+                    rest.next();
+                }
+                _ => {
+                    return usage_error(&format!(
+                        "--rounds is a number from {ROUNDS_MIN} to {ROUNDS_MAX}, not '{number}'"
+                    ));
+                }
+            },
+            _ => return usage_error(usage),
+        }
+    }
+    match measure(device, rounds) {
+        Ok(found) => print(&if json { found.json() } else { found.lines() }),
+        Err(Problem { what, fix }) => {
+            eprintln!("harrier: {what}\nneeded: {fix}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(device: Option<&str>, rounds: u32) -> Tried<Found> {
+    let (context, address) = findings::first(device)?;
+    let mut ends = Ends::connect(address)?;
+    let inline_max = ends.inline_bytes_max();
+    let small = SMALL.into_iter().filter(|&bytes| bytes <= inline_max);
+    let inline = small.map(|bytes| hold(&mut ends, bytes, Path::Inline, rounds)).collect::<Tried<_>>()?;
+    let rendezvous = LARGE.map(|bytes| hold(&mut ends, bytes, Path::Rendezvous, rounds));
+    Ok(Found {
+        device: context.name(),
+        is_software: context.is_software(),
+        address,
+        rounds,
+        inline,
+        rendezvous: rendezvous.into_iter().collect::<Tried<_>>()?,
+    })
+}
+
+/// Holds a path against the eager one, in turns, every second time in the opposite order.
+fn hold(ends: &mut Ends, bytes: usize, path: Path, rounds: u32) -> Tried<Held> {
+    let mut body = ends.body(bytes)?;
+    let paths = [path, Path::Eager];
+    let mut times = [1; 2];
+    for (at, &path) in paths.iter().enumerate() {
+        // The first meets cold memory, the second says how many fit.
+        ends.time(path, &mut body, 1)?;
+        let one = ends.time(path, &mut body, 2)?.max(Duration::from_nanos(100));
+        times[at] = (ROUND.as_nanos() / one.as_nanos()).clamp(1, u128::from(TIMES_MAX)) as u32;
+    }
+    let mut us = [Vec::new(), Vec::new()];
+    for round in 0..rounds as usize {
+        for at in [round % 2, 1 - round % 2] {
+            us[at].push(time_us(ends, paths[at], &mut body, times[at])?);
+        }
+    }
+    let none = || Problem::new("the clock gave no time", "tell us");
+    let of = |values: &[f64]| bootstrap_interval(values, CONFIDENCE, bytes as u64).ok_or_else(none);
+    let ratio = ratio_interval(&us[0], &us[1], CONFIDENCE, bytes as u64).ok_or_else(none)?;
+    Ok(Held { bytes, one_us: of(&us[0])?, other_us: of(&us[1])?, ratio })
+}
+
+fn time_us(ends: &mut Ends, path: Path, body: &mut Body, times: u32) -> Tried<f64> {
+    Ok(ends.time(path, body, times)?.as_secs_f64() * 1e6)
+}
+
+/// The largest size up to which the first path takes no longer than the other, at this size and at all below.
+fn up_to(held: &[Held]) -> usize {
+    held.iter().take_while(|held| held.ratio.median <= 1.0).last().map_or(0, |held| held.bytes)
+}
+
+/// The smallest size from which on the first path takes no longer than the other, at this size and at all above.
+fn from(held: &[Held]) -> Option<usize> {
+    held.iter().rev().take_while(|held| held.ratio.median <= 1.0).last().map(|held| held.bytes)
+}
+
+/// Whether an interval leaves open which path is better.
+fn is_open(held: &Held) -> bool {
+    held.ratio.low <= 1.0 && held.ratio.high >= 1.0
+}
+
+const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
+
+impl Found {
+    /// From how many bytes on bodies are offered. Where eager sends are never beaten, the largest size that was tried.
+    fn rendezvous_from(&self) -> usize {
+        from(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
+    }
+
+    fn lines(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let mut put = |line: String| _ = writeln!(text, "{line}");
+        put(format!("# harrier rdma calibrate: {} over {}, {} rounds", self.device, self.address, self.rounds));
+        if self.is_software == Some(true) {
+            put(format!("# {SOFTWARE}"));
+        }
+        for (name, all) in [("inline", &self.inline), ("rendezvous", &self.rendezvous)] {
+            put("#".to_owned());
+            put(format!("# {:>8} {:>16} {:>12} {:>8}  95 %", "bytes", format!("{name} (us)"), "eager (us)", "ratio"));
+            for held in all {
+                let Summary { median, low, high, .. } = held.ratio;
+                let open = if is_open(held) { "  open" } else { "" };
+                let (one, other) = (held.one_us.median, held.other_us.median);
+                put(format!(
+                    "# {:>8} {one:>16.2} {other:>12.2} {median:>8.3}  {low:.3} to {high:.3}{open}",
+                    held.bytes
+                ));
+            }
+        }
+        put("#".to_owned());
+        if from(&self.rendezvous).is_none() {
+            put(format!("# Eager sends are never beaten up to {BODY_BYTES_MAX} bytes."));
+        }
+        put(format!("rdma_inline_bytes_max = {}", up_to(&self.inline)));
+        put(format!("rdma_rendezvous_bytes_min = {}", self.rendezvous_from()));
+        text
+    }
+
+    fn json(&self) -> String {
+        let summary =
+            |of: &Summary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
+        let list = |held: &[Held]| -> Value {
+            let one = |held: &Held| {
+                json!({
+                    "bytes": held.bytes,
+                    "us": summary(&held.one_us),
+                    "eager_us": summary(&held.other_us),
+                    "ratio": summary(&held.ratio),
+                    "open": is_open(held),
+                })
+            };
+            held.iter().map(one).collect()
+        };
+        let value = json!({
+            "device": self.device,
+            "software": self.is_software,
+            "address": self.address.to_string(),
+            "rounds": self.rounds,
+            "inline": list(&self.inline),
+            "rendezvous": list(&self.rendezvous),
+            "settings": {
+                "rdma_inline_bytes_max": up_to(&self.inline),
+                "rdma_rendezvous_bytes_min": self.rendezvous_from(),
+            },
+        });
+        format!("{value:#}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, Summary, from, is_open, up_to};
+
+    fn held(ratios: &[f64]) -> Vec<Held> {
+        let summary = |median: f64| Summary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
+        let one = |(at, &ratio): (usize, &f64)| Held {
+            bytes: 1 << at,
+            one_us: summary(ratio),
+            other_us: summary(1.0),
+            ratio: summary(ratio),
+        };
+        ratios.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn a_threshold_holds_for_all_sizes_on_its_side() {
+        for (ratios, small, large) in [
+            (&[0.5, 0.8, 1.2, 0.9][..], 2, Some(8)),
+            (&[1.2, 1.1, 0.9, 0.5], 0, Some(4)),
+            (&[0.9, 0.9], 2, Some(1)),
+            (&[1.1, 1.2], 0, None),
+            (&[], 0, None),
+        ] {
+            let held = held(ratios);
+            assert_eq!((up_to(&held), from(&held)), (small, large), "{ratios:?}");
+        }
+        let held = held(&[0.9, 0.97, 1.04, 1.2]);
+        assert_eq!(held.iter().map(is_open).collect::<Vec<_>>(), [false, true, true, false]);
+    }
+}
