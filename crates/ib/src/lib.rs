@@ -2,7 +2,7 @@
 //!
 //! Enters: addresses, memory, work.  Leaves: events and completions, as plain values.
 //! Owns:   every handle of libibverbs and librdmacm, and one of the tree's two permissions to be `unsafe`.
-//! Never:  waits, knows what the bytes mean, is needed for the program to start.
+//! Never:  waits (but for `rsocket`, where it says so), knows what the bytes mean, is needed for the program to start.
 //!
 //! The map, from the ground up:
 //!
@@ -10,6 +10,7 @@
 //! - `device` lists devices and what they can do. `cm` and `id` make connections.
 //! - `memory` says what memory must promise; `region` registers it, `pool` that of a slab pool, `met` that of
 //!   any, as it comes by.
+//! - `rsocket` has the byte streams that librdmacm makes of all this by itself; nothing else here uses it.
 //! - `completion` tells what has ended; `receives` and `queue_pair` are the two queues that work is put into.
 //!
 //! # The rule of memory
@@ -46,6 +47,7 @@ mod probe;
 mod queue_pair;
 mod receives;
 mod region;
+mod rsocket;
 
 pub use cm::{About, CmChannel, CmEvent, Failure, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, Reads};
 pub use completion::{Completion, CompletionChannel, CompletionQueue, Kind, QueueTag, Status};
@@ -64,3 +66,4 @@ pub use probe::inline_bytes;
 pub use queue_pair::{Batch, Finished, How, Options, QueuePair, State};
 pub use receives::Receives;
 pub use region::{Domain, Grant, Key, Peers, Region};
+pub use rsocket::{Polled, RSocket, Wants, open_rsockets, rpoll};

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::mem;
 use std::sync::OnceLock;
 
-use libc::{c_char, c_int, c_void, sockaddr};
+use libc::{c_char, c_int, c_void, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 
 use crate::abi;
 use crate::error::{Error, Missing};
@@ -94,6 +94,24 @@ library! {
     rdma_migrate_id: fn(*mut abi::CmId, *mut abi::EventChannel) -> c_int;
 }
 
+library! {
+    /// The byte streams of the connection manager's library; opened apart, so that nothing else needs them.
+    RSockets, "librdmacm.so.1\0", "librdmacm1",
+    rsocket: fn(c_int, c_int, c_int) -> c_int;
+    rbind: fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    rlisten: fn(c_int, c_int) -> c_int;
+    raccept: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    rconnect: fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    rshutdown: fn(c_int, c_int) -> c_int;
+    rclose: fn(c_int) -> c_int;
+    rrecv: fn(c_int, *mut c_void, usize, c_int) -> isize;
+    rsendmsg: fn(c_int, *const msghdr, c_int) -> isize;
+    rpoll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    rgetpeername: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    rgetsockname: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    rsetsockopt: fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+}
+
 /// A library that was opened and is never closed.
 struct Opened {
     file: &'static str,
@@ -143,6 +161,14 @@ pub(crate) fn verbs() -> Result<&'static Verbs, Error> {
 pub(crate) fn cm() -> Result<&'static Cm, Error> {
     static CM: OnceLock<Result<Cm, Missing>> = OnceLock::new();
     CM.get_or_init(Cm::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+}
+
+/// Rsockets, opened once.
+pub(crate) fn rsockets() -> Result<&'static RSockets, Error> {
+    static RSOCKETS: OnceLock<Result<RSockets, Missing>> = OnceLock::new();
+    // They make their own use of the verbs.
+    verbs()?;
+    RSOCKETS.get_or_init(RSockets::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
 }
 
 /// Opens both libraries, if that was not done yet.

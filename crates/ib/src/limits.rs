@@ -25,6 +25,8 @@ pub const PARTS_MAX: usize = 1 << 20;
 pub const WORK_MAX: u32 = 1 << 20;
 /// What may be registered or sent as one piece.
 pub const PIECE_BYTES_MAX: usize = 1 << 30;
+/// Longest poll of rsockets that has an end, in milliseconds: a day.
+pub const RPOLL_MS_MAX: u32 = 86_400_000;
 
 const _: () =
     assert!(CONNECT_DATA_BYTES_MAX <= REJECT_DATA_BYTES_MAX && REJECT_DATA_BYTES_MAX <= ACCEPT_DATA_BYTES_MAX);

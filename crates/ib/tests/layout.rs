@@ -85,6 +85,13 @@ fn table() -> Table {
         retry_count rnr_retry_count srq qp_num);
     fields!(t, "struct rdma_cm_event", CmEvent: id listen_id event status);
     t.offset("struct rdma_cm_event", "param.conn", offset_of!(abi::CmEvent, conn));
+    // What rsockets take is of the system's; how their calls take it stands in `PROTOTYPES`.
+    t.size("struct pollfd", size_of::<libc::pollfd>());
+    t.size("struct msghdr", size_of::<libc::msghdr>());
+    t.offset("struct msghdr", "msg_iov", offset_of!(libc::msghdr, msg_iov));
+    t.offset("struct msghdr", "msg_iovlen", offset_of!(libc::msghdr, msg_iovlen));
+    t.size("nfds_t", size_of::<libc::nfds_t>());
+    t.size("socklen_t", size_of::<libc::socklen_t>());
     t
 }
 
@@ -142,9 +149,26 @@ fn values(t: &mut Table) {
     }
 }
 
+/// The calls of rsockets, declared a second time as they are called here: a compiler refuses what differs from the header.
+const PROTOTYPES: &str = "
+int rsocket(int, int, int);
+int rbind(int, const struct sockaddr *, socklen_t);
+int rlisten(int, int);
+int raccept(int, struct sockaddr *, socklen_t *);
+int rconnect(int, const struct sockaddr *, socklen_t);
+int rshutdown(int, int);
+int rclose(int);
+ssize_t rrecv(int, void *, size_t, int);
+ssize_t rsendmsg(int, const struct msghdr *, int);
+int rpoll(struct pollfd *, nfds_t, int);
+int rgetpeername(int, struct sockaddr *, socklen_t *);
+int rgetsockname(int, struct sockaddr *, socklen_t *);
+int rsetsockopt(int, int, int, const void *, socklen_t);
+";
+
 #[test]
 fn structures_and_numbers_are_those_of_the_headers() {
-    let headers = ["/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"];
+    let headers = ["/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h", "/usr/include/rdma/rsocket.h"];
     if let Some(missing) = headers.iter().find(|path| !PathBuf::from(path).exists()) {
         assert!(std::env::var_os("LAB_MUST").is_none(), "{missing} is to be there");
         // Past the capture of tests that pass, so that it is seen.
@@ -154,8 +178,10 @@ fn structures_and_numbers_are_those_of_the_headers() {
     let mut t = table();
     values(&mut t);
     let mut program = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\nint main(void) {\n",
+        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n#include <rdma/rsocket.h>\n",
     );
+    program.push_str(PROTOTYPES);
+    program.push_str("int main(void) {\n");
     for (c, _) in &t.0 {
         writeln!(program, "printf(\"%zu\\n\", (size_t)({c}));").expect("a string");
     }

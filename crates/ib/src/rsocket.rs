@@ -1,0 +1,289 @@
+//! Rsockets: librdmacm's byte streams over RDMA, with the calls of sockets and descriptors that only they know.
+//!
+//! Enters: addresses, bytes.  Leaves: connected streams, bytes, readiness.
+//! Owns:   the socket, which is closed with its last holder.
+//! Never:  waits for bytes, except in [`rpoll`], [`RSocket::connect`] and where a socket ends.
+//!
+//! Epoll and mio know nothing of them. Whoever drops the last holder of a socket may wait until the peer's device has what
+//! was sent: let that be a thread with nothing else to do.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use libc::{c_int, c_short, c_void, sockaddr, sockaddr_storage, socklen_t};
+
+use crate::address::{self, Raw};
+use crate::error::{Error, NoDevice};
+use crate::library::{RSockets, rsockets};
+use crate::limits::RPOLL_MS_MAX;
+
+/// A stream, or one that listens for such.
+///
+/// Its calls may be made by several threads at once, as those of a socket.
+pub struct RSocket {
+    calls: &'static RSockets,
+    fd: c_int,
+}
+
+impl Drop for RSocket {
+    fn drop(&mut self) {
+        // SAFETY: made below, and closed once. Nobody else has it any more: pollers hold the socket while they poll.
+        unsafe { (self.calls.rclose)(self.fd) };
+    }
+}
+
+impl fmt::Debug for RSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RSocket({})", self.fd)
+    }
+}
+
+/// What a call of C's answered, or why it did not.
+fn checked(answer: isize) -> io::Result<usize> {
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+}
+
+fn refused(call: &'static str, answer: c_int) -> Result<(), Error> {
+    checked(answer as isize).map(drop).map_err(|error| match error.raw_os_error() {
+        // The first call that needs a device says so.
+        Some(libc::ENODEV) if call == "rsocket" => Error::NoDevice(NoDevice::here()),
+        _ => Error::Refused { call, error },
+    })
+}
+
+fn address_bytes(address: SocketAddr) -> socklen_t {
+    let bytes = if address.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+    bytes as socklen_t
+}
+
+impl RSocket {
+    fn new(address: SocketAddr) -> Result<Self, Error> {
+        let calls = rsockets()?;
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // SAFETY: plain numbers.
+        let fd = unsafe { (calls.rsocket)(family, libc::SOCK_STREAM, 0) };
+        refused("rsocket", fd)?;
+        Ok(Self { calls, fd })
+    }
+
+    /// Connects, and waits until that is done or has failed: seconds, where nobody answers.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without the library, [`Error::NoDevice`], or what the system says.
+    pub fn connect(to: SocketAddr) -> Result<Self, Error> {
+        let socket = Self::new(to)?;
+        let mut raw = Raw::new(to);
+        // SAFETY: the socket exists, and the address is as long as its kind.
+        let answer = unsafe { (socket.calls.rconnect)(socket.fd, raw.pointer(), address_bytes(to)) };
+        refused("rconnect", answer)?;
+        Ok(socket)
+    }
+
+    /// Listens on an address of a device; `backlog` connections wait at most.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn listen(at: SocketAddr, backlog: u32) -> Result<Self, Error> {
+        let socket = Self::new(at)?;
+        socket.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        let mut raw = Raw::new(at);
+        // SAFETY: the socket exists, and the address is as long as its kind.
+        let answer = unsafe { (socket.calls.rbind)(socket.fd, raw.pointer(), address_bytes(at)) };
+        refused("rbind", answer)?;
+        // SAFETY: the socket exists.
+        let answer = unsafe { (socket.calls.rlisten)(socket.fd, c_int::try_from(backlog).unwrap_or(c_int::MAX)) };
+        refused("rlisten", answer)?;
+        Ok(socket)
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept(self: &Arc<Self>) -> io::Result<Option<Self>> {
+        let mut waiting = [Polled::socket(self, Wants::READABLE)];
+        if rpoll(&mut waiting, Some(0))? == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the socket exists; where a peer's address would go, none is wanted.
+        let fd = unsafe { (self.calls.raccept)(self.fd, std::ptr::null_mut(), std::ptr::null_mut()) };
+        match checked(fd as isize) {
+            Ok(_) => Ok(Some(Self { calls: self.calls, fd })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether small sends go at once. Rsockets always do so, and take the option for the sake of programs.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_nodelay(&self, on: bool) -> Result<(), Error> {
+        self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
+    }
+
+    /// Bytes for sending and receiving, before it is connected or, for those it will accept, listens.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), Error> {
+        for (option, bytes) in [(libc::SO_SNDBUF, send_bytes), (libc::SO_RCVBUF, receive_bytes)] {
+            if let Some(bytes) = bytes {
+                self.set(libc::SOL_SOCKET, option, c_int::try_from(bytes).unwrap_or(c_int::MAX))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
+        let start = (&raw const value).cast::<c_void>();
+        // SAFETY: the socket exists; the value lives through the call and is as long as it is said to be.
+        let answer =
+            unsafe { (self.calls.rsetsockopt)(self.fd, level, option, start, size_of::<c_int>() as socklen_t) };
+        refused("rsetsockopt", answer)
+    }
+
+    /// Sends some of the parts, in order: at least a byte.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing is taken now, or what the system says.
+    pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        // SAFETY: a structure of numbers and pointers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = parts.as_ptr().cast_mut().cast();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: the socket exists; an `IoSlice` has the layout of C's, and all of them live through the call, which copies
+        // what it takes.
+        checked(unsafe { (self.calls.rsendmsg)(self.fd, &message, libc::MSG_DONTWAIT) })
+    }
+
+    /// Receives into the front of `into`; 0: the peer has ended the stream, or there was no room.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing is there now, or what the system says.
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the socket exists, and the memory is ours to write to.
+        checked(unsafe { (self.calls.rrecv)(self.fd, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
+    }
+
+    /// Ends the sending direction. Waits until the peer's device has what was sent.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn shutdown_sending(&self) -> io::Result<()> {
+        // SAFETY: the socket exists.
+        checked(unsafe { (self.calls.rshutdown)(self.fd, libc::SHUT_WR) } as isize).map(drop)
+    }
+
+    /// The local address.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.address(self.calls.rgetsockname)
+    }
+
+    /// The peer's address.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.address(self.calls.rgetpeername)
+    }
+
+    fn address(&self, call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut storage: sockaddr_storage = unsafe { mem::zeroed() };
+        let mut bytes = size_of::<sockaddr_storage>() as socklen_t;
+        // SAFETY: the socket exists, and the place has as much room as is said.
+        let answer = unsafe { call(self.fd, (&raw mut storage).cast(), &mut bytes) };
+        if answer == 0 { address::read(&storage) } else { None }
+    }
+}
+
+/// What a poll asks of a descriptor, and what it is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Something to receive, a connection to accept, or the end.
+    pub readable: bool,
+    /// Room to send, or the end.
+    pub writable: bool,
+}
+
+impl Wants {
+    /// Something to receive alone.
+    pub const READABLE: Self = Self { readable: true, writable: false };
+
+    /// Whether there is anything.
+    pub fn is_any(self) -> bool {
+        self.readable || self.writable
+    }
+}
+
+/// One entry of a poll: a socket of ours, which is held for as long, or any other descriptor.
+#[derive(Debug)]
+pub struct Polled<'d> {
+    fd: c_int,
+    wants: Wants,
+    is: Wants,
+    _socket: Option<Arc<RSocket>>,
+    _other: Option<BorrowedFd<'d>>,
+}
+
+impl<'d> Polled<'d> {
+    /// A socket.
+    pub fn socket(socket: &Arc<RSocket>, wants: Wants) -> Self {
+        Self { fd: socket.fd, wants, is: Wants::default(), _socket: Some(socket.clone()), _other: None }
+    }
+
+    /// Another descriptor, which must be none of ours: its readability.
+    pub fn other(descriptor: BorrowedFd<'d>) -> Self {
+        let fd = descriptor.as_raw_fd();
+        Self { fd, wants: Wants::READABLE, is: Wants::default(), _socket: None, _other: Some(descriptor) }
+    }
+
+    /// What it was told.
+    pub fn is(&self) -> Wants {
+        self.is
+    }
+
+    /// The socket, if it is one.
+    pub fn into_socket(self) -> Option<Arc<RSocket>> {
+        self._socket
+    }
+}
+
+/// Waits until one of the entries has what it wants, for some milliseconds at most; `None`: for ever. Says how many have.
+///
+/// # Errors
+/// What the system says; a signal is no error but a poll that found nothing.
+pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
+    let calls = rsockets().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
+    let events = |wants: Wants| {
+        let readable = if wants.readable { libc::POLLIN } else { 0 };
+        readable | if wants.writable { libc::POLLOUT } else { 0 }
+    };
+    let mut raw: Vec<libc::pollfd> =
+        entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.wants), revents: 0 }).collect();
+    let timeout = timeout_ms.map_or(-1, |ms| ms.min(RPOLL_MS_MAX) as c_int);
+    // SAFETY: as many entries as are said, which live through the call. Sockets of ours are held by the entries, so that
+    // none is closed meanwhile.
+    let answer = unsafe { (calls.rpoll)(raw.as_mut_ptr(), raw.len() as libc::nfds_t, timeout) };
+    let count = match checked(answer as isize) {
+        Ok(count) => count,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        Err(error) => return Err(error),
+    };
+    const OVER: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    for (entry, raw) in entries.iter_mut().zip(raw) {
+        let is = if count == 0 { 0 } else { raw.revents };
+        entry.is = Wants { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
+    }
+    Ok(count)
+}
+
+/// Whether rsockets can be called, and why not.
+///
+/// # Errors
+/// [`Error::Missing`].
+pub fn open_rsockets() -> Result<(), Error> {
+    rsockets().map(drop)
+}

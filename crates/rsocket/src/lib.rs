@@ -1,0 +1,18 @@
+//! Links over rsockets: librdmacm's own byte streams over RDMA, today's successor of SDP.
+//!
+//! Enters: addresses of RDMA devices, bytes.  Leaves: links like any other, and a listener for them.
+//! Owns:   the sockets, and the threads that wait for what epoll cannot.
+//! Never:  the protocol of AMQP over RDMA, which is in `verbs`: this is what that is measured against.
+//!
+//! Begin with `Watch`: mio knows nothing of rsockets, so a thread of its own polls them and rings a descriptor that mio
+//! knows, one a link. Reads and writes are done by whoever owns the link.
+#![forbid(unsafe_code)]
+
+mod limits;
+mod link_end;
+mod listener;
+mod watch;
+
+pub use link_end::{RsocketLink, dial};
+pub use listener::RsocketListener;
+pub use watch::Watch;

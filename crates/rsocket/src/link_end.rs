@@ -1,0 +1,259 @@
+//! One end of a stream as a link.
+//!
+//! Enters: a connected rsocket.  Leaves: a [`Link`].
+//! Owns:   what its owner has been told: which directions are over, which edges are awaited.
+//! Never:  waits, but in `wait` and while it is dialled.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ib::{Polled, RSocket, Wants, rpoll};
+use link::{Abort, Link, LinkError, Peer, Received, Sent, Shape, SocketOptions, Wait};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use slab::Gather;
+
+use crate::Watch;
+use crate::limits::{COPY_BELOW_BYTES, GATHER_PARTS_MAX, WAIT_MS_MAX};
+
+/// A link over an rsocket.
+pub struct RsocketLink {
+    /// `None` once aborted.
+    socket: Option<Arc<RSocket>>,
+    watch: Watch,
+    /// Its number there, and the descriptor that is rung, while it is registered.
+    watched: Option<(u64, Arc<OwnedFd>)>,
+    peer: Peer,
+    receiving_ended: bool,
+    sending_ended: bool,
+}
+
+/// Connects to a host and port, by each address of the name in turn; waits until that is done or has failed.
+///
+/// # Errors
+/// Why the last of them failed; `Unsupported` without the library or a device, in words that say which.
+pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &Watch) -> io::Result<RsocketLink> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for resolved in (host, port).to_socket_addrs()? {
+        match RSocket::connect(resolved) {
+            Ok(socket) => {
+                set(&socket, options).map_err(as_io)?;
+                return RsocketLink::new(socket, resolved, watch);
+            }
+            Err(error) => last = as_io(error),
+        }
+    }
+    Err(last)
+}
+
+/// What can be set of an rsocket.
+pub(crate) fn set(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::Error> {
+    socket.set_nodelay(options.tcp_nodelay.unwrap_or(true))
+}
+
+/// An error of the layer below as one of the system's, whose words stay.
+pub(crate) fn as_io(error: ib::Error) -> io::Error {
+    match error {
+        ib::Error::Refused { error, .. } => error,
+        other => io::Error::new(ErrorKind::Unsupported, other.to_string()),
+    }
+}
+
+impl RsocketLink {
+    pub(crate) fn new(socket: RSocket, peer: SocketAddr, watch: &Watch) -> io::Result<Self> {
+        let local = socket.local_address().ok_or(ErrorKind::NotConnected)?;
+        Ok(Self {
+            socket: Some(Arc::new(socket)),
+            watch: watch.clone(),
+            watched: None,
+            peer: Peer::tcp(peer, local),
+            receiving_ended: false,
+            sending_ended: false,
+        })
+    }
+
+    fn await_edge(&self, wants: Wants) {
+        if let Some((number, _)) = self.watched {
+            self.watch.want(number, wants);
+        }
+    }
+
+    fn end(&mut self) {
+        self.receiving_ended = true;
+        self.sending_ended = true;
+    }
+
+    fn forget(&mut self) {
+        if let Some((number, _)) = self.watched.take() {
+            self.watch.remove(number);
+        }
+    }
+
+    /// Receives into one buffer. `None`: nothing is there.
+    fn receive_into(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        let Some(socket) = &self.socket else { return Ok(Some(0)) };
+        loop {
+            return match socket.receive(into) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // Its way of saying that the peer closed while this end still could send.
+                Err(error) if error.kind() == ErrorKind::NotConnected => Ok(Some(0)),
+                Err(error) => {
+                    self.end();
+                    Err(LinkError::Lost(error))
+                }
+            };
+        }
+    }
+}
+
+impl Drop for RsocketLink {
+    fn drop(&mut self) {
+        self.forget();
+        if let Some(socket) = self.socket.take() {
+            self.watch.close(socket);
+        }
+    }
+}
+
+impl Link for RsocketLink {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+        if self.receiving_ended {
+            return Ok(Received::Closed);
+        }
+        let room = direct.len() + scratch.len();
+        if room == 0 {
+            return Ok(Received::Bytes { bytes: 0, drained: false });
+        }
+        let mut bytes = 0;
+        for buffer in [direct, scratch] {
+            if buffer.is_empty() {
+                continue;
+            }
+            match self.receive_into(buffer) {
+                Ok(Some(0)) if bytes == 0 => {
+                    self.receiving_ended = true;
+                    return Ok(Received::Closed);
+                }
+                // The end is told by the next call, which its owner has to make.
+                Ok(Some(0)) => return Ok(Received::Bytes { bytes, drained: false }),
+                Ok(Some(some)) => {
+                    bytes += some;
+                    if some < buffer.len() {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) if bytes == 0 => return Err(error),
+                // What came before the break is told first; from then on it is over.
+                Err(_) => return Ok(Received::Bytes { bytes, drained: false }),
+            }
+        }
+        if bytes == room {
+            return Ok(Received::Bytes { bytes, drained: false });
+        }
+        self.await_edge(Wants::READABLE);
+        Ok(if bytes == 0 { Received::Idle } else { Received::Bytes { bytes, drained: true } })
+    }
+
+    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+        while !from.is_empty() {
+            let Some(socket) = self.socket.as_ref().filter(|_| !self.sending_ended) else {
+                return Err(LinkError::Closed);
+            };
+            let mut parts = [IoSlice::new(&[]); GATHER_PARTS_MAX];
+            let count = from.io_slices(&mut parts);
+            match socket.send(&parts[..count]) {
+                Ok(bytes) => from.consume(bytes),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => {
+                        self.await_edge(Wants { readable: false, writable: true });
+                        return Ok(Sent::Blocked);
+                    }
+                    // What the peer had sent before it closed is still there to be received.
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
+                        self.sending_ended = true;
+                        return Err(LinkError::Closed);
+                    }
+                    _ => {
+                        self.end();
+                        return Err(LinkError::Lost(error));
+                    }
+                },
+            }
+        }
+        if self.sending_ended { Err(LinkError::Closed) } else { Ok(Sent::Drained) }
+    }
+
+    fn abort(&mut self, _why: Abort) {
+        self.end();
+        self.forget();
+        if let Some(socket) = self.socket.take() {
+            self.watch.close(socket);
+        }
+    }
+
+    fn close_sending(&mut self) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| !self.sending_ended) {
+            // Until the peer's device has what was sent: a thread waits for that which has nothing else to do.
+            self.watch.shut_down(socket.clone());
+        }
+        self.sending_ended = true;
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            gather_parts_max: GATHER_PARTS_MAX,
+            copy_below_bytes: COPY_BELOW_BYTES,
+            lend_from_bytes: usize::MAX,
+            name: "rsocket",
+        }
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let socket = self.socket.as_ref().ok_or(ErrorKind::NotConnected)?;
+        let (number, edge) = self.watch.add(socket)?;
+        // One that is rung is readable, and always writable: each ring is told as both edges.
+        let both = Interest::READABLE | Interest::WRITABLE;
+        match registry.register(&mut SourceFd(&edge.as_raw_fd()), token, both) {
+            Ok(()) => {
+                self.watched = Some((number, edge));
+                Ok(())
+            }
+            Err(error) => {
+                self.watch.remove(number);
+                Err(error)
+            }
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        let outcome = match &self.watched {
+            Some((_, edge)) => registry.deregister(&mut SourceFd(&edge.as_raw_fd())),
+            None => Ok(()),
+        };
+        self.forget();
+        outcome
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+        let Some(socket) = &self.socket else { return Ok(true) };
+        let is_over = (what.wants_readable() && self.receiving_ended) || (what.wants_writable() && self.sending_ended);
+        if is_over {
+            return Ok(true);
+        }
+        let wants = Wants { readable: what.wants_readable(), writable: what.wants_writable() };
+        let timeout_ms = timeout.map(|timeout| timeout.as_micros().div_ceil(1_000).min(WAIT_MS_MAX.into()) as u32);
+        let mut entries = [Polled::socket(socket, wants)];
+        rpoll(&mut entries, timeout_ms).map(|count| count > 0).map_err(LinkError::Lost)
+    }
+}

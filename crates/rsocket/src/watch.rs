@@ -1,0 +1,209 @@
+//! Who waits for rsockets: a thread that polls those whose owners wait for an edge, and rings for each that has one.
+//!
+//! Enters: sockets, and what their owners were last told.  Leaves: edges, on one descriptor a socket that mio can watch.
+//! Owns:   two threads: one polls, the other ends sockets, which may take as long as a peer takes to acknowledge.
+//! Never:  reads or writes a byte of a stream.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use ib::{Polled, RSocket, Wants, rpoll};
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Watches sockets for one thread, or for as many as it is cloned for. Its threads end with the last clone and the last
+/// link that holds one.
+#[derive(Clone)]
+pub struct Watch(Arc<Handle>);
+
+struct Handle {
+    shared: Arc<Shared>,
+    endings: Sender<Ending>,
+    next: AtomicU64,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Rung when the polling thread has to look at the state again.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    watched: BTreeMap<u64, Watched>,
+    is_over: bool,
+    /// Why nothing is watched any more, if polling failed: every wait ends then.
+    has_failed: bool,
+}
+
+struct Watched {
+    socket: Arc<RSocket>,
+    edge: Arc<OwnedFd>,
+    wants: Wants,
+}
+
+/// What may take a while at the end of a socket, in order.
+enum Ending {
+    ShutDown(Arc<RSocket>),
+    Close(Arc<RSocket>),
+}
+
+/// A descriptor that counts.
+fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+fn ring(bell: &OwnedFd) {
+    // It only fails if it has been rung 2 to the power of 64 times and nobody has looked, who then has much to see.
+    let _full = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.state().is_over = true;
+        ring(&self.shared.wake);
+    }
+}
+
+impl Watch {
+    /// Starts both threads.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared { state: Mutex::default(), wake: bell()? });
+        let (endings, ended) = channel();
+        let (polled, closing) = (shared.clone(), endings.clone());
+        thread::Builder::new().name("rsocket-poll".to_owned()).spawn(move || poll(&polled, &closing))?;
+        thread::Builder::new().name("rsocket-end".to_owned()).spawn(move || end(&ended))?;
+        Ok(Self(Arc::new(Handle { shared, endings, next: AtomicU64::new(0) })))
+    }
+
+    /// Watches a socket from now on; nothing is waited for yet. The descriptor is rung for each edge, and once now.
+    pub(crate) fn add(&self, socket: &Arc<RSocket>) -> io::Result<(u64, Arc<OwnedFd>)> {
+        let edge = Arc::new(bell()?);
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let watched = Watched { socket: socket.clone(), edge: edge.clone(), wants: Wants::default() };
+        let mut state = self.0.shared.state();
+        if state.has_failed {
+            return Err(io::Error::other("rsockets cannot be polled"));
+        }
+        state.watched.insert(number, watched);
+        drop(state);
+        ring(&edge);
+        Ok((number, edge))
+    }
+
+    /// Rings once for each of what is wanted, when it is there.
+    pub(crate) fn want(&self, number: u64, wants: Wants) {
+        let mut state = self.0.shared.state();
+        let Some(watched) = state.watched.get_mut(&number) else { return };
+        let before = watched.wants;
+        watched.wants.readable |= wants.readable;
+        watched.wants.writable |= wants.writable;
+        if watched.wants != before {
+            drop(state);
+            ring(&self.0.shared.wake);
+        }
+    }
+
+    /// Watches it no more.
+    pub(crate) fn remove(&self, number: u64) {
+        let removed = self.0.shared.state().watched.remove(&number);
+        if let Some(watched) = removed {
+            self.close(watched.socket);
+            ring(&self.0.shared.wake);
+        }
+    }
+
+    /// Lets the last holder of a socket be a thread that may wait.
+    pub(crate) fn close(&self, socket: Arc<RSocket>) {
+        self.end(Ending::Close(socket));
+    }
+
+    /// Ends the sending direction of a socket, before it is closed.
+    pub(crate) fn shut_down(&self, socket: Arc<RSocket>) {
+        self.end(Ending::ShutDown(socket));
+    }
+
+    fn end(&self, ending: Ending) {
+        // The other thread listens for as long as anybody can speak; were it gone, the socket ends here and now.
+        if let Err(unheard) = self.0.endings.send(ending) {
+            finish(unheard.0);
+        }
+    }
+}
+
+/// The thread that polls.
+fn poll(shared: &Shared, endings: &Sender<Ending>) {
+    loop {
+        let mut entries = vec![Polled::other(shared.wake.as_fd())];
+        let mut numbers = Vec::new();
+        {
+            let state = shared.state();
+            if state.is_over {
+                return;
+            }
+            for (&number, watched) in state.watched.iter().filter(|(_, watched)| watched.wants.is_any()) {
+                entries.push(Polled::socket(&watched.socket, watched.wants));
+                numbers.push(number);
+            }
+        }
+        let outcome = rpoll(&mut entries, None);
+        let mut count = [0; 8];
+        // Nothing to read is no matter: it was a socket that woke.
+        let _idle = rustix::io::read(&shared.wake, &mut count);
+        let mut state = shared.state();
+        if outcome.is_err() {
+            // Without polls nobody would ever be woken: let all owners look for themselves, now and at each wait.
+            state.has_failed = true;
+            state.watched.values().for_each(|watched| ring(&watched.edge));
+            return;
+        }
+        for (number, entry) in numbers.into_iter().zip(entries.drain(1..)) {
+            let is = entry.is();
+            match state.watched.get_mut(&number) {
+                Some(watched) if is.is_any() => {
+                    watched.wants.readable &= !is.readable;
+                    watched.wants.writable &= !is.writable;
+                    ring(&watched.edge);
+                }
+                Some(_) => {}
+                None => {
+                    // Removed meanwhile: this may be its last holder.
+                    if let Some(Err(unheard)) = entry.into_socket().map(|socket| endings.send(Ending::Close(socket))) {
+                        finish(unheard.0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The thread that ends sockets.
+fn end(endings: &Receiver<Ending>) {
+    while let Ok(ending) = endings.recv() {
+        finish(ending);
+    }
+}
+
+fn finish(ending: Ending) {
+    match ending {
+        Ending::ShutDown(socket) => {
+            // One whose peer is gone cannot be shut down any more, and its owner finds that out by reading.
+            let _over = socket.shutdown_sending();
+        }
+        Ending::Close(socket) => drop(socket),
+    }
+}
