@@ -19,6 +19,7 @@ mod files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
+mod networks;
 mod open;
 mod patterns;
 mod perf;
@@ -44,6 +45,7 @@ use failure::Failure;
 
 /// Commands that are no closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
+    ("networks", "three benchmarks over TCP, rsockets and RDMA, each as a share of what the device does (one table)"),
     ("baseline verbs", "what an RDMA device does between two processes, beneath AMQP, by size"),
     ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
     ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
@@ -102,6 +104,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "scale" => Ok(scale::run(rest)?),
         "open" => open::run(rest),
         "workload" => workload::run(rest),
+        "networks" => networks::run(rest),
         "churn" => churn::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),

@@ -287,6 +287,7 @@ fn facts_of(address: &str) -> TargetFacts {
     let (transport, url) = match (address.strip_prefix("unix:"), address.split_once("://")) {
         (Some(path), _) => ("unix", format!("amqp+unix:{path}")),
         (None, Some(("tls", place))) => ("tls", format!("amqps://{place}")),
+        (None, Some(("amqp+rsocket", _))) => ("rsocket", address.to_owned()),
         (None, Some(_)) => ("rdma", address.to_owned()),
         (None, None) => ("tcp", format!("amqp://{address}")),
     };

@@ -90,6 +90,9 @@ impl Client {
         let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
         let link = match &address {
             Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
+            Address::Rsocket { host, port } => {
+                Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::Watch::of_process()?)?)
+            }
             Address::Tcp { .. } | Address::Unix(_) => link::dial(&address, &dial)?,
             Address::Rdma { .. } => return Self::connect_rdma(url, options),
         };

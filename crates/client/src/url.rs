@@ -24,6 +24,7 @@ use crate::error::Error;
 ///   given there; `via=tcp:7`, `via=tls:7` name another port; without it the client comes directly, and its password is
 ///   readable on the wire. `fallback=tcp` lets it be content with a connection by TCP (or the one that it has logged in by)
 ///   where there is no RDMA, and say why; without it, that is an error.
+/// - `amqp+rsocket://host:5672/%2F`: as `amqp`, over librdmacm's streams, to an address of an RDMA device.
 /// - `amqp+unix:/run/harrier.sock` or `amqp+unix://user:password@/run/harrier.sock?vhost=name`: a Unix socket.
 ///
 /// Behind a `?` may stand what the socket shall be: `nodelay=false`, `congestion=cubic`, `send_buffer_bytes=65536`,
@@ -90,6 +91,12 @@ impl Url {
         let wrong = |why: &str| Error::Url { why: format!("'{text}': {why}") };
         if let Some(rest) = text.strip_prefix("amqp+unix:") {
             return Self::unix(rest).map_err(|why| wrong(&why));
+        }
+        if let Some(rest) = text.strip_prefix("amqp+rsocket://") {
+            // To a host and a port like TCP's.
+            let tcp =
+                Self::parse(&format!("amqp://{rest}")).map_err(|_| wrong("what stands behind :// is as of amqp"))?;
+            return Ok(Self { address: format!("amqp+rsocket://{}", tcp.address), ..tcp });
         }
         let Some((way, rest)) = WAYS.iter().find_map(|way| Some((way, text.strip_prefix(way.scheme)?))) else {
             return Err(wrong("expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"));

@@ -86,8 +86,8 @@ settings! {
     "Listening" {
         /// Where clients connect: an address with its port (127.0.0.1:5672, [::1]:5672, localhost:5672), the
         /// same with TLS (tls://0.0.0.0:5671; the port may be left out), the address of an RDMA device
-        /// (amqp+rdma://10.0.0.1:5672; the port may be left out), or the path of a Unix socket
-        /// (unix:/run/harrier.sock). Port 0 lets the system choose one, but not for RDMA.
+        /// (amqp+rdma://10.0.0.1:5672; the port may be left out) or the same with rsockets
+        /// (amqp+rsocket://10.0.0.1:5672), or the path of a Unix socket (unix:/run/harrier.sock). Port 0 lets the system choose one, but not for RDMA.
         listen: Vec<String> = "127.0.0.1:5672", Kind::List { item: "ADDRESS", least: 1 };
         /// Connections the system holds ready until the broker accepts them.
         backlog: u32 = "1024", Kind::number(1, 65535);

@@ -42,6 +42,13 @@ pub enum Address {
         /// The port, of those that the devices' connection manager shares with TCP's numbers.
         port: u16,
     },
+    /// `amqp+rsocket://10.0.0.1:5672`: an address of an RDMA device, over librdmacm's streams (the room `rsocket`).
+    Rsocket {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port; 0 lets the system choose one to listen on.
+        port: u16,
+    },
     /// `unix:/run/harrier.sock`, `unix:///run/harrier.sock` or a path that begins with `/`.
     Unix(PathBuf),
 }
@@ -75,6 +82,13 @@ impl FromStr for Address {
                 return Err(fault("a Unix socket needs a path"));
             }
             return Ok(Address::Unix(path.into()));
+        }
+        if let Some(rest) = text.strip_prefix("amqp+rsocket://") {
+            let plain = format!("tcp://{rest}").parse();
+            return match plain.map_err(|error: AddressError| fault(error.why))? {
+                Address::Tcp { host, port } => Ok(Address::Rsocket { host, port }),
+                _ => Err(fault("an rsocket has a host and a port")),
+            };
         }
         let secret = text.strip_prefix("tls://").or_else(|| text.strip_prefix("amqps://"));
         let remote = text.strip_prefix("amqp+rdma://").or_else(|| text.strip_prefix("rdma://"));
@@ -129,6 +143,8 @@ impl fmt::Display for Address {
             Address::Tls { host, port } => write!(f, "tls://{host}:{port}"),
             Address::Rdma { host, port } if host.contains(':') => write!(f, "amqp+rdma://[{host}]:{port}"),
             Address::Rdma { host, port } => write!(f, "amqp+rdma://{host}:{port}"),
+            Address::Rsocket { host, port } if host.contains(':') => write!(f, "amqp+rsocket://[{host}]:{port}"),
+            Address::Rsocket { host, port } => write!(f, "amqp+rsocket://{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -159,6 +175,9 @@ mod tests {
             ("unix:/run/h.sock", "unix:/run/h.sock"),
             ("unix:///run/h.sock", "unix:/run/h.sock"),
             ("/run/h.sock", "unix:/run/h.sock"),
+            ("amqp+rsocket://10.0.0.1:5672", "amqp+rsocket://10.0.0.1:5672"),
+            ("amqp+rsocket://[fe80::1]:1", "amqp+rsocket://[fe80::1]:1"),
+            ("amqp+rsocket://host", "! the port is missing (host:port, or unix:/path)"),
             ("unix:", "! a Unix socket needs a path"),
             ("5672", "! the port is missing (host:port, or unix:/path)"),
             (":5672", "! the host is missing"),

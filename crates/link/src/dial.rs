@@ -24,6 +24,9 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
         }
         Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
+        Address::Rsocket { .. } => {
+            Err(io::Error::new(ErrorKind::Unsupported, "rsockets are dialled by their own room"))
+        }
         Address::Unix(path) => {
             let flags = SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -26,7 +26,7 @@ pub use address::{Address, AddressError};
 pub use dial::{dial, dial_tls};
 pub use error::LinkError;
 pub use link::{Abort, Filled, Link, Received, Sent, Shape, Wait};
-pub use listener::Listener;
+pub use listener::{Accept, Listener};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::Peer;
 pub use tls::{

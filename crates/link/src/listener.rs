@@ -15,10 +15,26 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
+/// What listens in a way of its own: a room above this one, for links of its kind.
+pub trait Accept: Send {
+    /// The next link, if a client waits.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
+
+    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
+}
+
 enum Kind {
     Tcp(TcpListener),
     Tls(TcpListener, TlsServer),
     Unix(UnixListener, UnixPath),
+    Other(Box<dyn Accept>),
 }
 
 /// A listening socket.
@@ -39,6 +55,9 @@ impl Listener {
                 let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
                 Ok(Listener { kind: Kind::Tcp(listener), address })
             }
+            Address::Rsocket { .. } => {
+                Err(io::Error::new(ErrorKind::Unsupported, "rsockets are listened on by their own room"))
+            }
             Address::Unix(path) => {
                 let socket = unix_path::socket()?;
                 set_buffers(&socket, &options.socket)?;
@@ -47,6 +66,11 @@ impl Listener {
                 Ok(Listener { kind: Kind::Unix(UnixListener::from(socket), place), address: address.clone() })
             }
         }
+    }
+
+    /// Listens by what another room made for the address.
+    pub fn of(address: Address, accept: Box<dyn Accept>) -> Listener {
+        Listener { kind: Kind::Other(accept), address }
     }
 
     /// Listens on an address, with TLS where the address has it.
@@ -66,7 +90,8 @@ impl Listener {
     /// The next link, if a client waits.
     pub fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
         loop {
-            let outcome = match &self.kind {
+            let outcome = match &mut self.kind {
+                Kind::Other(accept) => return accept.accept(),
                 Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
                     let link = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
                     Ok(Box::new(link) as Box<dyn Link>)
@@ -94,7 +119,8 @@ impl Listener {
 
     /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let descriptor = match &self.kind {
+        let descriptor = match &mut self.kind {
+            Kind::Other(accept) => return accept.register(registry, token),
             Kind::Tcp(listener) | Kind::Tls(listener, _) => listener.as_raw_fd(),
             Kind::Unix(listener, _) => listener.as_raw_fd(),
         };

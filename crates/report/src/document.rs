@@ -45,7 +45,7 @@ pub struct Document {
 pub struct TargetFacts {
     /// Its name in tables, unique in the document.
     pub name: String,
-    /// `tcp`, `unix`, `tls`, `rdma`; `relay` for the raw baseline, `verbs` for that of RDMA, `null` for none.
+    /// `tcp`, `unix`, `tls`, `rdma`, `rsocket`; `relay` for the raw baseline, `verbs` for that of RDMA, `null` for none.
     pub transport: String,
     /// What it calls itself (server property `product`).
     pub product: Option<String>,

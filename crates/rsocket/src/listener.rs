@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use ib::{RSocket, Wants};
-use link::{Link, ListenOptions};
+use link::{Accept, Address, Link, ListenOptions, Listener};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
@@ -49,11 +49,20 @@ impl RsocketListener {
         self.socket.local_address()
     }
 
-    /// The next link, if a client waits.
+    /// The same as a listener of a broker's, on the address that it was given.
     ///
     /// # Errors
-    /// What the system says of the listener. A client that has gone already is none.
-    pub fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
+    /// As [`bind`](Self::bind).
+    pub fn bound(host: &str, port: u16, options: &ListenOptions) -> io::Result<Listener> {
+        let listener = Self::bind(host, port, options, &Watch::of_process()?)?;
+        let local = listener.local_address().ok_or(ErrorKind::NotConnected)?;
+        let address = Address::Rsocket { host: local.ip().to_string(), port: local.port() };
+        Ok(Listener::of(address, Box::new(listener)))
+    }
+}
+
+impl Accept for RsocketListener {
+    fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
         loop {
             let Some(socket) = self.socket.accept()? else {
                 if let Some((number, _)) = self.watched {
@@ -72,11 +81,7 @@ impl RsocketListener {
         }
     }
 
-    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let (number, edge) = self.watch.add(&self.socket)?;
         registry.register(&mut SourceFd(&edge.as_raw_fd()), token, Interest::READABLE)?;
         self.watched = Some((number, edge));

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use ib::{Polled, RSocket, Wants, rpoll};
@@ -88,6 +88,16 @@ impl Watch {
         thread::Builder::new().name("rsocket-poll".to_owned()).spawn(move || poll(&polled, &closing))?;
         thread::Builder::new().name("rsocket-end".to_owned()).spawn(move || end(&ended))?;
         Ok(Self(Arc::new(Handle { shared, endings, next: AtomicU64::new(0) })))
+    }
+
+    /// The one that all of a process's links may share.
+    ///
+    /// # Errors
+    /// What the system said when it was to be started.
+    pub fn of_process() -> io::Result<Self> {
+        static SHARED: OnceLock<Result<Watch, (io::ErrorKind, String)>> = OnceLock::new();
+        let started = SHARED.get_or_init(|| Self::start().map_err(|error| (error.kind(), error.to_string())));
+        started.clone().map_err(|(kind, why)| io::Error::new(kind, why))
     }
 
     /// Watches a socket from now on; nothing is waited for yet. The descriptor is rung for each edge, and once now.

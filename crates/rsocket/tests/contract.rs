@@ -2,7 +2,7 @@
 //! it is skipped, and why.
 
 use link::contract::{Ends, PROMISES};
-use link::{ListenOptions, Received, Sent, SocketOptions};
+use link::{Accept, ListenOptions, Received, Sent, SocketOptions};
 use mio::{Events, Poll, Token};
 use rsocket::{RsocketListener, Watch, dial};
 use slab::{Gather, Pool, PoolOptions};

@@ -21,6 +21,7 @@ use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
+use rsocket::RsocketListener;
 use session::{Greeting, SessionLimits};
 use slab::{Pool, PoolOptions};
 use std::io;
@@ -180,9 +181,10 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let mut listeners = Vec::new();
         for address in &options.listen {
-            let listener = match &options.tls {
-                Some(tls) => Listener::bind_tls(address, &options.listen_options, tls),
-                None => Listener::bind(address, &options.listen_options),
+            let listener = match (address, &options.tls) {
+                (Address::Rsocket { host, port }, _) => RsocketListener::bound(host, *port, &options.listen_options),
+                (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
+                (_, None) => Listener::bind(address, &options.listen_options),
             };
             listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
         }

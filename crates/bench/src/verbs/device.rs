@@ -74,3 +74,19 @@ pub fn first_address() -> Result<IpAddr, String> {
         "no port of an RDMA device is active and has an IP address (`harrier rdma check` says more)".to_owned()
     })
 }
+
+/// Packets that all RDMA devices of this machine have sent, by their own counters; `None` where none counts.
+pub fn packets_sent() -> Option<u64> {
+    let mut sum = None;
+    for device in std::fs::read_dir("/sys/class/infiniband").ok()?.flatten() {
+        for port in std::fs::read_dir(device.path().join("ports")).into_iter().flatten().flatten() {
+            // Soft-RoCE has the first, cards the second.
+            let counters = ["hw_counters/sent_pkts", "counters/port_xmit_packets"];
+            let read = |name: &str| std::fs::read_to_string(port.path().join(name)).ok()?.trim().parse::<u64>().ok();
+            if let Some(count) = counters.into_iter().find_map(read) {
+                sum = Some(sum.unwrap_or(0) + count);
+            }
+        }
+    }
+    sum
+}

@@ -1,0 +1,442 @@
+//! `networks`: the paper's three point-to-point benchmarks over each network that this host has, beneath each the RDMA device.
+//!
+//! Enters: a command line.  Leaves: one table, a row a network and size, each figure also as a share of the device's own.
+//! Owns:   the networks: how a broker listens on each, and how its clients reach it.
+//! Never:  leaves a network out without a word: one that cannot be had has a row that says why.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use report::document::{Document, Point, Series};
+use report::table::put;
+use report::{Estimate, Metric, json};
+
+use crate::arguments::{Given, Option_, help_with, option};
+use crate::closed;
+use crate::failure::Failure;
+use crate::launcher::has_ranks;
+use crate::limits::BROKER_READY_WAIT;
+use crate::process::{Process, launched, this_program};
+use crate::record::go_on;
+use crate::setup::{OUTPUT, Setup};
+use crate::target::free_port;
+use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
+use gauge::clock::{Deadline, pause};
+use report::page::write_file;
+
+const OWN: &[Option_] = &[
+    option("address", None, "IP", "an address of the RDMA device (default: the first there is, or else 127.0.0.1)"),
+    option("sizes", Some('m'), "MIN:MAX", "message sizes (default 64:64K)"),
+    option("step", None, "FACTOR", "from one size to the next (default 1024)"),
+    option("pairs", None, "N", "pairs of DE-MPMC (default 4)"),
+    option("seconds", None, "S", "length of each run, about (default 1)"),
+    option("iterations", Some('i'), "COUNT", "messages of each size (default: by size)"),
+    option("runs", None, "N", "runs of each point; the table shows medians (default 1)"),
+    option("must", None, "LIST", "networks that are to be there, as in rsocket,verbs: without one the command fails"),
+];
+
+const ABOUT: &str = "\
+Runs DE-SPSC, DE-PP and DE-MPMC over each network between clients and a broker of this program's, started anew for each, all
+on one address of the RDMA device: TCP; TCP without TCP_NODELAY; rsockets (today's successor of SDP); AMQP over RDMA (verbs).
+Then the device alone (`baseline verbs`), and each figure as a share of what the device does by itself: of the rate of its
+stream of sends, and how many times its one-way latency. Packets are those that RDMA devices sent meanwhile, by their own
+counters: 0 for a network that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("networks", "all networks of this host, 64 B and 64 KiB"),
+    ("networks -m 1:1M --step 4 --runs 5 --json networks.json", "more of it"),
+    ("networks --must rsocket", "fail where rsockets cannot be had"),
+];
+
+/// A network between clients and a broker.
+struct Network {
+    name: &'static str,
+    scheme: &'static str,
+    /// More options for the broker.
+    broker: &'static [&'static str],
+    /// Behind the clients' URL.
+    parameters: &'static str,
+}
+
+const NETWORKS: [Network; 4] = [
+    Network { name: "tcp", scheme: "amqp", broker: &[], parameters: "" },
+    Network { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
+    Network { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
+    Network { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" },
+];
+const BENCHMARKS: [&str; 3] = ["de-spsc", "de-pp", "de-mpmc"];
+
+/// What a network came to: its documents in the order of the benchmarks, and packets of RDMA devices meanwhile.
+struct Measured {
+    documents: Vec<Document>,
+    packets: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a network that must be there and is not, a run that fails.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [OWN, OUTPUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench networks [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    if has_ranks() {
+        return Err(Failure::Usage("networks are those of one host: not under a launcher".to_owned()));
+    }
+    let setup = Setup::read(&given)?;
+    setup.shown.prepare()?;
+    let names: Vec<&'static str> = NETWORKS.iter().map(|network| network.name).collect();
+    let mut must = Vec::new();
+    for name in given.text("must").into_iter().flat_map(|list| list.split(',')) {
+        let known = names.iter().find(|&&known| known == name);
+        must.push(*known.ok_or_else(|| Failure::Usage(format!("--must: the networks are {}", names.join(", "))))?);
+    }
+    let address = match given.text("address") {
+        Some(text) => text.parse().map_err(|_| Failure::Usage(format!("--address is an IP address, not '{text}'")))?,
+        // Where there is no device the rows of those who need one say so.
+        None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    };
+    let folder = Scratch::new()?;
+    let mut results = Vec::new();
+    for network in &NETWORKS {
+        go_on()?;
+        put(&format!("# network {}\n", network.name))?;
+        let result = measure(network, address, &given, &folder);
+        match result {
+            Err(_) if crate::interrupt::requested() => return Err(Failure::Interrupted),
+            Err(why) if must.contains(&network.name) => {
+                return Err(Failure::Failed(format!("{}: {why}", network.name)));
+            }
+            result => results.push((network.name, result)),
+        }
+    }
+    put("# the device alone\n")?;
+    let baseline = alone(address, &given, &folder);
+    if crate::interrupt::requested() {
+        return Err(Failure::Interrupted);
+    }
+    put(&format!("\n{}", table(&results, &baseline)))?;
+    if let Some(file) = &setup.shown.json
+        && let Some(document) = joined(words, &results, baseline.as_ref().ok())
+    {
+        write_file(file, &json::write(&document)?)?;
+    }
+    Ok(())
+}
+
+/// A folder for documents on their way, which goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("harrier-networks-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn read(&self, name: &str) -> Result<Document, String> {
+        let path = self.0.join(name);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        json::read(&text)
+    }
+
+    fn words(&self, name: &str) -> [String; 2] {
+        ["--json".to_owned(), self.0.join(name).to_string_lossy().into_owned()]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left there harms nobody.
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The words that each of the benchmarks is given alike.
+fn effort(given: &Given) -> Vec<String> {
+    let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
+    let mut words = Vec::new();
+    for (name, usual) in usual {
+        words.push(format!("--{name}={}", given.text(name).unwrap_or(usual)));
+    }
+    for name in ["iterations", "runs"] {
+        words.extend(given.text(name).map(|value| format!("--{name}={value}")));
+    }
+    words
+}
+
+/// A figure that must not be trusted is marked in its table and no reason to end here.
+fn tolerant(outcome: Result<(), Failure>) -> Result<(), String> {
+    match outcome {
+        Ok(()) | Err(Failure::Invalid(_)) => Ok(()),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+fn measure(network: &Network, address: IpAddr, given: &Given, folder: &Scratch) -> Result<Measured, String> {
+    let place = SocketAddr::new(address, free_port()?);
+    let url = format!("{}://{place}{}", network.scheme, network.parameters);
+    client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
+    let broker = start(network, place, &url)?;
+    let before = packets_sent();
+    let mut documents = Vec::new();
+    for name in BENCHMARKS {
+        let benchmark = closed::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
+        let file = format!("{}-{name}.json", network.name);
+        let mut words = vec![format!("--url={url}"), format!("--broker-pid={}", broker.pid())];
+        words.extend(effort(given));
+        words.extend(folder.words(&file));
+        if name == "de-mpmc" {
+            words.push(format!("--pairs={}", given.text("pairs").unwrap_or("4")));
+        }
+        tolerant(closed::run(benchmark, &words))?;
+        documents.push(folder.read(&file)?);
+        put("\n")?;
+    }
+    let packets = packets_sent().zip(before).map(|(after, before)| after.saturating_sub(before));
+    Ok(Measured { documents, packets })
+}
+
+/// Starts a broker on a network, and waits until a client was let in.
+fn start(network: &Network, place: SocketAddr, url: &str) -> Result<Process, String> {
+    let listen = match network.scheme {
+        "amqp" => place.to_string(),
+        scheme => format!("{scheme}://{place}"),
+    };
+    let mut words =
+        ["broker", "--log-level", "error", "--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
+    words.extend(network.broker.iter().map(|&word| word.to_owned()));
+    let program = this_program()?;
+    let mut command = launched(&crate::placement::Cpus::default(), &program.to_string_lossy(), &words)?;
+    let mut said = Said::new()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.writer()?);
+    let mut process = Process::start("broker", &mut command)?;
+    let deadline = Deadline::after(BROKER_READY_WAIT);
+    loop {
+        if process.check_alive().is_err() {
+            return Err(said.last_line());
+        }
+        let parsed = client::Url::parse(url).map_err(|error| error.to_string())?;
+        let error = match client::Client::connect_with(&parsed, client::Options::default()) {
+            Ok(client) => return client.close().map(|()| process).map_err(|error| error.to_string()),
+            Err(error) => error,
+        };
+        if deadline.passed() {
+            return Err(format!("no client is let in: {error}"));
+        }
+        go_on().map_err(|failure| failure.to_string())?;
+        pause(Duration::from_millis(20));
+    }
+}
+
+/// What a broker says on its standard error: a file, so that it never waits for a reader.
+struct Said(fs::File);
+
+impl Said {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!(
+            "harrier-networks-said-{}-{}",
+            std::process::id(),
+            gauge::clock::now_ns()
+        ));
+        let open = || {
+            let file = fs::File::options().create_new(true).read(true).append(true).open(&path)?;
+            fs::remove_file(&path)?;
+            Ok(file)
+        };
+        open().map(Self).map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
+    }
+
+    fn writer(&self) -> Result<fs::File, String> {
+        self.0.try_clone().map_err(|error| error.to_string())
+    }
+
+    fn last_line(&mut self) -> String {
+        use std::io::{Seek, SeekFrom};
+        let mut text = String::new();
+        let read = self.0.seek(SeekFrom::Start(0)).and_then(|_| self.0.read_to_string(&mut text));
+        let line = text.lines().rev().find(|line| !line.trim().is_empty());
+        match (read, line) {
+            (Ok(_), Some(line)) => line.trim_start_matches("harrier: ").to_owned(),
+            _ => "the broker ended without a word".to_owned(),
+        }
+    }
+}
+
+/// The device by itself, over the same sizes.
+fn alone(address: IpAddr, given: &Given, folder: &Scratch) -> Result<Document, String> {
+    let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
+    words.extend(effort(given));
+    words.extend(folder.words("verbs.json"));
+    tolerant(verbs::run(&words))?;
+    folder.read("verbs.json")
+}
+
+/// The point of a size in the series of a benchmark, or of a shape of the baseline.
+fn point(document: &Document, is_it: impl Fn(&Series) -> bool, size: f64) -> Option<&Point> {
+    let series = document.series.iter().find(|series| is_it(series))?;
+    series.points.iter().find(|point| point.at == size)
+}
+
+fn median(metric: &Metric, point: Option<&Point>) -> Option<f64> {
+    Estimate::of(metric, point?).map(|estimate| estimate.median)
+}
+
+fn one_way() -> Metric {
+    Metric::OneWayMeanUs("round_trip".to_owned())
+}
+
+/// The figures of a network at a size: DE-SPSC MB/s, DE-PP us, DE-MPMC MB/s.
+fn figures(documents: &[Document], size: f64) -> [Option<f64>; 3] {
+    let metrics = [Metric::MbPerS, one_way(), Metric::MbPerS];
+    let mut found = [None; 3];
+    for ((place, metric), document) in found.iter_mut().zip(&metrics).zip(documents) {
+        *place = median(metric, point(document, |_| true, size));
+    }
+    found
+}
+
+fn baseline_figures(document: &Document, size: f64) -> [Option<f64>; 2] {
+    let of = |shape: &str, metric: &Metric| {
+        let is_it = |series: &Series| series.parameters.get("shape").is_some_and(|found| found == shape);
+        median(metric, point(document, is_it, size))
+    };
+    [of("stream", &Metric::MbPerS), of("ping-pong", &one_way())]
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value.abs() < 1.0 => format!("{value:.4}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+/// The one table.
+fn table(results: &[(&'static str, Result<Measured, String>)], baseline: &Result<Document, String>) -> String {
+    let mut text =
+        String::from("# harrier bench networks: each figure, and behind it that of the device alone divided into it\n");
+    // Writing to a string cannot fail.
+    let mut put = |line: String| _ = writeln!(text, "{line}");
+    if baseline.as_ref().is_ok_and(is_software) {
+        put(format!("# {SOFTWARE_SENTENCE}"));
+    }
+    let heads = ["de-spsc MB/s", "of device", "de-pp us", "times device", "de-mpmc MB/s", "of device", "RDMA packets"];
+    let mut head = format!("{:<12}{:>10}", "# Network", "Size");
+    heads.iter().for_each(|name| head.push_str(&format!("{name:>15}")));
+    put(head);
+    let documents =
+        results.iter().filter_map(|(_, result)| result.as_ref().ok()).flat_map(|measured| &measured.documents);
+    let mut sizes: Vec<f64> = documents
+        .chain(baseline.iter())
+        .flat_map(|document| &document.series)
+        .flat_map(|series| series.points.iter().map(|point| point.at))
+        .collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    for (name, result) in results {
+        match result {
+            Err(why) => put(format!("{name:<12}{:>10}  not here: {}", "-", why.replace('\n', " "))),
+            Ok(measured) => {
+                for &size in &sizes {
+                    let device = baseline.as_ref().map_or([None; 2], |document| baseline_figures(document, size));
+                    let found = figures(&measured.documents, size);
+                    let over = |value: Option<f64>, device: Option<f64>| Some(value? / device?);
+                    let packets = measured.packets.map_or_else(|| "-".to_owned(), |packets| packets.to_string());
+                    let cells = [
+                        number(found[0]),
+                        number(over(found[0], device[0])),
+                        number(found[1]),
+                        number(over(found[1], device[1])),
+                        number(found[2]),
+                        number(over(found[2], device[0])),
+                        packets,
+                    ];
+                    let mut line = format!("{name:<12}{size:>10}");
+                    cells.iter().for_each(|cell| line.push_str(&format!("{cell:>15}")));
+                    put(line);
+                }
+            }
+        }
+    }
+    match baseline {
+        Err(why) => put(format!("{:<12}{:>10}  not here: {}", "device", "-", why.replace('\n', " "))),
+        Ok(document) => {
+            for &size in &sizes {
+                let [rate, latency] = baseline_figures(document, size);
+                put(format!("{:<12}{size:>10}{:>15}{:>15}{:>15}", "device", number(rate), "", number(latency)));
+            }
+        }
+    }
+    text
+}
+
+fn is_software(document: &Document) -> bool {
+    let mut runs = document.series.iter().flat_map(|series| &series.points).flat_map(|point| &point.runs);
+    runs.any(|run| run.notes.iter().any(|note| note == SOFTWARE_SENTENCE))
+}
+
+/// All documents as one: targets are called by their network.
+fn joined(
+    words: &[String],
+    results: &[(&'static str, Result<Measured, String>)],
+    baseline: Option<&Document>,
+) -> Option<Document> {
+    let mut whole: Option<Document> = None;
+    let mut add = |document: &Document, name: &str, notes: &[String]| {
+        let mut one = document.clone();
+        one.targets.truncate(1);
+        one.targets.iter_mut().for_each(|target| name.clone_into(&mut target.name));
+        for series in &mut one.series {
+            name.clone_into(&mut series.target);
+            let runs = series.points.iter_mut().flat_map(|point| &mut point.runs);
+            runs.for_each(|run| run.notes.extend_from_slice(notes));
+        }
+        let Some(whole) = &mut whole else {
+            one.command = crate::record::spoken("networks", words);
+            whole = Some(one);
+            return;
+        };
+        if whole.targets.iter().all(|target| target.name != name) {
+            whole.targets.append(&mut one.targets);
+        }
+        whole.series.append(&mut one.series);
+        whole.ended = one.ended;
+    };
+    for (name, result) in results {
+        let Ok(measured) = result else { continue };
+        let note = measured.packets.map(|packets| format!("RDMA devices sent {packets} packets over {name} in all"));
+        let notes: Vec<String> = note.into_iter().collect();
+        measured.documents.iter().for_each(|document| add(document, name, &notes));
+    }
+    baseline.into_iter().for_each(|document| add(document, "device", &[]));
+    let mut whole = whole?;
+    for (name, result) in results {
+        if let Err(why) = result {
+            whole.options.insert(format!("not here: {name}"), why.clone());
+        }
+    }
+    Some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, table};
+
+    #[test]
+    fn a_network_that_is_not_here_has_a_row_that_says_why() {
+        let text = table(&[("rsocket", Err("no RDMA device\nat all".to_owned()))], &Err("none either".to_owned()));
+        let rows: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let [rsocket, device] = rows[..] else { panic!("two rows: {text}") };
+        assert!(rsocket.starts_with("rsocket") && rsocket.ends_with("not here: no RDMA device at all"), "{rsocket}");
+        assert!(device.starts_with("device") && device.ends_with("not here: none either"), "{device}");
+        assert_eq!([number(None), number(Some(0.25)), number(Some(12.345))], ["-", "0.2500", "12.35"]);
+    }
+}
