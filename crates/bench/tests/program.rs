@@ -145,7 +145,9 @@ fn wrong_command_lines_say_what_is_wrong() {
         (&["de-spsc", "-m", "0:1"][..], 2, "sizes run from 1 to"),
         (&["de-spsc", "--ack-every", "10", "--prefetch", "5"][..], 2, "would wait for ever"),
         (&["de-mpmc", "--pairs", "1,x"][..], 2, "--pairs is a number from 1 to"),
-        (&["baseline", "pigeons"][..], 2, "there is `baseline sockets`"),
+        (&["baseline", "pigeons"][..], 2, "unknown baseline 'pigeons'"),
+        (&["baseline", "verbs", "--kind", "atomic"][..], 2, "--kind is one of all, send, write, read"),
+        (&["networks", "--must", "pigeons"][..], 2, "--must: the networks are tcp, tcp-nagle, rsocket, verbs"),
         (&["suite", "--quick", "--full"][..], 2, "--quick or --full"),
         (&["sideways"][..], 2, "unknown command 'sideways'"),
         (&["de-spsc", "--url", "http://host"][..], 2, "expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"),
@@ -161,7 +163,18 @@ fn wrong_command_lines_say_what_is_wrong() {
 
 #[test]
 fn every_command_explains_itself() {
-    for command in ["de-spsc", "de-mpmc", "de-pp", "fe-spmc", "te-spsc", "confirm", "baseline sockets", "suite"] {
+    for command in [
+        "de-spsc",
+        "de-mpmc",
+        "de-pp",
+        "fe-spmc",
+        "te-spsc",
+        "confirm",
+        "baseline sockets",
+        "baseline verbs",
+        "networks",
+        "suite",
+    ] {
         let output = Command::new(program()).args(command.split(' ')).arg("--help").output().expect("it runs");
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(output.status.success() && text.starts_with(&format!("usage: harrier bench {command} [OPTIONS]")));
