@@ -22,7 +22,7 @@ over each address: a connection to itself, an inline send, an eager send, a READ
 help. Status 0 if at least one device works and none fails, 1 otherwise.
 
 calibrate measures on the first device, or the one that is named, up to how many bytes a message is better sent inline,
-and from how many on a body is better read by its receiver than sent, and prints both as lines for the configuration file.
+and from how many on a body is better read by its receiver than sent, and prints what follows as a line for the configuration file.
 ";
 
 /// Runs the command with the words behind `rdma`.
