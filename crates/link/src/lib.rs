@@ -15,6 +15,7 @@ mod error;
 pub mod limits;
 mod link;
 mod listener;
+mod listeners;
 mod options;
 mod peer;
 pub mod sim;
@@ -27,6 +28,7 @@ pub use dial::{dial, dial_tls};
 pub use error::LinkError;
 pub use link::{Abort, Filled, Link, Received, Sent, Shape, Wait};
 pub use listener::{Accept, Listener};
+pub use listeners::Listeners;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::Peer;
 pub use tls::{

@@ -9,7 +9,7 @@ use crate::counts::{Board, Totals};
 use crate::dialler::Door;
 use crate::limits::{EVENTS, LISTENERS_MAX, LOOK_UP};
 use crate::road::Road;
-use link::{Abort, Link, Listener};
+use link::{Abort, Link, Listeners};
 use mio::{Events, Poll, Token};
 use slab::Pool;
 use std::io;
@@ -55,7 +55,7 @@ impl Shared {
 
 /// How clients reach their threads: the first accepts, and hands each to the thread with the fewest.
 pub(crate) struct Front {
-    pub listeners: Vec<Listener>,
+    pub listeners: Listeners,
     pub doors: Vec<Door>,
 }
 
@@ -214,45 +214,36 @@ impl Reactor {
 
     fn register_listeners(&mut self) -> io::Result<bool> {
         let Some(front) = &mut self.front else { return Ok(false) };
-        for (at, listener) in front.listeners.iter_mut().enumerate() {
-            listener.register(self.poll.registry(), Token(LISTENERS - at))?;
-        }
+        front.listeners.register(self.poll.registry(), Token(LISTENERS))?;
         Ok(true)
     }
 
     /// Accepts what waits. Answers whether to try again later: the system had no room for another connection.
     fn accept(&mut self, now: Instant) -> bool {
-        let Some(front) = &mut self.front else { return false };
+        let Some(Front { listeners, doors }) = &mut self.front else { return false };
         let mut mine = Vec::new();
         let mut again = false;
-        for listener in &mut front.listeners {
-            loop {
-                match listener.accept() {
-                    Ok(Some(mut link)) => {
-                        if self.shared.connections() >= self.shared.connections_max {
-                            tracing::warn!(client = &*link.peer().address, "too many connections: one more is refused");
-                            self.totals.refused += 1;
-                            link.abort(Abort::Limit);
-                            continue;
-                        }
-                        let boards = self.shared.boards.iter().enumerate();
-                        let fewest = boards.min_by_key(|(_, board)| board.connections.load(Ordering::Relaxed));
-                        let Some((thread, board)) = fewest else { continue };
-                        board.connections.fetch_add(1, Ordering::Relaxed);
-                        match thread == self.id {
-                            true => mine.push(link),
-                            false => front.doors[thread].send(Arrival::Client(link)),
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept");
-                        again = true;
-                        break;
-                    }
+        listeners.accept(|found| match found {
+            Ok(mut link) if self.shared.connections() >= self.shared.connections_max => {
+                tracing::warn!(client = &*link.peer().address, "too many connections: one more is refused");
+                self.totals.refused += 1;
+                link.abort(Abort::Limit);
+            }
+            Ok(link) => {
+                let boards = self.shared.boards.iter().enumerate();
+                let fewest = boards.min_by_key(|(_, board)| board.connections.load(Ordering::Relaxed));
+                let Some((thread, board)) = fewest else { return };
+                board.connections.fetch_add(1, Ordering::Relaxed);
+                match thread == self.id {
+                    true => mine.push(link),
+                    false => doors[thread].send(Arrival::Client(link)),
                 }
             }
-        }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept");
+                again = true;
+            }
+        });
         for link in mine {
             self.adopt(link, now);
         }

@@ -142,7 +142,7 @@ impl Proxy {
             Target::Rdma(_) => None,
         };
         let (begun, outcomes) = channel();
-        let mut front = Some(Front { listeners, doors: doors.clone() });
+        let mut front = Some(Front { listeners: listeners.into(), doors: doors.clone() });
         let mut threads = Vec::new();
         for (id, ((poll, door), incoming)) in polls.into_iter().zip(doors).zip(incoming).enumerate() {
             let (shared, begun) = (Arc::clone(&shared), begun.clone());

@@ -175,9 +175,9 @@ fn a_host_that_disappears_takes_its_connections_along() {
     client.write_all(b"x").expect("sent");
     client.read_exact(&mut [0]).expect("it comes back");
     broker.vanish();
-    client.write_all(b"y").expect("the proxy takes it");
-    let error = client.read_exact(&mut [0]).expect_err("nobody answers");
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // What the proxy had to say to the host may have told it already, and then the client hears of it before it has written.
+    let error = client.write_all(b"y").and_then(|()| client.read_exact(&mut [0])).expect_err("nobody answers");
+    assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
     assert_eq!(proxy.end().broken, 1);
 }
 

@@ -13,7 +13,7 @@ use crate::shard::{Shard, Work};
 use crate::spin::Spin;
 use broker::Address;
 use catalog::{Catalog, Definition, Refusal};
-use link::{Abort, Link, Listener};
+use link::{Abort, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const EVENTS: usize = 1024;
 
 /// How links reach their shards: shard 0 accepts, and hands each to the shard with the fewest.
 pub(crate) struct Front {
-    pub listeners: Vec<Listener>,
+    pub listeners: Listeners,
     pub shards: Vec<Door>,
 }
 
@@ -223,42 +223,34 @@ impl Reactor {
 
     fn register_listeners(&mut self) -> io::Result<bool> {
         let Some(front) = &mut self.front else { return Ok(false) };
-        for (at, listener) in front.listeners.iter_mut().enumerate() {
-            listener.register(self.poll.registry(), Token(LISTENERS - at))?;
-        }
+        front.listeners.register(self.poll.registry(), Token(LISTENERS))?;
         Ok(true)
     }
 
     /// Accepts what waits. Answers whether to try again later: the system had no room for another connection.
     fn accept(&mut self, now: Instant) -> bool {
-        let Some(front) = &mut self.front else { return false };
+        let Some(Front { listeners, shards }) = &mut self.front else { return false };
         let mut mine = Vec::new();
         let mut again = false;
-        for listener in &mut front.listeners {
-            loop {
-                match listener.accept() {
-                    Ok(Some(mut link)) => match self.household.place_connection() {
-                        Some(shard) if shard == self.id => mine.push(link),
-                        Some(shard) => {
-                            let (sender, bell) = &front.shards[shard as usize];
-                            if sender.send(Arrival::Link(link)).is_ok() {
-                                bell.wake();
-                            }
-                        }
-                        None => {
-                            tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
-                            link.abort(Abort::Limit);
-                        }
-                    },
-                    Ok(None) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept");
-                        again = true;
-                        break;
+        listeners.accept(|found| match found {
+            Ok(mut link) => match self.household.place_connection() {
+                Some(shard) if shard == self.id => mine.push(link),
+                Some(shard) => {
+                    let (sender, bell) = &shards[shard as usize];
+                    if sender.send(Arrival::Link(link)).is_ok() {
+                        bell.wake();
                     }
                 }
+                None => {
+                    tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
+                    link.abort(Abort::Limit);
+                }
+            },
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept");
+                again = true;
             }
-        }
+        });
         for link in mine {
             self.adopt(link, now);
         }

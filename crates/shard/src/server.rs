@@ -204,7 +204,7 @@ impl Server {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
         let doors: Vec<_> = senders.into_iter().zip(bells.iter().cloned()).collect();
         let operator = Operator::new(doors.clone());
-        let mut front = Some(Front { listeners, shards: doors });
+        let mut front = Some(Front { listeners: listeners.into(), shards: doors });
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
