@@ -47,7 +47,7 @@ pub struct Heard {
 
 enum Order {
     Listen,
-    Vanish,
+    Vanish(Sender<()>),
     Stop,
 }
 
@@ -105,7 +105,10 @@ impl Broker {
     }
 
     pub fn vanish(&self) {
-        self.orders.send(Order::Vanish).expect("it runs");
+        // It is gone when this returns: nothing that is sent behind it comes back.
+        let (done, is_done) = channel();
+        self.orders.send(Order::Vanish(done)).expect("it runs");
+        is_done.recv().expect("it vanishes");
     }
 
     pub fn listen(&self) {
@@ -173,7 +176,10 @@ impl Host {
         loop {
             match orders.recv_timeout(nap) {
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return self.port.counters(),
-                Ok(Order::Vanish) => self.fabric.vanish_nth(self.node),
+                Ok(Order::Vanish(done)) => {
+                    self.fabric.vanish_nth(self.node);
+                    done.send(()).expect("somebody waits for it");
+                }
                 Ok(Order::Listen) => self.is_deaf = false,
                 Err(RecvTimeoutError::Timeout) => {}
             }
