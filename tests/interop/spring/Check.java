@@ -14,6 +14,8 @@ import java.util.TreeSet;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -150,6 +152,12 @@ public final class Check {
     private static String[] withDeadLetters(RabbitAdmin admin) {
         String dead = queue(admin, "dead");
         return new String[] {declared(admin, QueueBuilder.nonDurable(unique("work")).deadLetterExchange("").deadLetterRoutingKey(dead).build()), dead};
+    }
+
+    /** Of which kind the address is that a request wants its reply at. */
+    private static String kind(Message request) {
+        String to = request.getMessageProperties().getReplyTo();
+        return to.startsWith("amq.rabbitmq.reply-to.") ? "direct" : to.startsWith("amq.gen-") ? "temporary" : "own";
     }
 
     private static Set<String> numbers(int count) {
@@ -355,14 +363,33 @@ public final class Check {
             running(direct(factory), queue, new ChannelAwareMessageListener() {
                 @Override
                 public void onMessage(Message message, Channel channel) throws Exception {
-                    String to = message.getMessageProperties().getReplyTo();
-                    addresses.add(to.startsWith("amq.rabbitmq.reply-to.") ? "direct" : to.startsWith("amq.gen-") ? "temporary" : "own");
+                    addresses.add(kind(message));
                     upper.onMessage(message, channel);
                 }
             });
-            // Direct reply-to, with a consumer that is kept.
+            // Direct reply-to, with consumers that are kept: all requests are open at once, and answered from the last to the first.
             template.setReplyTimeout(TimeUnit.SECONDS.toMillis(DEADLINE_S));
-            List<CompletableFuture<Object>> asked = IntStream.range(0, 50).mapToObj(i -> CompletableFuture.supplyAsync(() -> template.convertSendAndReceive("", queue, "a" + i))).toList();
+            String held = queue(admin, "held");
+            BlockingQueue<Message> requests = new LinkedBlockingQueue<>();
+            running(direct(factory), held, requests::add);
+            ExecutorService callers = Executors.newCachedThreadPool();
+            SCENE.push(callers::shutdownNow);
+            List<CompletableFuture<Object>> asked = new ArrayList<>();
+            Deque<Message> open = new ArrayDeque<>();
+            for (int i = 0; i < 50; i++) {
+                String question = "a" + i;
+                asked.add(CompletableFuture.supplyAsync(() -> template.convertSendAndReceive("", held, question), callers));
+                // One after another: calls that add a reply consumer at the same moment set its container's size in any
+                // order, so that it may shrink and close a channel that a caller has just been given (spring-amqp since pull 2655).
+                open.push(next(requests, question));
+            }
+            for (Message request : open) {
+                addresses.add(kind(request));
+                template.convertAndSend("", request.getMessageProperties().getReplyTo(), text(request).toUpperCase(), reply -> {
+                    reply.getMessageProperties().setCorrelationId(request.getMessageProperties().getCorrelationId());
+                    return reply;
+                });
+            }
             for (int i = 0; i < asked.size(); i++) {
                 equal(asked.get(i).get(DEADLINE_S, TimeUnit.SECONDS), "A" + i, "reply");
             }
