@@ -13,7 +13,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-ANSWER_S_MAX = 60
+ANSWER_S_MAX = 120
 
 
 class Second:
