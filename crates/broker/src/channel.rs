@@ -8,9 +8,10 @@ use crate::consumer::ConsumerKey;
 use crate::effects::Slot;
 use crate::ledger::{Ledger, Unsettled};
 use crate::message::Message;
-use catalog::{ExchangeId, Route};
+use catalog::{Decided, ExchangeId, Route};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use wire::{ListRef, RawProperties};
 
 slotmap::new_key_type! {
     /// A channel in the table of its shard.
@@ -27,8 +28,51 @@ pub struct LastRoute {
     pub exchange_id: ExchangeId,
     /// The routing key.
     pub routing_key: Vec<u8>,
-    /// The queues; `None` when the route depends on more than the routing key.
+    /// The queues; `None` when the route depends on more than the routing key and the trace.
     pub route: Option<Arc<Route>>,
+    /// Through which brokers that message had come, if it makes a difference to the route.
+    pub trace: Option<Box<[u8]>>,
+}
+
+impl LastRoute {
+    /// That of an exchange to which nothing has been published yet.
+    pub fn new(version: u64, exchange: &[u8], exchange_id: ExchangeId) -> Self {
+        Self { version, exchange: exchange.into(), exchange_id, routing_key: Vec::new(), route: None, trace: None }
+    }
+
+    /// The route of a message with this key and these properties, if it is the same.
+    #[inline]
+    pub fn of(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<Route>> {
+        let route = self.route.as_ref()?;
+        let is_alike = same(&self.routing_key, routing_key)
+            && (route.decided == Decided::ByKey
+                || self.trace.as_deref() == catalog::trace(properties).map(ListRef::as_bytes));
+        is_alike.then_some(route)
+    }
+
+    /// Remembers where such a message goes.
+    pub fn set(&mut self, routing_key: &[u8], properties: RawProperties<'_>, route: &Arc<Route>) {
+        self.routing_key.clear();
+        self.routing_key.extend_from_slice(routing_key);
+        self.route = (route.decided < Decided::ByMessage).then(|| Arc::clone(route));
+        self.trace = match route.decided {
+            Decided::ByKeyAndTrace => catalog::trace(properties).map(|trace| trace.as_bytes().into()),
+            Decided::ByKey | Decided::ByMessage => None,
+        };
+    }
+}
+
+/// Equality of short names, word by word and in line. The default exchange's name is empty, an empty box dangles, and a
+/// vectorised `memcmp` of nothing at a dangling address costs the processor an assist: two fifths of a publish, measured.
+#[inline]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (words_a, rest_a) = a.as_chunks::<8>();
+    let (words_b, rest_b) = b.as_chunks::<8>();
+    words_a.iter().zip(words_b).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
 }
 
 /// Publisher confirms of one channel: in order, so that one acknowledgement covers many.

@@ -12,7 +12,15 @@ use std::borrow::Cow;
 use wire::{Table, Value};
 
 /// Arguments of exchanges that have an effect.
-pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY, DELAYED_TYPE];
+pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
+    ALTERNATE_EXCHANGE,
+    HASH_HEADER,
+    HASH_PROPERTY,
+    DELAYED_TYPE,
+    MAX_HOPS,
+    DOWNSTREAM_NAME,
+    DOWNSTREAM_VHOST,
+];
 
 /// Arguments of queues that have an effect (see `QueueFeatures`). The others are checked, kept and compared.
 pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
@@ -48,12 +56,20 @@ pub(crate) const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 pub(crate) const HASH_HEADER: &str = "hash-header";
 pub(crate) const HASH_PROPERTY: &str = "hash-property";
 pub(crate) const DELAYED_TYPE: &str = "x-delayed-type";
+pub(crate) const MAX_HOPS: &str = "x-max-hops";
+pub(crate) const DOWNSTREAM_NAME: &str = "x-downstream-name";
+pub(crate) const DOWNSTREAM_VHOST: &str = "x-downstream-vhost";
+/// A header of messages: the brokers that have passed it on.
+pub const X_RECEIVED_FROM: &str = "x-received-from";
 /// A header of messages.
 pub const X_DELAY: &str = "x-delay";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
+
+/// Arguments in which an exchange declared again must be as it is.
+const EXCHANGE_ARGUMENTS_COMPARED: &[&str] = &[ALTERNATE_EXCHANGE, MAX_HOPS];
 
 /// Arguments in which a queue declared again must be as it is. Others are kept and not compared.
 const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[
@@ -133,7 +149,7 @@ pub(crate) fn check_exchange_equivalence(
     current: Option<&Table>,
     received: &Table,
 ) -> Result<(), Refusal> {
-    check_same(what, ALTERNATE_EXCHANGE, current, received)
+    EXCHANGE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
 }
 
 /// Whether a queue declared again has the arguments that matter.

@@ -8,6 +8,7 @@ pub(crate) mod consistent_hash;
 pub(crate) mod delayed;
 pub(crate) mod direct;
 pub(crate) mod fanout;
+pub(crate) mod federation_upstream;
 pub(crate) mod headers;
 pub(crate) mod topic;
 
@@ -21,6 +22,7 @@ use crate::{
     refusal::{Refusal, What},
 };
 use consistent_hash::Ring;
+use federation_upstream::Downstream;
 use std::fmt;
 use std::sync::Arc;
 use wire::{ReplyCode, Table};
@@ -40,6 +42,8 @@ pub enum ExchangeKind {
     ConsistentHash,
     /// As another type, later (`x-delayed-message`).
     Delayed,
+    /// Everything to another broker that pulls, but for what it has had (`x-federation-upstream`).
+    FederationUpstream,
 }
 
 impl ExchangeKind {
@@ -53,6 +57,7 @@ impl ExchangeKind {
             b"headers" => Ok(Self::Headers),
             b"x-consistent-hash" => Ok(Self::ConsistentHash),
             b"x-delayed-message" => Ok(Self::Delayed),
+            b"x-federation-upstream" => Ok(Self::FederationUpstream),
             b"" => Err(Refusal::detail(ReplyCode::CommandInvalid, "invalid exchange type ''")),
             _ => Err(Refusal::detail(
                 ReplyCode::CommandInvalid,
@@ -70,6 +75,7 @@ impl ExchangeKind {
             Self::Headers => "headers",
             Self::ConsistentHash => "x-consistent-hash",
             Self::Delayed => "x-delayed-message",
+            Self::FederationUpstream => "x-federation-upstream",
         }
     }
 }
@@ -87,6 +93,7 @@ pub(crate) enum Matching {
     Topic,
     Headers,
     ConsistentHash(Box<Ring>),
+    FederationUpstream(Box<Downstream>),
 }
 
 impl Matching {
@@ -98,6 +105,7 @@ impl Matching {
             ExchangeKind::Topic => Self::Topic,
             ExchangeKind::Headers => Self::Headers,
             ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(Ring::new(what, arguments)?)),
+            ExchangeKind::FederationUpstream => Self::FederationUpstream(Box::new(Downstream::new(what, arguments)?)),
             ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments),
         })
     }

@@ -30,7 +30,7 @@ mod vhost;
 
 pub use crate::catalog::{BindingView, Catalog, Destination, default_definitions};
 pub use definition::{Definition, Executed, Outcome, RemovedQueue};
-pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms};
+pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{Overflow, QueueFeatures};
 pub use ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
 pub use limits::Limits;
@@ -40,6 +40,6 @@ pub use permission::{Operation, Resource};
 pub use policy::{ApplyTo, Effective, Policy, PolicyFault, policy_keys};
 pub use queue::QueueDefinition;
 pub use refusal::{Refusal, Scope};
-pub use route::{Route, RoutedQueue};
+pub use route::{Decided, Route, RoutedQueue};
 pub use user::{LoginRefused, Permission, TopicPermission, User, UserLimits};
 pub use vhost::VhostLimits;

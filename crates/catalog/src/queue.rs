@@ -12,7 +12,7 @@ use crate::{
     name::Name,
     named::{NameTable, Named},
     policy::Effective,
-    route::{Route, RoutedQueue},
+    route::{Decided, Route, RoutedQueue},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -101,7 +101,7 @@ impl Queues {
         if let Some(route) = &self.table.at(index).route {
             return Arc::clone(route);
         }
-        let route = Arc::new(Route { queues: Box::new([self.routed(index)]), held: Box::default(), cacheable: true });
+        let route = Arc::new(Route { queues: Box::new([self.routed(index)]), held: Box::default(), decided: Decided::ByKey });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
         route
     }

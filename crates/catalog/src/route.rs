@@ -22,9 +22,19 @@ pub struct Route {
     pub queues: Box<[RoutedQueue]>,
     /// Exchanges that hold the message back (`x-delayed-message`): from there it goes on when its time has come.
     pub held: Box<[ExchangeId]>,
-    /// Whether exchange and routing key alone decide it, so that it holds until the catalog's version changes.
-    /// False where the headers or properties of the message were asked.
-    pub cacheable: bool,
+    /// What it followed from: for messages that are alike in this it holds until the catalog's version changes.
+    pub decided: Decided,
+}
+
+/// What of a message, besides its exchange, decided where it goes; what comes later decides more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decided {
+    /// The routing key.
+    ByKey,
+    /// The routing key, and through which brokers it has come (see [`crate::trace`]).
+    ByKeyAndTrace,
+    /// Other headers, or properties.
+    ByMessage,
 }
 
 impl Route {

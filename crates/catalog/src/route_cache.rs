@@ -183,13 +183,13 @@ mod tests {
     use crate::{
         ids::{QueueId, ShardId},
         limits::Limits,
-        route::{Route, RoutedQueue},
+        route::{Decided, Route, RoutedQueue},
     };
     use std::sync::Arc;
 
     fn route(queues: usize) -> Arc<Route> {
         let queue = |index| RoutedQueue { id: QueueId { index: index as u32, serial: 1 }, home: ShardId(0) };
-        Arc::new(Route { queues: (0..queues).map(queue).collect(), held: Box::default(), cacheable: true })
+        Arc::new(Route { queues: (0..queues).map(queue).collect(), held: Box::default(), decided: Decided::ByKey })
     }
 
     struct Cached {

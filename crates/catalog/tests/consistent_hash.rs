@@ -6,7 +6,7 @@
 
 mod script;
 
-use catalog::Limits;
+use catalog::{Decided, Limits};
 use script::{Script, check, table};
 use std::collections::BTreeMap;
 use wire::{Properties, RawProperties, ShortString};
@@ -117,7 +117,7 @@ fn route_with(script: &mut Script, key: &str, properties: &Properties) -> String
     let id = script.catalog.exchange(script.vhost, b"x").expect("the exchange");
     let bytes = properties.to_bytes();
     let route = script.catalog.route(id, key.as_bytes(), RawProperties::new(&bytes));
-    assert_eq!((route.queues.len(), route.cacheable), (1, false));
+    assert_eq!((route.queues.len(), route.decided), (1, Decided::ByMessage));
     script.catalog.queue_definition(route.queues[0].id).expect("the queue").name.to_string()
 }
 

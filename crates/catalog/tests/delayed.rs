@@ -6,6 +6,7 @@
 
 mod script;
 
+use catalog::Decided;
 use script::{Script, check, table};
 use wire::{Properties, RawProperties};
 
@@ -53,12 +54,12 @@ fn a_route_says_who_holds_the_message_back() {
             route.held.iter().filter_map(|&id| Some(script.catalog.exchange_info(id)?.name.to_string())).collect();
         names.sort_unstable();
         assert_eq!(route.is_empty(), route.queues.is_empty() && names.is_empty());
-        (route.queues.len(), names.join(" "), route.cacheable)
+        (route.queues.len(), names.join(" "), route.decided)
     };
-    assert_eq!(held("in", "x-delay=5"), (1, "x y".to_owned(), false));
-    assert_eq!(held("in", "x-delay=-5"), (2, String::new(), false), "its time has come");
-    assert_eq!(held("x", "x-delay=5"), (0, "x".to_owned(), false), "and the alternate exchange waits too");
-    assert_eq!(held("y", "x-delay=1"), (0, "y".to_owned(), false));
+    assert_eq!(held("in", "x-delay=5"), (1, "x y".to_owned(), Decided::ByMessage));
+    assert_eq!(held("in", "x-delay=-5"), (2, String::new(), Decided::ByMessage), "its time has come");
+    assert_eq!(held("x", "x-delay=5"), (0, "x".to_owned(), Decided::ByMessage), "and the alternate exchange waits too");
+    assert_eq!(held("y", "x-delay=1"), (0, "y".to_owned(), Decided::ByMessage));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::effects::Effects;
 use crate::message::{Content, Message};
 use crate::queue::Queue;
 use crate::ready::Place;
-use catalog::{Overflow, QueueId, Route};
+use catalog::{Decided, Overflow, QueueId, Route};
 use std::sync::Arc;
 
 /// A message has left its queue and no consumer got it.
@@ -126,7 +126,7 @@ impl Broker {
         let route = self.route_again(exchange, &letter(dead, last, self.now_us));
         if plain {
             let version = self.catalog.version();
-            last.set_trail(route.cacheable.then(|| Trail { version, route: Arc::clone(&route) }));
+            last.set_trail((route.decided == Decided::ByKey).then(|| Trail { version, route: Arc::clone(&route) }));
         }
         Some(route)
     }

@@ -79,7 +79,7 @@ impl Catalog {
         match self.exchanges.0.at(source).matching {
             Matching::Headers => headers::check(asked.arguments)?,
             Matching::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
-            Matching::Direct | Matching::Fanout | Matching::Topic => {}
+            Matching::Direct | Matching::Fanout | Matching::Topic | Matching::FederationUpstream(_) => {}
         }
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
@@ -151,7 +151,7 @@ impl Catalog {
             // The oldest binding to a destination counts, as in RabbitMQ 3.10.
             Matching::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
             Matching::ConsistentHash(_) => self.seat(binding, source, target),
-            Matching::Fanout | Matching::Headers => {}
+            Matching::Fanout | Matching::Headers | Matching::FederationUpstream(_) => {}
         }
         self.routes_altered(source);
     }
@@ -182,7 +182,7 @@ impl Catalog {
             Matching::Direct => self.direct.remove(&mut self.bindings, binding),
             Matching::Topic => self.topics.remove(&mut self.bindings, binding),
             Matching::ConsistentHash(ring) => leaves_seat = ring.remove(&mut self.bindings, binding),
-            Matching::Fanout | Matching::Headers => {}
+            Matching::Fanout | Matching::Headers | Matching::FederationUpstream(_) => {}
         }
         self.bindings.unlink(Through::Source, &mut exchange.from, binding);
         exchange.to_exchanges -= u32::from(target.as_exchange().is_some());

@@ -7,9 +7,9 @@
 use super::*;
 use crate::{
     binding::{NONE, Target, Through},
-    exchange::{Exchange, ExchangeKind, Matching, delayed, fanout, headers},
+    exchange::{Exchange, ExchangeKind, Matching, delayed, fanout, federation_upstream, headers},
     ids::ExchangeId,
-    route::{Route, RoutedQueue},
+    route::{Decided, Route, RoutedQueue},
 };
 use std::sync::Arc;
 use wire::RawProperties;
@@ -25,15 +25,16 @@ pub(super) struct Walk {
     routed: Vec<RoutedQueue>,
     /// Indexes of exchanges that hold the message back.
     held: Vec<u32>,
-    nowhere: [Arc<Route>; 2],
-    /// The last route to several queues, by `cacheable`: the next one is often the same.
-    last: [Arc<Route>; 2],
+    /// By what decided.
+    nowhere: [Arc<Route>; 3],
+    /// The last route to several queues, by what decided: the next one is often the same.
+    last: [Arc<Route>; 3],
 }
 
 impl Default for Walk {
     fn default() -> Self {
-        let nowhere =
-            [false, true].map(|cacheable| Arc::new(Route { queues: Box::default(), held: Box::default(), cacheable }));
+        let nowhere = [Decided::ByKey, Decided::ByKeyAndTrace, Decided::ByMessage]
+            .map(|decided| Arc::new(Route { queues: Box::default(), held: Box::default(), decided }));
         Self {
             number: 0,
             to_visit: Vec::new(),
@@ -47,17 +48,24 @@ impl Default for Walk {
     }
 }
 
+impl Walk {
+    #[inline]
+    fn nowhere(&self, decided: Decided) -> Arc<Route> {
+        Arc::clone(&self.nowhere[decided as usize])
+    }
+}
+
 impl Catalog {
     /// Where a message goes: bindings from exchange to exchange are followed, alternate exchanges where one finds no
     /// place, and each queue comes once. Nowhere if the exchange is gone.
     #[inline]
     pub fn route(&mut self, id: ExchangeId, routing_key: &[u8], properties: RawProperties<'_>) -> Arc<Route> {
-        let Some(exchange) = self.exchanges.get(id) else { return Arc::clone(&self.walk.nowhere[1]) };
+        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(Decided::ByKey) };
         match exchange.definition.kind {
             ExchangeKind::Direct if exchange.definition.is_default() => {
                 return match self.queues.table.find(exchange.definition.vhost, routing_key) {
                     Some(queue) => self.queues.route(queue),
-                    None => Arc::clone(&self.walk.nowhere[1]),
+                    None => self.walk.nowhere(Decided::ByKey),
                 };
             }
             ExchangeKind::Direct => {
@@ -70,7 +78,7 @@ impl Catalog {
                     return self.queues.route(target.index());
                 }
             }
-            ExchangeKind::Headers | ExchangeKind::Delayed => {
+            ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => {
                 return self.walk_from(id.index, &[routing_key], properties);
             }
             ExchangeKind::ConsistentHash if !is_by_key(exchange) => {
@@ -81,11 +89,16 @@ impl Catalog {
         let key = if is_deaf(exchange) { b"" } else { routing_key };
         let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
         let hash = self.routes.hash(id.index, key);
-        if let Some(route) = self.routes.find(hash, id.index, key, version) {
+        let known = self.routes.find(hash, id.index, key, version);
+        // Routes that depend on traces are remembered for messages without one.
+        let is_first = |route: &Route| route.decided == Decided::ByKey || federation_upstream::trace(properties).is_none();
+        if let Some(route) = known
+            && is_first(&route)
+        {
             return route;
         }
         let route = self.walk_from(id.index, &[routing_key], properties);
-        if route.cacheable {
+        if route.decided < Decided::ByMessage && is_first(&route) {
             self.routes.insert(hash, id.index, key, self.version, &route);
         }
         route
@@ -94,7 +107,7 @@ impl Catalog {
     /// Where a message goes that has several routing keys: wherever one of them leads, each queue once. Such routes are not
     /// remembered.
     pub fn route_all(&mut self, id: ExchangeId, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
-        let Some(exchange) = self.exchanges.get(id) else { return Arc::clone(&self.walk.nowhere[0]) };
+        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(Decided::ByMessage) };
         if !exchange.definition.is_default() {
             let route = self.walk_from(id.index, keys, properties);
             return self.uncached(route);
@@ -102,15 +115,15 @@ impl Catalog {
         let vhost = exchange.definition.vhost;
         self.walk.queues.clear();
         self.walk.queues.extend(keys.iter().filter_map(|key| self.queues.table.find(vhost, key)));
-        self.found(false)
+        self.found(Decided::ByMessage)
     }
 
     /// A route that does not follow from one routing key.
     fn uncached(&self, route: Arc<Route>) -> Arc<Route> {
-        if !route.cacheable {
+        if route.decided == Decided::ByMessage {
             return route;
         }
-        Arc::new(Route { queues: route.queues.clone(), held: Box::default(), cacheable: false })
+        Arc::new(Route { queues: route.queues.clone(), held: Box::default(), decided: Decided::ByMessage })
     }
 
     fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
@@ -118,14 +131,14 @@ impl Catalog {
         let mut targets = std::mem::take(&mut self.walk.targets);
         self.walk.queues.clear();
         self.next_walk();
-        let mut cacheable = true;
+        let mut decided = Decided::ByKey;
         self.visit_once(index, &mut walk);
         while let Some(index) = walk.pop() {
             targets.clear();
             let exchange = self.exchanges.0.at(index);
             let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
             if exchange.definition.kind == ExchangeKind::Delayed {
-                cacheable = false;
+                decided = Decided::ByMessage;
                 if delayed::delay_ms(properties).is_some() {
                     self.walk.held.push(index);
                     continue;
@@ -140,15 +153,23 @@ impl Catalog {
                     keys.iter().for_each(|key| self.topics.route(&self.bindings, root, key, &mut targets));
                 }
                 Matching::ConsistentHash(ring) => {
-                    cacheable &= ring.is_by_key();
+                    if !ring.is_by_key() {
+                        decided = Decided::ByMessage;
+                    }
                     // The first key alone counts, as in RabbitMQ.
                     let key = keys.first().copied().unwrap_or_default();
                     targets.extend(ring.route(&self.bindings, key, properties));
                 }
                 Matching::Headers => {
-                    cacheable = false;
+                    decided = Decided::ByMessage;
                     let headers = properties.headers().unwrap_or_default();
                     headers::route(&self.bindings, from, headers, &mut targets);
+                }
+                Matching::FederationUpstream(downstream) => {
+                    decided = decided.max(Decided::ByKeyAndTrace);
+                    if downstream.wants(federation_upstream::trace(properties)) {
+                        fanout::route(&self.bindings, from, &mut targets);
+                    }
                 }
             }
             if targets.is_empty()
@@ -165,12 +186,12 @@ impl Catalog {
             }
         }
         (self.walk.to_visit, self.walk.targets) = (walk, targets);
-        self.found(cacheable)
+        self.found(decided)
     }
 
     /// The route to the queues that a walk has come upon.
-    fn found(&mut self, cacheable: bool) -> Arc<Route> {
-        let Walk { queues, routed, nowhere, last, held, .. } = &mut self.walk;
+    fn found(&mut self, decided: Decided) -> Arc<Route> {
+        let Walk { queues, routed, last, held, .. } = &mut self.walk;
         if queues.len() > 1 {
             queues.sort_unstable();
             queues.dedup();
@@ -178,18 +199,18 @@ impl Catalog {
         if !held.is_empty() {
             let queues = queues.iter().map(|&queue| self.queues.routed(queue)).collect();
             let held = held.drain(..).map(|index| self.exchanges.id(index)).collect();
-            return Arc::new(Route { queues, held, cacheable: false });
+            return Arc::new(Route { queues, held, decided: Decided::ByMessage });
         }
         match **queues {
-            [] => return Arc::clone(&nowhere[usize::from(cacheable)]),
-            [queue] if cacheable => return self.queues.route(queue),
+            [] => return self.walk.nowhere(decided),
+            [queue] if decided == Decided::ByKey => return self.queues.route(queue),
             _ => {}
         }
         routed.clear();
         routed.extend(queues.iter().map(|&queue| self.queues.routed(queue)));
-        let last = &mut last[usize::from(cacheable)];
+        let last = &mut last[decided as usize];
         if *last.queues != **routed {
-            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), cacheable });
+            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), decided });
         }
         Arc::clone(last)
     }
