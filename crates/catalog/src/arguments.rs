@@ -12,15 +12,8 @@ use std::borrow::Cow;
 use wire::{Table, Value};
 
 /// Arguments of exchanges that have an effect.
-pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
-    ALTERNATE_EXCHANGE,
-    HASH_HEADER,
-    HASH_PROPERTY,
-    DELAYED_TYPE,
-    MAX_HOPS,
-    DOWNSTREAM_NAME,
-    DOWNSTREAM_VHOST,
-];
+pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] =
+    &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY, DELAYED_TYPE, MAX_HOPS, DOWNSTREAM_NAME, DOWNSTREAM_VHOST];
 
 /// Arguments of queues that have an effect (see `QueueFeatures`). The others are checked, kept and compared.
 pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[

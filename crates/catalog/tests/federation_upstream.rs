@@ -65,18 +65,22 @@ fn what_is_refused() {
     let text = "406 PRECONDITION_FAILED - ";
     check("exchange up x-federation-upstream; exchanges", &format!("{text}Argument x-max-hops missing | "));
     check("exchange up x-federation-upstream x-max-hops=5", &format!("{text}Argument x-max-hops must be of type long"));
-    check("exchange up x-federation-upstream x-max-hops=far", &format!("{text}Argument x-max-hops must be of type long"));
+    check(
+        "exchange up x-federation-upstream x-max-hops=far",
+        &format!("{text}Argument x-max-hops must be of type long"),
+    );
     check(
         "exchange up x-federation-upstream x-max-hops=i64:1 x-downstream-name=5",
         &format!("{text}invalid type 'signedint' for arg 'x-downstream-name' in exchange 'up' in vhost '/'"),
     );
     check(
         "exchange up x-federation-upstream x-max-hops=i64:1; exchange up x-federation-upstream x-max-hops=i64:2",
-        &format!(
-            "{text}inequivalent arg 'x-max-hops' for exchange 'up' in vhost '/': received '2' but current is '1'"
-        ),
+        &format!("{text}inequivalent arg 'x-max-hops' for exchange 'up' in vhost '/': received '2' but current is '1'"),
     );
-    check("exchange up x-federation-upstream x-max-hops=i64:1; exchange up x-federation-upstream x-max-hops=i64:1 a=1", "");
+    check(
+        "exchange up x-federation-upstream x-max-hops=i64:1; exchange up x-federation-upstream x-max-hops=i64:1 a=1",
+        "",
+    );
     // Hops that are none: nothing that has come from anywhere goes on.
     let mut script = Script::new();
     script.run(&UPSTREAM.replace("i64:2", "i64:-1"));

@@ -91,7 +91,8 @@ impl Catalog {
         let hash = self.routes.hash(id.index, key);
         let known = self.routes.find(hash, id.index, key, version);
         // Routes that depend on traces are remembered for messages without one.
-        let is_first = |route: &Route| route.decided == Decided::ByKey || federation_upstream::trace(properties).is_none();
+        let is_first =
+            |route: &Route| route.decided == Decided::ByKey || federation_upstream::trace(properties).is_none();
         if let Some(route) = known
             && is_first(&route)
         {
