@@ -52,7 +52,8 @@ impl Canned {
 impl Client {
     /// Encodes a batch of publishes of the same `body`: each of `to` in turn, as often as about `batch_bytes` hold, and at
     /// least once. A body that needs several frames is one batch by itself, and only the bytes of it that the first frame
-    /// holds can be written anew. `None` if the batch would be too large (`limits::CANNED_BYTES_MAX`) or has nothing in it.
+    /// holds can be written anew. `None` if the batch would be too large (`limits::CANNED_BYTES_MAX`) or has nothing in it, and
+    /// for bodies that the link has fetched from their own memory: each is handed over by itself.
     ///
     /// # Errors
     /// A channel that is not open, names of more than 255 bytes.
@@ -64,6 +65,9 @@ impl Client {
         batch_bytes: usize,
     ) -> Result<Option<Canned>> {
         self.state.channels.open(channel)?;
+        if body.len() >= self.lend_from_bytes {
+            return Ok(None);
+        }
         let mut out = self.outbound.empty_like();
         let first_bytes = body.len().min(out.payload_bytes_max());
         let (first, others) = body.split_at(first_bytes);

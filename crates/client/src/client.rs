@@ -140,9 +140,11 @@ impl Client {
     /// # Errors
     /// As `connect`.
     pub fn over(link: Box<dyn Link>, url: &Url, options: Options) -> Result<Self> {
+        let is_lent_memory = link.shape().lend_from_bytes < usize::MAX;
         let limits = SessionLimits {
             channel_max: options.channel_max,
             frame_bytes_max: options.frame_bytes_max,
+            body_frame_bytes_max: if is_lent_memory { options.rdma.frame_bytes_max } else { 0 },
             heartbeat_s: options.heartbeat_s,
             message_bytes_max: session::limits::BODY_BYTES_MAX,
             owner_answers_close: false,

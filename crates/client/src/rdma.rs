@@ -23,6 +23,9 @@ pub struct RdmaOptions {
     pub devices: DeviceFinder,
     /// How its port behaves. The default is for one connection.
     pub settings: Settings,
+    /// Largest frame in bytes, overhead included, for bodies over RDMA, if it is more than [`Options`](crate::Options) say;
+    /// the server may want smaller ones. The default takes what the server proposes.
+    pub frame_bytes_max: u32,
 }
 
 impl Default for RdmaOptions {
@@ -34,13 +37,16 @@ impl Default for RdmaOptions {
             landing_blocks: 4,
             ..Settings::of_a_client()
         };
-        Self { devices: Arc::new(verbs::card::towards), settings }
+        let frame_bytes_max = session::limits::FRAME_BYTES_CEILING;
+        Self { devices: Arc::new(verbs::card::towards), settings, frame_bytes_max }
     }
 }
 
 impl fmt::Debug for RdmaOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RdmaOptions").field("settings", &self.settings).finish_non_exhaustive()
+        let mut shown = f.debug_struct("RdmaOptions");
+        shown.field("settings", &self.settings).field("frame_bytes_max", &self.frame_bytes_max);
+        shown.finish_non_exhaustive()
     }
 }
 

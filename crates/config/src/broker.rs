@@ -152,6 +152,10 @@ settings! {
         rdma_rendezvous_bytes_min: u32 = "16384", Kind::Bytes { least: 1, most: 1 << 31 };
         /// Bodies that a client may have offered for reading at one time.
         rdma_rendezvous_max: u16 = "8", Kind::number(0, 65535);
+        /// The largest frame proposed to clients over RDMA, its 8 bytes of overhead included, if it is more than
+        /// frame_bytes_max: a body is read frame by frame, and what a frame costs hardly depends on its size. Only bodies
+        /// may use it; methods and headers keep to frame_bytes_max.
+        rdma_frame_bytes_max: u32 = "1048584", Kind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
         /// Bytes of bodies that one client may read at one time.
         rdma_granted_bytes_max: u64 = "33554432", Kind::Bytes { least: 1, most: 1 << 40 };
         /// Bytes of bodies that all clients of a thread and address may read at one time. Beyond it bodies are sent.

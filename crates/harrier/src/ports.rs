@@ -30,6 +30,7 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
             RdmaPoll::Adaptive => shard::RdmaPoll::Adaptive,
             RdmaPoll::Event => shard::RdmaPoll::Event,
         },
+        frame_bytes_max: config.rdma_frame_bytes_max,
     })
 }
 

@@ -113,8 +113,9 @@ pub struct Inbound {
     mid: Mid,
     owner_answers_close: bool,
     capabilities: Capabilities,
-    /// Bytes a frame's payload may have.
+    /// Bytes that the payload of a body frame may have, and of one that is kept until it is whole.
     payload_bytes_max: u32,
+    whole_payload_bytes_max: u32,
     limits: SessionLimits,
     /// What is settled: 0 is no limit.
     channel_max: u16,
@@ -159,6 +160,7 @@ impl Inbound {
             owner_answers_close: limits.owner_answers_close,
             capabilities: Capabilities::default(),
             payload_bytes_max: 0,
+            whole_payload_bytes_max: 0,
             limits,
             channel_max: limits.channel_max,
             channels: Channels::default(),
@@ -169,12 +171,13 @@ impl Inbound {
             lending: Lending::default(),
             copied_bytes: 0,
         };
-        inbound.set_frame_bytes_max(frame_bytes_max);
+        inbound.set_frame_bytes_max(frame_bytes_max, frame_bytes_max);
         inbound
     }
 
-    fn set_frame_bytes_max(&mut self, bytes: u32) {
+    fn set_frame_bytes_max(&mut self, bytes: u32, whole_bytes: u32) {
         self.payload_bytes_max = bytes - FRAME_OVERHEAD_BYTES as u32;
+        self.whole_payload_bytes_max = bytes.min(whole_bytes) - FRAME_OVERHEAD_BYTES as u32;
     }
 
     /// The next event in `input`, which moves on past what was taken.
@@ -370,7 +373,7 @@ impl Inbound {
     pub fn input_bytes_max(&self) -> usize {
         let method_bytes = CONTENT_ARGUMENTS_BYTES_MAX + METHOD_ID_BYTES;
         let content_bytes = method_bytes + WAITED_HEADER_BYTES_MAX as usize + LARGE_BODY_BYTES;
-        content_bytes.max(self.payload_bytes_max as usize) + 3 * FRAME_OVERHEAD_BYTES
+        content_bytes.max(self.whole_payload_bytes_max as usize) + 3 * FRAME_OVERHEAD_BYTES
     }
 
     /// What the peer says it understands: known to a server after `Login`, to a client after `Start`.

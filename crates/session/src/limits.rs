@@ -31,6 +31,10 @@ pub const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// The frame bound proposed to clients.
 pub const FRAME_BYTES_MAX: u32 = 128 << 10;
 
+/// The frame bound proposed to clients over a link that fetches bodies by itself: a body of 1 MiB is one frame, and so is
+/// offered, read and done with once (decision 0016).
+pub const BODY_FRAME_BYTES_MAX: u32 = (1 << 20) + 8;
+
 /// The largest frame bound that may be configured: methods and headers are buffered whole.
 pub const FRAME_BYTES_CEILING: u32 = 16 << 20;
 
@@ -60,15 +64,21 @@ pub(crate) const SPARE_HEAD_BYTES_MAX: usize = 4096;
 const _: () = assert!(LARGE_BODY_BYTES <= BODY_STEP_BYTES && BODY_GROWTH > 1);
 const _: () = assert!(BODY_STEP_BYTES <= BODY_LENT_STEP_BYTES);
 const _: () = assert!(BODY_BYTES_MAX <= slab::BLOCK_BYTES_MAX as u64 && MESSAGE_BYTES_MAX <= BODY_BYTES_MAX);
-const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_MAX && FRAME_BYTES_MAX <= FRAME_BYTES_CEILING);
+const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_MAX && FRAME_BYTES_MAX <= BODY_FRAME_BYTES_MAX);
+// The first piece of memory for a body that is lent holds a frame.
+const _: () =
+    assert!(BODY_FRAME_BYTES_MAX <= FRAME_BYTES_CEILING && FRAME_BYTES_CEILING as usize <= BODY_LENT_STEP_BYTES);
 
-/// What one connection may use; the first three are what a server proposes, or what a client wants at most.
+/// What one connection may use; the first four are what a server proposes, or what a client wants at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
     /// Open channels; 0 for no limit but the protocol's 65,535.
     pub channel_max: u16,
     /// Bytes of a frame, its 8 bytes of overhead included; brought into 4,096 ..= `FRAME_BYTES_CEILING` when used.
     pub frame_bytes_max: u32,
+    /// The same for frames of bodies, which nobody keeps until they are whole, if it is more: then this is what is proposed, or
+    /// wanted, and all other frames keep to `frame_bytes_max` all the same.
+    pub body_frame_bytes_max: u32,
     /// Seconds between heartbeats; 0 for none.
     pub heartbeat_s: u16,
     /// Bytes of a body that a channel survives; brought below `BODY_BYTES_MAX` when used.
@@ -84,6 +94,7 @@ impl Default for SessionLimits {
         Self {
             channel_max: CHANNEL_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
+            body_frame_bytes_max: 0,
             heartbeat_s: HEARTBEAT_S,
             message_bytes_max: MESSAGE_BYTES_MAX,
             owner_answers_close: false,
@@ -93,11 +104,17 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
+    /// What is proposed, or wanted at most; 0 for no limit.
+    pub(crate) fn any_frame_bytes_max(&self) -> u32 {
+        if self.frame_bytes_max == 0 { 0 } else { self.frame_bytes_max.max(self.body_frame_bytes_max) }
+    }
+
     pub(crate) fn clamped(mut self) -> Self {
         self.frame_bytes_max = match self.frame_bytes_max {
             0 => FRAME_BYTES_CEILING,
             bytes => bytes.clamp(FRAME_BYTES_MIN, FRAME_BYTES_CEILING),
         };
+        self.body_frame_bytes_max = self.body_frame_bytes_max.min(FRAME_BYTES_CEILING);
         self.message_bytes_max = self.message_bytes_max.min(BODY_BYTES_MAX);
         self
     }

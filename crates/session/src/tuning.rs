@@ -24,12 +24,12 @@ pub struct Tuning {
 
 /// What a server proposes.
 pub(crate) fn proposal(limits: &SessionLimits) -> Tune {
-    Tune { channel_max: limits.channel_max, frame_max: limits.frame_bytes_max, heartbeat: limits.heartbeat_s }
+    Tune { channel_max: limits.channel_max, frame_max: limits.any_frame_bytes_max(), heartbeat: limits.heartbeat_s }
 }
 
 /// Checks a client's answer. RabbitMQ takes 0, "no limit", for more than any limit; the heartbeat is the client's.
 pub(crate) fn settle(limits: &SessionLimits, answer: &TuneOk) -> Result<Tuning, Fault> {
-    check("frame_max", "", FRAME_BYTES_MIN, limits.frame_bytes_max, answer.frame_max)?;
+    check("frame_max", "", FRAME_BYTES_MIN, limits.any_frame_bytes_max(), answer.frame_max)?;
     check("channel_max", " (no limit)", 1, limits.channel_max.into(), answer.channel_max.into())?;
     Ok(Tuning { channel_max: answer.channel_max, frame_bytes_max: answer.frame_max, heartbeat_s: answer.heartbeat })
 }
@@ -55,7 +55,8 @@ pub(crate) fn answer(proposed: &Tune, wanted: &SessionLimits) -> Tuning {
     }
     Tuning {
         channel_max: lower(proposed.channel_max, wanted.channel_max),
-        frame_bytes_max: lower(proposed.frame_max, wanted.frame_bytes_max).clamp(FRAME_BYTES_MIN, FRAME_BYTES_CEILING),
+        frame_bytes_max: lower(proposed.frame_max, wanted.any_frame_bytes_max())
+            .clamp(FRAME_BYTES_MIN, FRAME_BYTES_CEILING),
         heartbeat_s: lower(proposed.heartbeat, wanted.heartbeat_s),
     }
 }

@@ -5,12 +5,12 @@
 //! Never:  knows what kind of device it is.
 
 use link::Address;
+use session::limits::BODY_FRAME_BYTES_MAX;
 use std::fmt;
 use verbs::Settings;
 use verbs::device::AnyDevice;
 
 /// How connections over RDMA are made and served.
-#[derive(Default)]
 pub struct RdmaOptions {
     /// Where clients connect.
     pub listen: Vec<RdmaListen>,
@@ -18,6 +18,15 @@ pub struct RdmaOptions {
     pub settings: Settings,
     /// How shards wait for their devices.
     pub poll: RdmaPoll,
+    /// The frame bound proposed to clients, in bytes, if it is more than that of all connections.
+    pub frame_bytes_max: u32,
+}
+
+impl Default for RdmaOptions {
+    fn default() -> Self {
+        let frame_bytes_max = BODY_FRAME_BYTES_MAX;
+        RdmaOptions { listen: vec![], settings: Settings::default(), poll: RdmaPoll::default(), frame_bytes_max }
+    }
 }
 
 /// An address, and the devices that listen there.

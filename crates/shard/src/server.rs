@@ -189,7 +189,7 @@ impl Server {
             listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
         }
         let mut addresses: Vec<_> = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
-        let RdmaOptions { listen: over_rdma, settings: rdma_settings, poll: rdma_poll } = options.rdma;
+        let RdmaOptions { listen: over_rdma, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } = options.rdma;
         addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
         let has_ports = !over_rdma.is_empty();
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
@@ -228,6 +228,7 @@ impl Server {
             let shard_options = ShardOptions {
                 shard,
                 session: options.session,
+                rdma_frame_bytes_max: frame_bytes_max,
                 greeting: Arc::clone(&greeting),
                 login_timeout: options.login_timeout,
                 epoch,

@@ -35,6 +35,8 @@ pub struct ShardOptions {
     pub shard: ShardId,
     /// What connections may use.
     pub session: SessionLimits,
+    /// The frame bound proposed over links that take memory for bodies, in bytes.
+    pub rdma_frame_bytes_max: u32,
     /// The greeting that every connection gets.
     pub greeting: Arc<Greeting>,
     /// How long a client may take to log in and open its virtual host.
@@ -144,7 +146,11 @@ impl Shard {
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.shape();
         // A user may have as many channels as it may have.
-        let limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
+        let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
+        let is_lent_memory = shape.lend_from_bytes < usize::MAX;
+        if is_lent_memory {
+            limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
+        }
         let token = self.token_for(&*link);
         let greeting = match &ticket {
             Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
@@ -152,7 +158,7 @@ impl Shard {
         };
         let mut inbound = Inbound::server(&limits, greeting);
         let mut out = Outbound::new();
-        if shape.lend_from_bytes < usize::MAX {
+        if is_lent_memory {
             inbound.lend_from(shape.lend_from_bytes);
             out.set_part_bytes_min(shape.lend_from_bytes);
         }

@@ -5,6 +5,7 @@ mod over_verbs;
 use link::Abort;
 use link::sim::Chance;
 use over_verbs::{Bounds, Client, FAR, HEADS_BYTES_MAX, NEAR, World, body, settings};
+use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
 use shard::Copied;
 use slab::{Pool, PoolOptions, Slice};
 use std::sync::Arc;
@@ -34,15 +35,23 @@ fn fan_out(world: &mut World, clients: &mut [Client], number: u64, bytes: usize)
 
 #[test]
 fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
-    let frame = 131_064;
-    let sizes = [THRESHOLD - 1, THRESHOLD, THRESHOLD + 1, 32_767, 32_768, 100_000, frame, frame + 1, 1 << 20, 16 << 20];
+    // Clients that take what the broker proposes, and such as want smaller frames.
+    for (frame_bytes_max, frame) in [(FRAME_BYTES_CEILING, 1 << 20), (FRAME_BYTES_MAX, 131_064)] {
+        no_byte_is_copied(frame_bytes_max, frame);
+    }
+}
+
+fn no_byte_is_copied(frame_bytes_max: u32, frame: usize) {
+    let small = [THRESHOLD - 1, THRESHOLD, THRESHOLD + 1, 32_767, 32_768, 100_000];
     for consumers in [1, 32] {
         let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+        world.frame_bytes_max = frame_bytes_max;
         let mut clients = vec![world.arrive()];
         clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
-        for (number, bytes) in (0..).zip(sizes) {
+        for (number, bytes) in (0..).zip(small.into_iter().chain([frame, frame + 1, 1 << 20, 16 << 20])) {
             let before = world.ports.each_ref().map(|port| port.counters());
             let copied = world.copied();
+            let offers = before.map(|counters| counters.offers);
             fan_out(&mut world, &mut clients, number, bytes);
             let after = world.ports.each_ref().map(|port| port.counters());
             let frames = bytes.div_ceil(frame) as u64;
@@ -60,6 +69,8 @@ fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
                     (after.landed_bytes, after.large_sent_bytes),
                     (before.landed_bytes, before.large_sent_bytes)
                 );
+                // Each frame is one offer, whatever its size.
+                assert_eq!(world.ports[1 - end].counters().offers - offers[1 - end], ways * frames, "{bytes} bytes");
                 // Method and header, and for each frame its head and its end.
                 let heads = after.copied_bytes - before.copied_bytes;
                 assert!(heads <= ways * (120 + 8 * frames), "{heads} bytes of heads for {frames} frames");
@@ -73,6 +84,32 @@ fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
         assert_eq!(world.used_bytes(), 0);
         assert!(clients.iter().all(|client| client.pool.used_bytes() == 0), "the clients keep nothing");
     }
+}
+
+/// What the broker does for a body, by the counts of its device: the same, however long it is, up to a frame.
+#[test]
+fn a_body_of_1_mib_costs_what_one_of_64_kib_does() {
+    let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+    let mut clients = vec![world.arrive(), world.consumer("q", false)];
+    let mut counts = |bytes: usize| {
+        let before = world.ports[FAR].counters();
+        (0..20).for_each(|number| fan_out(&mut world, &mut clients, number, bytes));
+        let after = world.ports[FAR].counters();
+        assert_eq!(after.placed_bytes - before.placed_bytes, 20 * bytes as u64);
+        let heads = after.copied_bytes - before.copied_bytes;
+        [after.offers - before.offers, after.messages_received - before.messages_received, heads]
+    };
+    let [offers, received, heads] = counts(64 << 10);
+    assert_eq!(offers, 20, "each once, to its consumer");
+    let of_1_mib = counts(1 << 20);
+    assert_eq!([of_1_mib[0], of_1_mib[2]], [offers, heads]);
+    assert!(
+        of_1_mib[1].abs_diff(received) <= 2,
+        "messages, but for a credit more or less: {} and {received}",
+        of_1_mib[1]
+    );
+    let [offers, ..] = counts(2 << 20);
+    assert_eq!(offers, 40, "two frames");
 }
 
 #[test]
@@ -203,6 +240,7 @@ fn run_of(seed: u64) -> (bool, u64) {
     let settings = any_settings(&mut chance);
     let options = FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) };
     let mut world = World::new(&options, &settings, &Bounds::default());
+    world.frame_bytes_max = [FRAME_BYTES_CEILING, FRAME_BYTES_MAX, 300_000][chance.below(3) as usize];
     let mut clients = vec![world.arrive()];
     let consumers = chance.between(1, 3) as usize;
     clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
@@ -269,6 +307,15 @@ fn run_of(seed: u64) -> (bool, u64) {
 }
 
 #[test]
+fn clients_over_rdma_and_by_cable_settle_frames_of_their_own() {
+    let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+    let of_cable = world.arrive_by_cable().frame_bytes_max;
+    assert_eq!((world.arrive().frame_bytes_max, of_cable), (BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX));
+    world.frame_bytes_max = 200_000;
+    assert_eq!(world.arrive().frame_bytes_max, 200_000, "the lower of both");
+}
+
+#[test]
 fn cut_anywhere_what_arrives_is_whole_and_all_memory_returns() {
     let (mut cut, mut placed_bytes) = (0, 0);
     for seed in 0..300 {
@@ -307,8 +354,13 @@ fn the_client_publishes_from_its_memory_and_receives_into_it() {
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, "q", &client::QueueOptions::default()).expect("a queue");
     client.consume(channel, "q", &client::ConsumeOptions::default()).expect("a consumer");
+    assert_eq!(client.tuning().frame_bytes_max, BODY_FRAME_BYTES_MAX, "it takes what is proposed");
+    // A batch of canned messages is one piece of memory: its bodies would be read in the wrong place, and copied.
+    let to = [client::Publish::to("", "q")];
+    let mut is_canned = |bytes| client.can(channel, &to, &body(0, bytes), 128 << 10).expect("open").is_some();
+    assert_eq!([THRESHOLD - 1, THRESHOLD, 1 << 20].map(&mut is_canned), [true, false, false]);
     let mut bytes_in_all = 0;
-    for (number, bytes) in (0..).zip([THRESHOLD, 100_000, 131_065, 1 << 20, 5 << 20]) {
+    for (number, bytes) in (0..).zip([THRESHOLD, 100_000, 131_065, 1 << 20, (1 << 20) + 1, 5 << 20]) {
         let mut block = client.block(bytes);
         block.copy_from_slice(&body(number, bytes));
         client.publish_shared(channel, &client::Publish::to("", "q"), &block.freeze()).expect("published");

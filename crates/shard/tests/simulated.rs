@@ -41,6 +41,7 @@ fn shard(output_bytes_max: usize) -> Shard {
     let options = ShardOptions {
         shard: ShardId(0),
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
         greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
         login_timeout: Duration::from_secs(10),
         epoch: some_instant(),

@@ -125,6 +125,7 @@ impl World {
             let options = ShardOptions {
                 shard,
                 session: session_limits(setting),
+                rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
                 epoch: now,

@@ -97,10 +97,10 @@ impl Inbound {
         Fault::link(ReplyCode::AccessRefused, &format!("{mechanism} login refused: {reason}"))
     }
 
-    /// Limits are settled: both halves obey them.
-    pub(super) fn tuned(&mut self, tuning: &Tuning, out: &mut Outbound) {
+    /// Limits are settled: both halves obey them. `whole_bytes` is this end's own bound of frames that are no bodies.
+    pub(super) fn tuned(&mut self, tuning: &Tuning, whole_bytes: u32, out: &mut Outbound) {
         self.channel_max = tuning.channel_max;
-        self.set_frame_bytes_max(tuning.frame_bytes_max);
+        self.set_frame_bytes_max(tuning.frame_bytes_max, whole_bytes);
         out.set_frame_bytes_max(tuning.frame_bytes_max);
     }
 
@@ -151,10 +151,11 @@ impl Inbound {
         out: &mut Outbound,
         pool: &Pool,
     ) -> Tuning {
-        let tuning = tuning::answer(proposed, &wanted.clamped());
+        let wanted = wanted.clamped();
+        let tuning = tuning::answer(proposed, &wanted);
         let Tuning { channel_max, frame_bytes_max: frame_max, heartbeat_s: heartbeat } = tuning;
         out.method(pool, 0, &connection::TuneOk { channel_max, frame_max, heartbeat }.into());
-        self.tuned(&tuning, out);
+        self.tuned(&tuning, wanted.frame_bytes_max, out);
         tuning
     }
 

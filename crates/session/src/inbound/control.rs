@@ -86,7 +86,7 @@ impl Inbound {
             }
             (Phase::Tuning, Method::ConnectionTuneOk(tune_ok)) => {
                 let tuning = tuning::settle(&self.limits, &tune_ok)?;
-                self.tuned(&tuning, out);
+                self.tuned(&tuning, self.limits.frame_bytes_max, out);
                 self.phase = Phase::Opening;
                 Event::Tuned(tuning)
             }

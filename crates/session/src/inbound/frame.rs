@@ -37,10 +37,16 @@ impl Inbound {
         self.fault(ReplyCode::UnexpectedFrame, head.channel, (0, 0), &text)
     }
 
+    /// Whether the payload of such a frame is taken as it comes; all others are kept until they are whole.
+    #[inline]
+    fn comes_in_parts(&self, head: FrameHead) -> bool {
+        head.kind == FRAME_BODY && head.channel != 0 && matches!(self.phase, Phase::Running | Phase::Closing)
+    }
+
     /// Whether the head is of a frame that may come at all. Body frames may be a little too long.
     #[inline]
     pub(super) fn check_size(&self, head: FrameHead) -> Result<(), Fault> {
-        let bytes_max = self.payload_bytes_max;
+        let bytes_max = if self.comes_in_parts(head) { self.payload_bytes_max } else { self.whole_payload_bytes_max };
         let fudge = if head.kind == FRAME_BODY { FRAME_FUDGE_BYTES } else { 0 };
         if head.payload_bytes <= bytes_max + fudge {
             return Ok(());
@@ -94,7 +100,7 @@ impl Inbound {
         }
         self.check_size(head)?;
         let running = self.phase == Phase::Running;
-        if head.kind == FRAME_BODY && head.channel != 0 && (running || self.phase == Phase::Closing) {
+        if self.comes_in_parts(head) {
             return self.body_frame(head, input);
         }
         // The bound on its size keeps this far from overflowing.

@@ -48,7 +48,7 @@ impl Inbound {
         }
         let channel = u16::from_be_bytes([channel_0, channel_1]);
         let method_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
-        if method_bytes > self.payload_bytes_max || !self.channels.is_free_for_content(channel) {
+        if method_bytes > self.whole_payload_bytes_max || !self.channels.is_free_for_content(channel) {
             return None;
         }
         let arguments = bytes(&mut rest, (method_bytes as usize).checked_sub(4)?)?;
@@ -58,7 +58,7 @@ impl Inbound {
         };
         let header_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
         if [same_0, same_1] != [channel_0, channel_1]
-            || header_bytes > WAITED_HEADER_BYTES_MAX.min(self.payload_bytes_max)
+            || header_bytes > WAITED_HEADER_BYTES_MAX.min(self.whole_payload_bytes_max)
         {
             return None;
         }

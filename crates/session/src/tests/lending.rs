@@ -8,11 +8,11 @@ use super::{frame, header, pattern, publish, whole};
 use crate::{
     BodyOut, Fault, PublishHead, Scope, SessionLimits,
     drive::{Driven, Pair},
-    limits::BODY_LENT_STEP_BYTES,
+    limits::{BODY_FRAME_BYTES_MAX, BODY_LENT_STEP_BYTES, FRAME_BYTES_MAX},
 };
 use wire::{
     ReplyCode,
-    frame::{FRAME_BODY, FRAME_OVERHEAD_BYTES, split_head},
+    frame::{FRAME_BODY, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
 };
 
 const THRESHOLD: usize = 16 * 1024;
@@ -49,6 +49,41 @@ fn of_bodies_from_the_threshold_on_nothing_is_copied() {
     }
     drop(pair.server.log);
     assert_eq!(pair.server.pool.used_bytes(), 0);
+}
+
+/// Both ends agree on large frames for bodies; what is kept until it is whole stays small, and says so.
+#[test]
+fn a_larger_frame_bound_is_for_bodies_alone() {
+    let limits = SessionLimits { body_frame_bytes_max: BODY_FRAME_BYTES_MAX, ..SessionLimits::default() };
+    let mut pair = Pair::open(&limits, true, &mut whole());
+    assert!(pair.server.log[1].contains("frame_bytes_max: 1048584"), "{:?}", pair.server.log);
+    pair.open_channel(&mut whole());
+    pair.server.lend_from(THRESHOLD);
+    let most = pair.server.inbound.input_bytes_max();
+    assert_eq!(most, Pair::open(&SessionLimits::default(), true, &mut whole()).server.inbound.input_bytes_max());
+    let body = pattern(1 << 20);
+    let Driven { out, pool, .. } = &mut pair.client;
+    let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
+    out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&pool.copy(&body)));
+    let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
+    assert_eq!(parts.iter().filter(|part| part.len() >= THRESHOLD).count(), 1, "one frame");
+    parts.iter().for_each(|part| pair.server.receive(part, &mut || 100_000));
+    assert!(pair.server.bodies.pop() == Some(body));
+    assert_eq!(pair.server.inbound.take_copied_bytes(), 0);
+    // One byte more than a frame of any kind may have, of each kind that is kept, and of a body that has no place.
+    for (kind, channel) in [(FRAME_METHOD, 1), (FRAME_HEADER, 1), (FRAME_BODY, 0)] {
+        let mut pair = Pair::open(&limits, true, &mut whole());
+        pair.open_channel(&mut whole());
+        let payload_bytes = FRAME_BYTES_MAX + FRAME_OVERHEAD_BYTES as u32 + 1;
+        pair.server.receive(&FrameHead { kind, channel, payload_bytes }.to_bytes(), &mut whole());
+        let fault = pair.server.log.last().expect("a fault");
+        assert!(fault.contains("501") && fault.contains("frame_too_large,131081,131064"), "{fault}");
+    }
+    // A client that wants less gets less, also where its server would take more.
+    let wanted = SessionLimits { body_frame_bytes_max: 200_000, ..limits };
+    let mut pair = Pair { client: Driven::client(&wanted, true), server: Driven::server(&limits, true) };
+    pair.pump(&mut whole());
+    assert!(pair.server.log[1].contains("frame_bytes_max: 200000"), "{:?}", pair.server.log);
 }
 
 #[test]

@@ -162,7 +162,7 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
     let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name");
     Server::start(ServerOptions {
         listen: vec!["127.0.0.1:0".parse::<Address>().expect("an address")],
-        rdma: RdmaOptions { listen, settings: plan.settings.clone(), poll: plan.poll },
+        rdma: RdmaOptions { listen, settings: plan.settings.clone(), poll: plan.poll, ..RdmaOptions::default() },
         listen_options: ListenOptions::default(),
         tls: None,
         external: None,

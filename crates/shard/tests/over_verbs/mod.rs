@@ -9,6 +9,7 @@ use broker::{Broker, BrokerOptions, Effects};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Side, SimOptions, pair};
 use link::{Abort, Filled, Link, LinkError, Received};
+use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::{Bell, Copied, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
 use slab::{Pool, PoolOptions, Slice};
@@ -69,6 +70,7 @@ fn shard(bounds: &Bounds, now: Instant) -> Shard {
     let options = ShardOptions {
         shard: ShardId(0),
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
         greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
         login_timeout: Duration::from_secs(10),
         epoch: now,
@@ -112,6 +114,8 @@ pub struct World {
     slots: HashMap<LinkId, u32>,
     cables: Vec<(Cable, u32)>,
     pub now: Instant,
+    /// What clients over RDMA want at most in a frame of a body.
+    pub frame_bytes_max: u32,
 }
 
 impl World {
@@ -124,7 +128,8 @@ impl World {
         ports[FAR].listen("broker").expect("nobody listens there");
         let now = some_instant();
         let shard = shard(bounds, now);
-        World { fabric, pool, ports, settings: settings.clone(), shard, slots: HashMap::new(), cables: vec![], now }
+        let (slots, cables, frame_bytes_max) = (HashMap::new(), vec![], FRAME_BYTES_CEILING);
+        World { fabric, pool, ports, settings: settings.clone(), shard, slots, cables, now, frame_bytes_max }
     }
 
     /// One step of time: what devices and cables did, rounds of both ports, and of the shard.
@@ -178,7 +183,7 @@ impl World {
     /// A client with an open channel, over RDMA.
     pub fn arrive(&mut self) -> Client {
         let link = self.ports[NEAR].connect("broker", None).expect("there is room");
-        self.log_in(Client::new(Box::new(link)))
+        self.log_in(Client::new(Box::new(link), self.frame_bytes_max))
     }
 
     /// As `arrive`, over a cable that copies.
@@ -186,7 +191,7 @@ impl World {
         let (near, far, cable) = pair(&SimOptions { window_bytes: 100_000, ..SimOptions::faultless() });
         let slot = self.shard.accept(Box::new(far), self.now);
         self.cables.push((cable, slot));
-        self.log_in(Client::new(Box::new(near)))
+        self.log_in(Client::new(Box::new(near), FRAME_BYTES_CEILING))
     }
 
     fn log_in(&mut self, client: Client) -> Client {
@@ -247,6 +252,9 @@ impl World {
 pub struct Client {
     link: Option<Box<dyn Link>>,
     lend_from_bytes: usize,
+    limits: SessionLimits,
+    /// What was settled.
+    pub frame_bytes_max: u32,
     inbound: Inbound,
     out: Outbound,
     kept: Vec<u8>,
@@ -273,11 +281,14 @@ enum Then {
 }
 
 impl Client {
-    fn new(link: Box<dyn Link>) -> Client {
+    fn new(link: Box<dyn Link>, body_frame_bytes_max: u32) -> Client {
+        let limits = SessionLimits { body_frame_bytes_max, ..SessionLimits::default() };
         let mut client = Client {
             link: Some(link),
             lend_from_bytes: usize::MAX,
-            inbound: Inbound::client(&SessionLimits::default()),
+            limits,
+            frame_bytes_max: 0,
+            inbound: Inbound::client(&limits),
             out: Outbound::new(),
             kept: Vec::new(),
             pool: Pool::new(PoolOptions::default()),
@@ -427,7 +438,7 @@ impl Client {
                 Then::Nothing => {}
                 Then::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
                 Then::Tune(tune) => {
-                    inbound.tune(&tune, &SessionLimits::default(), out, pool);
+                    self.frame_bytes_max = inbound.tune(&tune, &self.limits, out, pool).frame_bytes_max;
                     inbound.open(ShortStr::literal("/"), out, pool);
                 }
                 Then::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),

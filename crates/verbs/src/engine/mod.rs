@@ -34,6 +34,8 @@ pub struct Counters {
     pub placed_bytes: u64,
     /// Bytes that were read from a peer into landing blocks, because their owner lent nothing, and copied from there.
     pub landed_bytes: u64,
+    /// Bodies that peers were offered for reading, each by itself.
+    pub offers: u64,
     /// Bytes that peers were offered for reading.
     pub offered_bytes: u64,
     /// Bytes above the threshold that were sent all the same, because too much was granted already.

@@ -88,6 +88,7 @@ impl<D: Device> Shared<D> {
         let bytes = memory.len();
         let grant = self.device.grant(memory)?;
         self.granted_bytes += bytes;
+        self.counters.offers += 1;
         self.counters.offered_bytes += bytes as u64;
         Ok(grant)
     }
