@@ -90,7 +90,8 @@ fn every_setting_is_set_by_every_source() {
             "tcp_congestion" => ("bbr", "\"bbr\""),
             "tcp_nodelay" => ("false", "false"),
             "memory_limit" => ("33%", "\"33%\""),
-            "frame_bytes_max" | "session_output_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
+            "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
+            "rdma_frame_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
             "queue_types_as_classic" => ("true", "true"),
             _ => ("7", "7"),
         };

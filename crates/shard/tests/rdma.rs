@@ -4,6 +4,7 @@ mod fabric;
 
 use client::{Client, ConsumeOptions, Error, Publish, Url, Value};
 use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body, consume, exchange, queue};
+use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{RdmaListen, RdmaPoll, StartError};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
@@ -36,6 +37,26 @@ fn clients_by_tcp_and_over_rdma_share_a_queue() {
         exchange(&mut world.connect(), &mut world.connect_tcp(), "there");
         exchange(&mut world.connect_tcp(), &mut world.connect(), "back");
     }
+}
+
+#[test]
+fn frames_of_bodies_are_larger_over_rdma_and_by_tcp_as_ever() {
+    let world = World::new(Plan::default());
+    let port = world.tcp.rsplit_once(':').expect("a port").1;
+    let upgraded = world.try_connect(&format!("{}?via=tcp:{port}", ADDRESSES[0])).expect("a connection");
+    assert_eq!(upgraded.transport(), "rdma");
+    let clients = [world.connect(), upgraded, world.connect_tcp()];
+    let settled = clients.each_ref().map(|client| client.tuning().frame_bytes_max);
+    assert_eq!(settled, [BODY_FRAME_BYTES_MAX, BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX]);
+    // One that wants less gets it, and longer bodies come in several.
+    let mut options = world.options();
+    options.rdma.frame_bytes_max = 200_000;
+    let url = Url::parse(ADDRESSES[0]).expect("an address");
+    let mut modest = Client::connect_with(&url, options).expect("a connection");
+    assert_eq!(modest.tuning().frame_bytes_max, 200_000);
+    let [mut publisher, ..] = clients;
+    exchange(&mut publisher, &mut modest, "to");
+    exchange(&mut modest, &mut publisher, "from");
 }
 
 #[test]
