@@ -5,7 +5,7 @@ mod world;
 use link::{Link, Received};
 use slab::Gather;
 use std::time::Duration;
-use verbs::sim::FabricOptions;
+use verbs::sim::{FabricOptions, STEP};
 use verbs::{LinkId, Settings};
 use world::{World, bytes, drain, settings};
 
@@ -72,4 +72,43 @@ fn an_end_waits_for_what_was_said_and_not_for_patience() {
         }
     }
     assert_eq!(world.ports.iter().map(|port| port.counters().faults).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
+    for seed in 0..50 {
+        let options = FabricOptions { seed, late_news_permille: 900, ..FabricOptions::faultless() };
+        let world = World::new(&options, &[settings(), settings()]);
+        let mut near = world.ports[0].connect("1", None).expect("there is room");
+        let mut far = None;
+        let mut heard = (Vec::new(), false);
+        world.until("the end arrives", || {
+            if far.is_none()
+                && let Some(mut link) = world.ports[1].accept()
+            {
+                let mut out = Gather::new();
+                out.extend(&world.pool, b"greeting");
+                link.send(&mut out).expect("it stands");
+                link.close_sending();
+                far = Some(link);
+            }
+            let (some, is_over) = drain(&mut near).expect("it stands, or will");
+            heard.0.extend(some);
+            heard.1 |= is_over;
+            is_over
+        });
+        assert_eq!(heard, (b"greeting".to_vec(), true), "seed {seed}");
+        drop((near, far));
+        (0..2).for_each(|node| world.must_be_empty(node, &settings()));
+    }
+}
+
+#[test]
+fn whoever_connects_after_a_long_rest_has_all_its_time() {
+    let world = World::new(&FabricOptions::faultless(), &[settings(), settings()]);
+    world.steps(3);
+    // Nobody polls meanwhile: a proxy without clients sleeps.
+    let rest = settings().set_up_max.as_micros() / STEP.as_micros() + 1;
+    (0..rest).for_each(|_| world.fabric.step());
+    assert!(world.try_connect().is_some(), "given up before it was asked");
 }

@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     pub credits: Credits,
     pub inward: Inward,
     pub outward: Outward,
+    /// Messages that came before we were told that the peer has accepted: their bytes, and where they lie.
+    early: Vec<(u32, BlockMut)>,
     /// Nobody holds a link to it.
     pub is_orphan: bool,
     /// Why it broke, for the owner.
@@ -94,6 +96,7 @@ impl Connection {
             credits: Credits::new(0, shared.settings.credits),
             inward: Inward::default(),
             outward: Outward::default(),
+            early: Vec::new(),
             is_orphan: false,
             fault: None,
             told: false,
@@ -172,6 +175,29 @@ impl Connection {
         self.advance(shared)?;
         self.touch(shared);
         Ok(())
+    }
+
+    /// A message has arrived, and what the peer says of itself has not: that comes by the connection manager, which is
+    /// looked at before and not after. It waits for that.
+    pub fn keep_early<D: Device>(&mut self, shared: &mut Shared<D>, bytes: u32, buffer: BlockMut) -> Result<(), Fault> {
+        if self.early.len() >= usize::from(self.credits.promised()) {
+            shared.free_buffer(buffer);
+            return Err(Fault::BeyondCredit);
+        }
+        self.early.push((bytes, buffer));
+        Ok(())
+    }
+
+    /// The connection stands: what has come before that is heard now.
+    pub fn hear_early<D: Device>(&mut self, shared: &mut Shared<D>) -> Result<(), Fault> {
+        let mut outcome = Ok(());
+        for (bytes, buffer) in std::mem::take(&mut self.early) {
+            match outcome {
+                Ok(()) => outcome = self.hear(shared, bytes, buffer),
+                Err(_) => shared.free_buffer(buffer),
+            }
+        }
+        outcome
     }
 
     /// Leaves the buffer in `kept` unless the stream keeps it.
@@ -480,6 +506,7 @@ impl Connection {
             return;
         }
         self.let_go(shared);
+        self.early.drain(..).for_each(|(_, buffer)| shared.free_buffer(buffer));
         self.phase = Phase::Over;
         self.outward.list.clear();
         shared.device.disconnect(self.pair);

@@ -135,6 +135,8 @@ impl<D: Device> Core<D> {
         if !self.has_room() {
             return Err(DeviceError("there are no receive buffers left for another connection".into()));
         }
+        // Whoever has no connections may not have polled for long: the time to stand begins now, not then.
+        self.shared.now = self.shared.device.now();
         let hello = self.hello((VERSION_MIN, VERSION_MAX), token).encode();
         let wishes = self.wishes();
         let pair = self.shared.device.connect(address, &hello, &wishes)?;
@@ -224,6 +226,9 @@ impl<D: Device> Core<D> {
                     connection.agree(shared, &hello);
                     connection.open(shared);
                     connection.touch(shared);
+                    if let Err(fault) = connection.hear_early(shared) {
+                        connection.fail(shared, fault);
+                    }
                 }
                 Ok(_) => connection.fail(shared, Fault::Private(crate::wire::PrivateError::Value("version"))),
                 Err(error) => connection.fail(shared, Fault::Private(error)),
@@ -280,7 +285,10 @@ impl<D: Device> Core<D> {
             if connection.phase == Phase::Over {
                 return self.keep(id.0, memory);
             }
-            let heard = connection.hear(shared, bytes, memory);
+            let heard = match connection.phase {
+                Phase::Asking => connection.keep_early(shared, bytes, memory),
+                _ => connection.hear(shared, bytes, memory),
+            };
             if was_accepting {
                 self.welcome(slot);
             }

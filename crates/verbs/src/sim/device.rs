@@ -222,7 +222,10 @@ impl Device for SimDevice {
         let mut net = self.fabric.net();
         whole(&net, self.node)?;
         net.look(self.node);
-        into.extend(net.nodes[self.node].events.drain(..));
+        let late = net.options.late_news_permille;
+        if net.live.is_some() || !net.chance.permille(late) {
+            into.extend(net.nodes[self.node].events.drain(..));
+        }
         Ok(())
     }
 }

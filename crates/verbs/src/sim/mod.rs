@@ -38,6 +38,9 @@ pub struct FabricOptions {
     pub error_ppm: u32,
     /// In how many of a million cases a bit of a message's first eight bytes flips.
     pub flip_ppm: u32,
+    /// In how many of a thousand cases a look for events finds none although there are some: as where one arrives between
+    /// the look for events and the look for completions. Not in real time, where whoever sleeps would miss it.
+    pub late_news_permille: u32,
     /// Grants that a device has room for.
     pub grants_max: usize,
     /// Bytes that a send may carry inline.
@@ -54,6 +57,7 @@ impl FabricOptions {
             not_ready_permille: 0,
             error_ppm: 0,
             flip_ppm: 0,
+            late_news_permille: 0,
             grants_max: usize::MAX,
             inline_bytes_max: 128,
         }
@@ -69,6 +73,7 @@ impl FabricOptions {
             not_ready_permille: chance.below(100) as u32,
             inline_bytes_max: [0, 64, 128][chance.below(3) as usize],
             grants_max: [usize::MAX, 3, 1][chance.below(3) as usize],
+            late_news_permille: [0, 300, 900][chance.below(3) as usize],
             ..FabricOptions::faultless()
         }
     }
