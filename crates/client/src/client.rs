@@ -220,7 +220,11 @@ impl Client {
             .with(Capabilities::BASIC_NACK)
             .with(Capabilities::PUBLISHER_CONFIRMS)
             .with(Capabilities::EXCHANGE_EXCHANGE_BINDINGS)
-            .with(if wants_token { Capabilities::RDMA_TOKEN } else { Capabilities::default() });
+            .with(match (wants_token, self.options.carries_others) {
+                (true, true) => Capabilities::RDMA_CARRIER,
+                (true, false) => Capabilities::RDMA_TOKEN,
+                (false, _) => Capabilities::default(),
+            });
         let mut properties = Table::new()
             .with("product", text("Harrier client"))?
             .with("version", text(env!("CARGO_PKG_VERSION")))?

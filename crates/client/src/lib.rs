@@ -60,7 +60,7 @@ pub use message::{Delivery, Message, Returned};
 pub use options::Options;
 pub use outlet::{Outlet, Publish};
 pub use pump::Dispatched;
-pub use rdma::{DeviceFinder, RdmaOptions};
+pub use rdma::{CarrierPass, DeviceFinder, RdmaOptions};
 pub use session::Capabilities;
 pub use slab::{BlockMut, Slice};
 pub use state::Cancelled;

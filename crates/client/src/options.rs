@@ -28,6 +28,9 @@ pub struct Options {
     pub flush_bytes: usize,
     /// Options of the socket, such as the congestion control; what the address says of it holds over them.
     pub socket: SocketOptions,
+    /// Whether a token for RDMA shall be for others, whom this program carries and who log in by themselves: for
+    /// [`CarrierPass::get`](crate::CarrierPass::get) alone.
+    pub carries_others: bool,
     /// How addresses of RDMA are reached.
     pub rdma: RdmaOptions,
 }
@@ -42,6 +45,7 @@ impl Default for Options {
             answer_wait: limits::ANSWER_WAIT,
             flush_bytes: limits::FLUSH_BYTES,
             socket: SocketOptions::default(),
+            carries_others: false,
             rdma: RdmaOptions::default(),
         }
     }

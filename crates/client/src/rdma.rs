@@ -13,8 +13,13 @@ use verbs::device::{AnyDevice, DeviceError};
 use verbs::{Settings, SoleLink, Token};
 use wire::{Table, Value};
 
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::url::Url;
+
 /// Finds the device by which an address (`host:port`) is reached. Each connection has one of its own.
-pub type DeviceFinder = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
+pub type DeviceFinder = Arc<dyn Fn(&str) -> std::result::Result<AnyDevice, DeviceError> + Send + Sync>;
 
 /// How a client connects over RDMA.
 #[derive(Clone)]
@@ -58,6 +63,40 @@ pub(crate) fn token_of(server_properties: &Table) -> Option<Token> {
     match server_properties.get(TOKEN_PROPERTY) {
         Some(Value::LongStr(bytes)) => Some(Token(bytes.first_chunk().copied()?)),
         _ => None,
+    }
+}
+
+/// A token by which somebody else comes over RDMA, who logs in there by himself: what a proxy needs for each of its
+/// connections. The connection that it was given over must last until the token was shown.
+pub struct CarrierPass {
+    client: Client,
+    token: Token,
+}
+
+impl CarrierPass {
+    /// Logs in where an address of RDMA says (`via`), as a user with the tag `carrier`.
+    ///
+    /// # Errors
+    /// An address without `via`, no connection, a refused login, or a broker that does not listen for RDMA.
+    pub fn get(url: &Url, options: Options) -> Result<Self> {
+        let why = "via=tcp or via=tls is missing: where is a token given?";
+        let login = url.login().ok_or_else(|| Error::Url { why: why.to_owned() })?;
+        let client = Client::connect_with(&login, Options { carries_others: true, ..options })?;
+        let token = token_of(client.server_properties()).ok_or(Error::NotAnnounced { what: "RDMA" })?;
+        Ok(CarrierPass { client, token })
+    }
+
+    /// What is to be shown over RDMA, once and soon.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// It was shown, or will not be.
+    ///
+    /// # Errors
+    /// What kept the connection from ending in order; it is gone all the same.
+    pub fn close(self) -> Result<()> {
+        self.client.close()
     }
 }
 

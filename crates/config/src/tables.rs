@@ -53,7 +53,8 @@ pub(crate) const TABLES: [TableForm; 6] = [
             key(
                 "tags",
                 "list of texts, optional",
-                "Labels, as RabbitMQ has them. An administrator may ask a running broker (harrier ctl); others mean \
+                "Labels, as RabbitMQ has them. An administrator may ask a running broker (harrier ctl); a \
+                 carrier brings others over RDMA (harrier proxy), whose passwords are readable there; others mean \
                  nothing here.",
             ),
             key("max_connections", "number, optional", "Connections at one time; one more is refused (530)."),

@@ -6,6 +6,7 @@
 
 mod devices;
 mod order;
+mod passes;
 
 use crate::process::{Signals, raise_open_files};
 use crate::{greeting, log, print, tls, usage_error};
@@ -25,6 +26,9 @@ transport. Bytes go through as they are, in both directions; how a connection en
 
   --listen ADDRESS          where clients connect: 127.0.0.1:5672, [::1]:5672, unix:/path, tls://127.0.0.1:5671
   --to BROKER               amqp+rdma://HOST[:PORT], amqp://HOST[:PORT], amqps://HOST[:PORT], amqp+unix:/PATH
+                            amqp+rdma://USER:PASSWORD@HOST[:PORT]/VHOST?via=tls (or via=tcp): fetches a token for each
+                            connection there, as a user of its own with the tag 'carrier'
+  --to-file FILE            a file with the same in it, which keeps the password from other users of this host
   --threads N               threads, each with connections of its own; default: 1
   --connections-max N       connections at once; default: 256. Over RDMA each has 64 KiB of memory locked
   --dial-timeout-s N        how long the broker may take to answer a new connection; default: 10
@@ -69,9 +73,10 @@ pub fn main(words: &[OsString]) -> ExitCode {
 }
 
 fn run(order: Order) -> Result<(), StartError> {
-    let Order { mut options, log_level, log_format } = order;
+    let Order { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
-    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client() });
+    let passes = login.map(|login| passes::given_at(login, options.dial.timeout));
+    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client(), passes });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {

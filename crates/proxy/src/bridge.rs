@@ -5,6 +5,7 @@
 //! Never:  lets one end stay when the other has broken.
 
 use crate::counts::Totals;
+use crate::dialler::Shown;
 use crate::end::End;
 use crate::flow::{Cut, Flow, State};
 use crate::limits::PARTING;
@@ -73,6 +74,8 @@ pub(crate) struct Bridge {
     pub ticket: u64,
     /// The link upstream, where that is one of a port.
     pub link_id: Option<LinkId>,
+    /// The link upstream has a token to show, and what that was given over lasts until it has.
+    shown: Option<Shown>,
     pub began: Instant,
     /// When it is over, come what may.
     pub deadline: Option<Instant>,
@@ -89,6 +92,7 @@ impl Bridge {
             to_client: Flow::new(),
             ticket,
             link_id: None,
+            shown: None,
             began: now,
             deadline: Some(deadline),
             is_ready: false,
@@ -116,6 +120,13 @@ impl Bridge {
         self.deadline = None;
     }
 
+    /// A link upstream was begun, which shows a token.
+    pub fn ask(&mut self, end: End, id: LinkId, shown: Shown) {
+        self.far = Far::Asking(end);
+        self.link_id = Some(id);
+        self.shown = Some(shown);
+    }
+
     /// An edge of the client's link.
     pub fn client_edge(&mut self, readable: bool, writable: bool, closed: bool) {
         self.client.edge(readable, writable, closed);
@@ -137,6 +148,7 @@ impl Bridge {
                 let outcome = end.link.receive(&mut [], &mut []);
                 self.far = Far::Joined(end);
                 self.deadline = None;
+                self.shown = None;
                 outcome.map(drop)
             }
             far => {

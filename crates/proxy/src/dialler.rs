@@ -1,10 +1,11 @@
-//! Connecting by sockets, on threads of its own: names are looked up and brokers waited for where nobody else waits.
+//! What takes its time, on threads of its own: names are looked up and brokers waited for where nobody else waits.
 //!
-//! Enters: addresses.  Leaves: links, or why there is none, sent to the thread that asked.
+//! Enters: addresses, or where tokens come from.  Leaves: links and tokens, or why there is none, sent to who asked.
 //! Owns:   a few threads, for all threads of a proxy together.
 //! Never:  tries twice; begins what nobody waits for any more.
 
 use crate::limits::DIALLERS;
+use crate::options::{Pass, Passes};
 use crate::reactor::Arrival;
 use link::{Address, DialOptions, Link, TlsClient};
 use mio::Waker;
@@ -12,6 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use verbs::Token;
 
 /// What there is to do.
 struct Job {
@@ -43,6 +45,24 @@ impl Door {
 #[derive(Clone)]
 pub(crate) struct Dialler(Sender<Job>);
 
+/// What is fetched, for each question.
+#[derive(Clone)]
+pub(crate) enum Errand {
+    /// A link.
+    Link(Way),
+    /// What a link must show that is connected elsewhere.
+    Pass(Passes),
+}
+
+/// What was fetched.
+pub(crate) enum Found {
+    Link(Box<dyn Link>),
+    Token(Token, Shown),
+}
+
+/// Dropped when a token was shown, or will not be: what it was given over is closed then.
+pub(crate) struct Shown(#[expect(dead_code, reason = "its end is what is said")] Sender<()>);
+
 /// Where to, and how.
 #[derive(Clone)]
 pub(crate) struct Way {
@@ -60,18 +80,36 @@ impl Way {
     }
 }
 
+impl Errand {
+    fn run(&self, job: &Job) {
+        let answer = |outcome| job.door.send(Arrival::Dialled { slot: job.slot, ticket: job.ticket, outcome });
+        match self {
+            Errand::Link(way) => answer(way.dial().map(Found::Link)),
+            Errand::Pass(passes) => match passes() {
+                Err(error) => answer(Err(error)),
+                Ok(Pass { token, close }) => {
+                    let (shown, is_shown) = channel();
+                    answer(Ok(Found::Token(token, Shown(shown))));
+                    // Nothing is ever sent: it ends with the connection's try, which has a deadline.
+                    let _shown = is_shown.recv();
+                    close();
+                }
+            },
+        }
+    }
+}
+
 impl Dialler {
     /// Starts the threads.
-    pub fn start(way: Way) -> io::Result<Self> {
+    pub fn start(errand: Errand) -> io::Result<Self> {
         let (sender, receiver) = channel::<Job>();
         let receiver = Arc::new(Mutex::new(receiver));
         for number in 0..DIALLERS {
-            let (receiver, way) = (Arc::clone(&receiver), way.clone());
+            let (receiver, errand) = (Arc::clone(&receiver), errand.clone());
             let work = move || {
                 while let Some(job) = next(&receiver) {
                     if !job.cancelled.load(Ordering::Relaxed) {
-                        let outcome = way.dial();
-                        job.door.send(Arrival::Dialled { slot: job.slot, ticket: job.ticket, outcome });
+                        errand.run(&job);
                     }
                 }
             };
@@ -81,7 +119,7 @@ impl Dialler {
         Ok(Dialler(sender))
     }
 
-    /// Asks for a link; the answer comes through the door. Raising the flag makes the question void.
+    /// Asks; the answer comes through the door. Raising the flag makes the question void.
     pub fn dial(&self, slot: u32, ticket: u64, door: Door) -> Arc<AtomicBool> {
         let cancelled = Arc::<AtomicBool>::default();
         let job = Job { cancelled: Arc::clone(&cancelled), slot, ticket, door };

@@ -22,6 +22,6 @@ mod server;
 mod target;
 
 pub use counts::Totals;
-pub use options::{Devices, ProxyOptions, Rdma};
+pub use options::{Devices, Pass, Passes, ProxyOptions, Rdma};
 pub use server::{Proxy, StartError, Stopper};
 pub use target::{Target, TargetError};

@@ -6,14 +6,26 @@
 
 use crate::Target;
 use link::{Address, DialOptions, ListenOptions, TlsClient, TlsServer};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use verbs::Settings;
 use verbs::device::{AnyDevice, DeviceError};
+use verbs::{Settings, Token};
 
 /// How a device is had that can connect to the `host:port` of a peer. Each thread asks for one of its own, and for another
 /// when that has failed.
 pub type Devices = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
+
+/// What lets one connection in at a broker that asks for a token.
+pub struct Pass {
+    /// What is shown.
+    pub token: Token,
+    /// Called when it was shown, or will not be; until then stands what it was given over.
+    pub close: Box<dyn FnOnce()>,
+}
+
+/// Where passes come from: called for each connection, on a thread that may wait.
+pub type Passes = Arc<dyn Fn() -> io::Result<Pass> + Send + Sync>;
 
 /// How a proxy leads to an RDMA address.
 #[derive(Clone)]
@@ -22,6 +34,8 @@ pub struct Rdma {
     pub devices: Devices,
     /// How their ports behave. The number of receive buffers, the corking and the time-out of connecting are the proxy's.
     pub settings: Settings,
+    /// Tokens for the connections; without it they come directly.
+    pub passes: Option<Passes>,
 }
 
 /// Everything a proxy must be told.

@@ -6,7 +6,7 @@
 
 use crate::bridge::{Bridge, Reason, Turn};
 use crate::counts::{Board, Totals};
-use crate::dialler::Door;
+use crate::dialler::{Door, Found};
 use crate::limits::{EVENTS, LISTENERS_MAX, LOOK_UP};
 use crate::road::Road;
 use link::{Abort, Link, Listeners};
@@ -31,7 +31,7 @@ pub(crate) enum Arrival {
     /// A client, who is counted already.
     Client(Box<dyn Link>),
     /// What became of a question to the dialler.
-    Dialled { slot: u32, ticket: u64, outcome: io::Result<Box<dyn Link>> },
+    Dialled { slot: u32, ticket: u64, outcome: io::Result<Found> },
 }
 
 /// What all threads share.
@@ -281,12 +281,20 @@ impl Reactor {
         }
     }
 
-    fn dialled(&mut self, slot: u32, ticket: u64, outcome: io::Result<Box<dyn Link>>, now: Instant) {
+    fn dialled(&mut self, slot: u32, ticket: u64, outcome: io::Result<Found>, now: Instant) {
         let Some(bridge) = self.table.get(slot as usize).filter(|bridge| bridge.ticket == ticket) else { return };
         let registry = self.poll.registry();
-        let joined = outcome.and_then(|mut link| {
-            link.register(registry, Token(slot as usize * 2 + 1))?;
-            bridge.join(link);
+        let joined = outcome.and_then(|found| {
+            match found {
+                Found::Link(mut link) => {
+                    link.register(registry, Token(slot as usize * 2 + 1))?;
+                    bridge.join(link);
+                }
+                Found::Token(token, shown) => {
+                    let (end, id) = self.road.ask(slot, token, &self.pool, registry).map_err(io::Error::other)?;
+                    bridge.ask(end, id, shown);
+                }
+            }
             Ok(())
         });
         match joined {

@@ -31,6 +31,8 @@ pub(crate) enum Road {
 pub(crate) struct PortRoad {
     rdma: Rdma,
     address: String,
+    /// Who fetches a token for each link, if they need one.
+    passes: Option<Dialler>,
     /// What the device's descriptors are registered under.
     token: Token,
     open: Option<Open>,
@@ -57,7 +59,27 @@ impl Road {
     ) -> Result<(Far, Option<LinkId>), String> {
         match self {
             Road::Sockets(dialler) => Ok((Far::Dialling(dialler.dial(slot, ticket, door.clone())), None)),
-            Road::Port(road) => road.begin(slot, pool, registry),
+            Road::Port(road) => match &road.passes {
+                Some(passes) => Ok((Far::Dialling(passes.dial(slot, ticket, door.clone())), None)),
+                None => {
+                    let (end, id) = road.begin(slot, None, pool, registry)?;
+                    Ok((Far::Asking(end), Some(id)))
+                }
+            },
+        }
+    }
+
+    /// Begins a link that shows a token.
+    pub fn ask(
+        &mut self,
+        slot: u32,
+        token: verbs::Token,
+        pool: &Pool,
+        registry: &Registry,
+    ) -> Result<(End, LinkId), String> {
+        match self {
+            Road::Port(road) => road.begin(slot, Some(token), pool, registry),
+            Road::Sockets(_) => Err("sockets show no token".to_owned()),
         }
     }
 
@@ -117,9 +139,9 @@ impl Road {
 }
 
 impl PortRoad {
-    pub fn new(rdma: Rdma, address: String, token: Token) -> Self {
+    pub fn new(rdma: Rdma, address: String, token: Token, passes: Option<Dialler>) -> Self {
         let (open, past) = (None, verbs::Counters::default());
-        PortRoad { rdma, address, token, open, slots: HashMap::new(), edges: Vec::new(), past }
+        PortRoad { rdma, address, passes, token, open, slots: HashMap::new(), edges: Vec::new(), past }
     }
 
     /// Takes a device and opens a port on it, unless there is one.
@@ -138,16 +160,22 @@ impl PortRoad {
         Ok(())
     }
 
-    fn begin(&mut self, slot: u32, pool: &Pool, registry: &Registry) -> Result<(Far, Option<LinkId>), String> {
+    fn begin(
+        &mut self,
+        slot: u32,
+        token: Option<verbs::Token>,
+        pool: &Pool,
+        registry: &Registry,
+    ) -> Result<(End, LinkId), String> {
         self.open(pool, registry)?;
         let Some(open) = &self.open else { return Err("there is no device".to_owned()) };
-        let link = open.port.connect(&self.address, None).map_err(|error| error.to_string())?;
+        let link = open.port.connect(&self.address, token).map_err(|error| error.to_string())?;
         let id = link.id();
         self.slots.insert(id, slot);
         let mut end = End::new(Box::new(link));
         // It says by an edge that it stands.
         (end.readable, end.writable) = (false, false);
-        Ok((Far::Asking(end), Some(id)))
+        Ok((end, id))
     }
 
     fn round(&mut self, registry: &Registry, edges: &mut Vec<(u32, Readiness)>) {

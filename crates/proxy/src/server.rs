@@ -4,7 +4,7 @@
 //! Owns:   the threads.
 //! Never:  carries a byte itself.
 
-use crate::dialler::{Dialler, Door, Way};
+use crate::dialler::{Dialler, Door, Errand, Way};
 use crate::limits::{CACHED_BYTES_MAX, CONNECTIONS_MAX, LISTENERS_MAX, THREADS_MAX};
 use crate::options::{ProxyOptions, Rdma};
 use crate::reactor::{Arrival, DEVICE, Front, Reactor, Shared, Table, WAKER};
@@ -137,9 +137,12 @@ impl Proxy {
         let dialler = match &options.to {
             Target::Socket(to) => {
                 let way = Way { to: to.clone(), options: options.dial.clone(), trust: options.trust.clone() };
-                Some(Dialler::start(way)?)
+                Some(Dialler::start(Errand::Link(way))?)
             }
-            Target::Rdma(_) => None,
+            Target::Rdma(_) => {
+                let passes = options.rdma.as_ref().and_then(|rdma| rdma.passes.clone());
+                passes.map(|passes| Dialler::start(Errand::Pass(passes))).transpose()?
+            }
         };
         let (begun, outcomes) = channel();
         let mut front = Some(Front { listeners: listeners.into(), doors: doors.clone() });
@@ -210,9 +213,9 @@ impl Seat {
         // Message memory belongs to the thread that it serves.
         let pool = Pool::new(PoolOptions { cached_bytes_max: CACHED_BYTES_MAX });
         let road = match (dialler, &options.to, &options.rdma) {
-            (Some(dialler), ..) => Road::Sockets(dialler),
-            (None, Target::Rdma(address), Some(rdma)) => {
-                let mut road = PortRoad::new(settled(rdma, options), address.clone(), DEVICE);
+            (Some(dialler), Target::Socket(_), _) => Road::Sockets(dialler),
+            (passes, Target::Rdma(address), Some(rdma)) => {
+                let mut road = PortRoad::new(settled(rdma, options), address.clone(), DEVICE, passes);
                 if let Err(why) = road.open(&pool, self.poll.registry()) {
                     // Whoever has stopped listening has failed already.
                     let _heard = self.begun.send(Err(why));

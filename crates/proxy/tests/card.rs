@@ -62,7 +62,8 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
 
 fn start(address: &str) -> Running {
     Running::start(&format!("amqp+rdma://{address}"), |options| {
-        options.rdma = Some(Rdma { devices: Arc::new(verbs::card::towards), settings: Settings::default() });
+        options.rdma =
+            Some(Rdma { devices: Arc::new(verbs::card::towards), settings: Settings::default(), passes: None });
         options.connections_max = 16;
     })
 }

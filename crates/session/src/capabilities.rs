@@ -38,6 +38,8 @@ capabilities! {
     7 PER_CONSUMER_QOS = "per_consumer_qos",
     /// Will come again over RDMA, by the token that it was greeted with (Harrier extension).
     8 RDMA_TOKEN = "harrier.rdma_token",
+    /// Will bring somebody over RDMA by the token that it was greeted with, who logs in by himself (Harrier extension).
+    9 RDMA_CARRIER = "harrier.rdma_carrier",
 }
 
 impl Capabilities {

@@ -79,13 +79,13 @@ impl Shard {
             // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
             // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
             Credentials::External { .. } if connection.ticket.is_some() => {
-                let Ticket { user, is_loopback } = connection.ticket.take().expect("looked at just now");
+                let Ticket { user, is_loopback, .. } = connection.ticket.take().expect("looked at just now");
                 let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
                 outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
             }
             Credentials::External { .. } => {
                 match (connection.ticket.take(), connection.link.certificate(), &self.external) {
-                    (Some(Ticket { user, is_loopback }), ..) => {
+                    (Some(Ticket { user, is_loopback, .. }), ..) => {
                         let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
                         outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
                     }
@@ -183,11 +183,17 @@ impl Shard {
             Ok(vhost) => vhost,
             Err(refusal) => return self.refuse(slot, 0, refusal, connection::Open::ID, now),
         };
+        let carries = connection.capabilities.has(Capabilities::RDMA_CARRIER);
+        if carries && !self.broker.catalog().is_carrier(user) {
+            let refusal = self.broker.catalog().is_no_carrier(user);
+            return self.refuse(slot, 0, refusal, connection::Open::ID, now);
+        }
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.phase = Phase::Open { user, vhost };
-        if let Some(token) = connection.token.filter(|_| connection.capabilities.has(Capabilities::RDMA_TOKEN)) {
+        let comes = carries || connection.capabilities.has(Capabilities::RDMA_TOKEN);
+        if let Some(token) = connection.token.filter(|_| comes) {
             let name = self.broker.catalog().user_name(user).into();
-            let ticket = Ticket { user: name, is_loopback: connection.link.peer().is_loopback };
+            let ticket = Ticket { user: name, is_loopback: connection.link.peer().is_loopback, carries };
             self.household.tokens.expect(token, ticket, now);
         }
         connection.seat = seat;

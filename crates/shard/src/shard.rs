@@ -152,6 +152,8 @@ impl Shard {
             limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
         }
         let token = self.token_for(&*link);
+        // Who was brought by another says for himself who he is, and the token says nothing of that.
+        let ticket = ticket.filter(|ticket| !ticket.carries);
         let greeting = match &ticket {
             Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
             None => greeting_with(&self.options.greeting, token),

@@ -17,6 +17,8 @@ pub(crate) struct Ticket {
     pub user: Box<str>,
     /// Whether it did so from this machine.
     pub is_loopback: bool,
+    /// Whether it brings somebody else, who has still to say who he is.
+    pub carries: bool,
 }
 
 struct Waiting {
@@ -103,7 +105,7 @@ mod tests {
         let (wait, begin) = (Duration::from_secs(30), some_instant());
         let tokens = Tokens::given(wait);
         let token = |number| Token([number; 16]);
-        let ticket = |user: &str| Ticket { user: user.into(), is_loopback: false };
+        let ticket = |user: &str| Ticket { user: user.into(), is_loopback: false, carries: false };
         tokens.expect(token(1), ticket("a"), begin);
         tokens.expect(token(2), ticket("b"), begin);
         tokens.expect(token(3), ticket("c"), begin);

@@ -2,7 +2,7 @@
 
 mod fabric;
 
-use client::{Client, ConsumeOptions, Error, Publish, Url, Value};
+use client::{CarrierPass, Client, ConsumeOptions, Error, Publish, Url, Value};
 use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{RdmaListen, RdmaPoll, StartError};
@@ -323,6 +323,55 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
     let given = token(&last);
     last.close().expect("an orderly end");
     until("its token is forgotten", || come(given).is_err());
+}
+
+#[test]
+fn who_is_carried_over_rdma_logs_in_by_himself() {
+    let settings = Settings { direct: false, ..Plan::default().settings };
+    for shards in [1, 2] {
+        let world = World::new(Plan { shards, settings: settings.clone(), ..Plan::default() });
+        let port = world.tcp.rsplit_once(':').expect("a port").1;
+        let pass = |login: &str| {
+            let url = format!("amqp+rdma://{login}@{PLACE}/carriers?via=tcp:{port}");
+            CarrierPass::get(&Url::parse(&url).expect("an address"), world.options())
+        };
+        let come = |pass: CarrierPass| {
+            let link = SoleLink::connect(world.fabric.device(), PLACE, Some(pass.token()), settings.clone(), PATIENCE);
+            let link = link.expect("the token is good");
+            pass.close().expect("an orderly end");
+            link
+        };
+        let own = |login: &str, external: bool| Url {
+            external,
+            ..Url::parse(&format!("amqp+rdma://{login}@{PLACE}")).expect("an address")
+        };
+        let carried = |login: &str, external| {
+            let link = come(pass("carrier:secret").expect("it may carry"));
+            Client::over(Box::new(link), &own(login, external), world.options())
+        };
+        let mut clients = [0, 1].map(|_| carried("guest:guest", false).expect("its own login is good"));
+        let [first, second] = &mut clients;
+        exchange(first, second, "q");
+        for (login, external) in [("guest:wrong", false), ("carrier:secret", true)] {
+            // Its own password counts, and the token says nothing of who it is.
+            carried(login, external).expect_err("refused");
+        }
+        let refused = pass("guest:guest").err().expect("no carrier").to_string();
+        assert!(refused.contains("403") || refused.contains("530"), "{refused}");
+        clients.into_iter().for_each(|client| client.close().expect("an orderly end"));
+    }
+}
+
+#[test]
+fn only_a_carrier_is_given_a_token_for_others() {
+    let world = World::new(Plan::default());
+    let port = world.tcp.rsplit_once(':').expect("a port").1;
+    let url = format!("amqp+rdma://guest:guest@{PLACE}/%2F?via=tcp:{port}");
+    let refused = CarrierPass::get(&Url::parse(&url).expect("an address"), world.options());
+    let refused = refused.err().expect("no carrier").to_string();
+    assert!(refused.contains("403") && refused.contains("no tag 'carrier'"), "{refused}");
+    let direct = CarrierPass::get(&Url::parse(ADDRESSES[0]).expect("an address"), world.options());
+    assert!(direct.err().expect("no place to log in").to_string().contains("via=tcp or via=tls"));
 }
 
 #[test]

@@ -16,6 +16,8 @@ use crate::{
 
 /// The tag of users who may ask the broker itself for something.
 const ADMINISTRATOR: &str = "administrator";
+/// The tag of users by whose tokens others come over RDMA (Harrier extension).
+const CARRIER: &str = "carrier";
 
 impl Catalog {
     /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
@@ -47,7 +49,16 @@ impl Catalog {
 
     /// Whether a user is an administrator: has RabbitMQ's tag `administrator`. One that was deleted is none.
     pub fn is_administrator(&self, user: UserId) -> bool {
-        self.users.get(user).is_some_and(|user| user.tags.iter().any(|tag| **tag == *ADMINISTRATOR))
+        self.has_tag(user, ADMINISTRATOR)
+    }
+
+    /// Whether a user may bring others over RDMA, who log in by themselves: has the tag `carrier`.
+    pub fn is_carrier(&self, user: UserId) -> bool {
+        self.has_tag(user, CARRIER)
+    }
+
+    fn has_tag(&self, user: UserId, wanted: &str) -> bool {
+        self.users.get(user).is_some_and(|user| user.tags.iter().any(|tag| **tag == *wanted))
     }
 
     /// Whether a user may do something to the exchange or queue of this name, which need not exist (403 if not).

@@ -136,6 +136,14 @@ impl Catalog {
         )
     }
 
+    /// That a user may not bring others over RDMA (403).
+    pub fn is_no_carrier(&self, user: UserId) -> Refusal {
+        Refusal::detail(
+            ReplyCode::AccessRefused,
+            format_args!("user '{}' has no tag 'carrier' and brings nobody over RDMA", self.user_name(user)),
+        )
+    }
+
     /// That a user has as many channels as it may have (530).
     pub fn user_has_its_channels(&self, user: UserId, most: u32) -> Refusal {
         Refusal::detail(

@@ -4,6 +4,7 @@
 //! Owns:   the names of the options and their ranges.
 //! Never:  has a default of its own, but for the log.
 
+use client::Url;
 use config::{LogFormat, LogLevel};
 use link::{CertificateFiles, TlsClient, TlsServer, TlsServerOptions};
 use proxy::{ProxyOptions, Target, limits};
@@ -16,6 +17,8 @@ const SECONDS_MAX: usize = 24 * 3600;
 /// A proxy, and its log.
 pub struct Order {
     pub options: ProxyOptions,
+    /// Where and as whom it fetches a token for each connection, if it does.
+    pub login: Option<Url>,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
 }
@@ -27,8 +30,9 @@ struct Given<'a> {
     values: Vec<(&'a str, &'a str)>,
 }
 
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "--to",
+    "--to-file",
     "--threads",
     "--connections-max",
     "--dial-timeout-s",
@@ -88,8 +92,15 @@ impl<'a> Given<'a> {
 impl Order {
     pub fn of(words: &[&str]) -> Result<Self, String> {
         let given = Given::of(words)?;
-        let to = given.get("--to").ok_or("--to is missing: where is the broker?")?;
-        let to: Target = to.parse().map_err(|error| format!("--to: {error}"))?;
+        let (to, login) = match (given.get("--to"), given.get("--to-file")) {
+            (Some(text), None) => broker(text).map_err(|why| format!("--to: {why}"))?,
+            (None, Some(file)) => {
+                let text = std::fs::read_to_string(file).map_err(|error| format!("--to-file: {file}: {error}"))?;
+                broker(text.trim()).map_err(|why| format!("--to-file: {why}"))?
+            }
+            (Some(_), Some(_)) => return Err("--to and --to-file say the same twice".to_owned()),
+            (None, None) => return Err("--to is missing: where is the broker?".to_owned()),
+        };
         if given.listen.is_empty() {
             return Err("--listen is missing: where do clients connect?".to_owned());
         }
@@ -134,8 +145,28 @@ impl Order {
             Some("json") => LogFormat::Json,
             Some(other) => return Err(format!("--log-format {other}: expected text or json")),
         };
-        Ok(Order { options, log_level, log_format })
+        Ok(Order { options, login, log_level, log_format })
     }
+}
+
+/// Where the broker is, and where and as whom a token for RDMA is fetched.
+fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
+    if !text.starts_with("amqp+rdma://") || !text.contains(['?', '@']) {
+        return Ok((text.parse().map_err(|error: proxy::TargetError| error.to_string())?, None));
+    }
+    let has_login = text.split('?').next().is_some_and(|place| place.contains('@'));
+    // The text may have a password in it, and what is wrong is printed.
+    let hidden = |error: client::Error| error.to_string().replace(text, "amqp+rdma://…");
+    let url = Url::parse(text).map_err(hidden)?;
+    if url.fallback_to_tcp {
+        return Err("a proxy does not fall back to TCP".to_owned());
+    }
+    if url.via.is_some() != has_login {
+        let why = "user and password go with via=tcp or via=tls, and are the proxy's own, to fetch tokens";
+        return Err(why.to_owned());
+    }
+    let to = url.address.parse().map_err(|error: proxy::TargetError| error.to_string())?;
+    Ok((to, url.via.is_some().then_some(url)))
 }
 
 /// The certificate of the addresses that have TLS.
@@ -174,6 +205,38 @@ mod tests {
             Err(why) => format!("! {why}"),
         };
         assert_eq!(found, expect, "{words:?}");
+    }
+
+    #[test]
+    fn tokens_are_fetched_where_the_address_says() {
+        let login = |to: &str| match Order::of(&["--listen", "h:7", "--to", to]) {
+            Ok(Order { options, login: Some(url), .. }) => {
+                format!("{} via {} as {} in {}", options.to, url.via.unwrap_or_default(), url.user, url.vhost)
+            }
+            Ok(Order { options, login: None, .. }) => format!("{} directly", options.to),
+            Err(why) => format!("! {why}"),
+        };
+        let cases = [
+            ("amqp+rdma://h", "amqp+rdma://h:5672 directly"),
+            ("amqp+rdma://h?via=direct", "amqp+rdma://h:5672 directly"),
+            ("amqp+rdma://c:s@h:7/v?via=tcp", "amqp+rdma://h:7 via h:7 as c in v"),
+            ("amqp+rdma://c:s@h:7/v?via=tcp:8", "amqp+rdma://h:7 via h:8 as c in v"),
+            ("amqp+rdma://c:s@h:7?via=tls", "amqp+rdma://h:7 via tls://h:5671 as c in /"),
+            (
+                "amqp+rdma://c:s@h",
+                "! --to: user and password go with via=tcp or via=tls, and are the proxy's own, to fetch tokens",
+            ),
+            (
+                "amqp+rdma://h?via=tcp",
+                "! --to: user and password go with via=tcp or via=tls, and are the proxy's own, to fetch tokens",
+            ),
+            ("amqp+rdma://c:s@h?via=tcp&fallback=tcp", "! --to: a proxy does not fall back to TCP"),
+        ];
+        for (to, expect) in cases {
+            assert_eq!(login(to), expect, "{to}");
+        }
+        let wrong = login("amqp+rdma://c:secret@h?via=pigeon");
+        assert!(wrong.starts_with("! --to: ") && !wrong.contains("secret"), "{wrong}");
     }
 
     #[test]

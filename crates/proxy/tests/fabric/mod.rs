@@ -17,7 +17,7 @@ use verbs::device::{
     Abilities, AnyDevice, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
 };
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
-use verbs::{Counters, LinkId, Port, Settings};
+use verbs::{Counters, LinkId, Port, Settings, Token};
 
 /// Where the broker listens.
 pub const ADDRESS: &str = "broker:5672";
@@ -47,6 +47,7 @@ pub struct Heard {
 
 enum Order {
     Listen,
+    Expect(Token, Sender<()>),
     Vanish(Sender<()>),
     Stop,
 }
@@ -96,7 +97,7 @@ impl Broker {
             }
             Ok(Box::new(Wired { device, wire, unplugged: flag }) as AnyDevice)
         });
-        Rdma { devices, settings }
+        Rdma { devices, settings, passes: None }
     }
 
     /// The device that was made last breaks.
@@ -113,6 +114,16 @@ impl Broker {
 
     pub fn listen(&self) {
         self.orders.send(Order::Listen).expect("it runs");
+    }
+
+    /// Lets one in that shows a token, from any thread.
+    pub fn expecting(&self) -> impl Fn(Token) + Send + Sync + 'static {
+        let orders = self.orders.clone();
+        move |token| {
+            let (done, is_done) = channel();
+            orders.send(Order::Expect(token, done)).expect("it runs");
+            is_done.recv().expect("it expects it");
+        }
     }
 
     /// What the next connection that ended has said.
@@ -181,6 +192,10 @@ impl Host {
                     done.send(()).expect("somebody waits for it");
                 }
                 Ok(Order::Listen) => self.is_deaf = false,
+                Ok(Order::Expect(token, done)) => {
+                    assert!(self.port.expect(token), "there is room for a token");
+                    done.send(()).expect("somebody waits for it");
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let before = self.port.counters();

@@ -157,6 +157,19 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
             loopback_only: false,
         },
         Definition::SetPermission { user, vhost, permission: Permission::all() },
+        // Who carries others needs no right to anything, in a virtual host of its own.
+        Definition::CreateVhost { name: Name::from("carriers") },
+        Definition::PutUser {
+            name: Name::from("carrier"),
+            password: Password::plain("secret"),
+            tags: vec![Name::from("carrier")],
+            loopback_only: false,
+        },
+        Definition::SetPermission {
+            user: Name::from("carrier"),
+            vhost: Name::from("carriers"),
+            permission: Permission { configure: String::new(), write: String::new(), read: String::new() },
+        },
     ];
     let capabilities = Table::new().with("publisher_confirms", Value::Bool(true)).expect("a short name");
     let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name");
