@@ -25,6 +25,8 @@ struct Line {
 pub struct Household {
     lines: Box<[Line]>,
     memory_bytes_max: u64,
+    /// What is held from the beginning to the end: buffers of RDMA ports.
+    fixed_bytes: u64,
     connections_max: u32,
     stopping: AtomicBool,
     pub(crate) register: Register,
@@ -39,6 +41,7 @@ impl Household {
         Household {
             lines,
             memory_bytes_max,
+            fixed_bytes: 0,
             connections_max,
             stopping: AtomicBool::new(false),
             register: Register::default(),
@@ -49,6 +52,11 @@ impl Household {
     /// Clients that log in by sockets may come again over RDMA, within so long.
     pub fn give_tokens(self, wait: Duration) -> Self {
         Household { tokens: Tokens::given(wait), ..self }
+    }
+
+    /// So many bytes are held whatever happens, and count.
+    pub fn with_fixed(self, fixed_bytes: u64) -> Self {
+        Household { fixed_bytes, ..self }
     }
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
@@ -63,7 +71,7 @@ impl Household {
     pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
         self.lines[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.lines.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
-        all > self.memory_bytes_max / 10 * 9
+        self.fixed_bytes + all > self.memory_bytes_max / 10 * 9
     }
 
     /// What a shard holds, as it noted last.
@@ -71,9 +79,9 @@ impl Household {
         self.lines[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
-    /// What all shards hold.
+    /// What all shards hold, with what is held from the beginning.
     pub fn memory_bytes(&self) -> u64 {
-        self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
+        self.fixed_bytes + self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// Notes how many bytes of bodies a shard has copied since it began.

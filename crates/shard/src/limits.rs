@@ -37,6 +37,9 @@ pub const PACE: Duration = Duration::from_millis(1);
 /// What the process has of its own, beside what is added up: code, definitions, connections, what allocators keep (at rest 5 MiB were
 /// measured). It comes off the memory limit, but for a small limit no more than a sixteenth.
 pub const PROGRAM_BYTES: u64 = 8 << 20;
+/// What part of the memory limit the buffers of RDMA ports may take, one in so many: a broker that has nothing left for
+/// messages does not start.
+pub const PORTS_PART_MIN: u64 = 2;
 /// How often the memory in use is added up, while there is traffic.
 pub const MEMORY_CHECK: Duration = Duration::from_millis(2);
 /// How many waits that looking would have shortened are remembered ...

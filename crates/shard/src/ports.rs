@@ -36,7 +36,7 @@ pub(crate) struct Ports {
     poll: RdmaPoll,
     edges: Vec<(LinkId, Readiness)>,
     is_stopping: bool,
-    /// Buffers for peers are no messages, and are not counted with them.
+    /// Buffers for peers: counted once, when the broker starts, and not with the messages.
     pool: Option<Pool>,
 }
 

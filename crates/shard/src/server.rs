@@ -7,7 +7,7 @@
 use crate::desk::Desk;
 use crate::handshake::External;
 use crate::household::Household;
-use crate::limits::{LOOK_UP, RDMA_LOOK};
+use crate::limits::{LOOK_UP, PORTS_PART_MIN, RDMA_LOOK};
 use crate::mail::{Bell, Doorbell, Mail};
 use crate::operator::Operator;
 use crate::ports::Ports;
@@ -83,6 +83,13 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// The buffers of RDMA ports leave too little of the memory limit for messages.
+    Ports {
+        /// What they take in all.
+        bytes: u64,
+        /// The limit.
+        memory_bytes_max: u64,
+    },
     /// The system refuses something else.
     System(io::Error),
     /// A definition of the configuration is refused.
@@ -93,6 +100,14 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Ports { bytes, memory_bytes_max } => {
+                let (ports_mib, limit_mib) = (bytes >> 20, memory_bytes_max >> 20);
+                write!(
+                    f,
+                    "RDMA ports take {ports_mib} MiB for receive buffers, more than half of the memory limit of {limit_mib} MiB: "
+                )?;
+                f.write_str("fewer rdma_receive_buffers, shards or addresses, or a higher memory_limit")
+            }
             StartError::System(error) => write!(f, "cannot start: {error}"),
             StartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
         }
@@ -191,10 +206,16 @@ impl Server {
         let mut addresses: Vec<_> = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
         let RdmaOptions { listen: over_rdma, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } = options.rdma;
         addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
-        let has_ports = !over_rdma.is_empty();
+        let ports = over_rdma.len() as u64 * u64::from(options.shards);
+        let ports_bytes = ports * rdma_settings.port_bytes();
+        if ports_bytes > options.memory_bytes_max / PORTS_PART_MIN {
+            let memory_bytes_max = options.memory_bytes_max;
+            return Err(StartError::Ports { bytes: ports_bytes, memory_bytes_max });
+        }
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
-        let mut household = Household::new(options.shards, options.memory_bytes_max, options.connections_max);
-        if has_ports {
+        let household = Household::new(options.shards, options.memory_bytes_max, options.connections_max);
+        let mut household = household.with_fixed(ports_bytes);
+        if ports > 0 {
             household = household.give_tokens(rdma_settings.token_max);
         }
         let household = Arc::new(household);
@@ -292,7 +313,7 @@ impl Server {
         drop(listens);
         let server = Server { stopper: Stopper { household, bells }, operator, threads, addresses };
         // Sockets listen already; ports belong to the threads of their shards.
-        match if has_ports { listening.iter().find_map(Result::err) } else { None } {
+        match if ports > 0 { listening.iter().find_map(Result::err) } else { None } {
             None => Ok(server),
             Some(error) => {
                 server.stop();

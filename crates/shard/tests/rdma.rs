@@ -386,6 +386,43 @@ fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
 }
 
 #[test]
+fn buffers_of_ports_count_for_the_memory_limit() {
+    // What is left for messages: less than half, with two ports of eight MiB and one of landing blocks each.
+    let plan = || {
+        let settings = Settings { direct: true, receive_buffers: 2_048, ..Settings::default() };
+        Plan { shards: 2, settings, ..Plan::default() }
+    };
+    let ports_bytes = 2 * plan().settings.port_bytes();
+    assert_eq!(ports_bytes, 2 * (9 << 20));
+    let world = World::new(Plan { memory_bytes_max: 2 * ports_bytes, ..plan() });
+    let mut client = world.connect_tcp();
+    let channel = queue(&mut client, "q");
+    // All that is left beside them and the program; without them it would be half of what there is.
+    let mut sent = 0;
+    until("the broker is short of memory", || {
+        if sent < 16 {
+            client.publish(channel, &Publish::to("", "q"), &body(sent, 1 << 20)).expect("published");
+            sent += 1;
+        }
+        client.flush_now().expect("it stands");
+        let none = client.next_delivery(Duration::from_millis(5)).expect("it stands");
+        assert!(none.is_none());
+        client.blocked().is_some()
+    });
+    assert_eq!(client.blocked(), Some("low on memory"));
+    drop(client);
+    drop(world);
+    let fabric = Fabric::live(&FabricOptions::faultless());
+    let listen = RdmaListen {
+        address: ADDRESSES[0].parse().expect("an address"),
+        devices: fabric.siblings(2).into_iter().map(|device| Box::new(device) as _).collect(),
+    };
+    let crowded = fabric::start(&Plan { memory_bytes_max: 2 * ports_bytes - 2, ..plan() }, vec![listen]);
+    let why = crowded.err().expect("nothing is left for messages").to_string();
+    assert!(why.contains("RDMA ports take 18 MiB") && why.contains("a higher memory_limit"), "{why}");
+}
+
+#[test]
 fn a_broker_without_its_devices_does_not_start() {
     let fabric = Fabric::live(&FabricOptions::faultless());
     let listen = |devices: usize| RdmaListen {

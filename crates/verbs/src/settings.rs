@@ -125,6 +125,12 @@ impl Settings {
         rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(what))
     }
 
+    /// Bytes that a port has from its opening on for peers: receive buffers and landing blocks.
+    pub fn port_bytes(&self) -> u64 {
+        let buffers = self.receive_buffers as u64 * u64::from(self.receive_buffer_bytes);
+        buffers + (self.landing_blocks * self.landing_bytes) as u64
+    }
+
     /// Connections that can be promised their credits at once.
     pub fn connections_max(&self) -> usize {
         (self.receive_buffers - self.spare_buffers) / usize::from(self.credits)

@@ -56,6 +56,7 @@ pub struct Plan {
     pub poll: RdmaPoll,
     pub settings: Settings,
     pub spin: Duration,
+    pub memory_bytes_max: u64,
 }
 
 impl Default for Plan {
@@ -68,6 +69,7 @@ impl Default for Plan {
             poll: RdmaPoll::Adaptive,
             settings,
             spin: Duration::ZERO,
+            memory_bytes_max: 1 << 30,
         }
     }
 }
@@ -185,7 +187,7 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
         catalog: Limits::default(),
         definitions,
         output_bytes_max: 512 << 10,
-        memory_bytes_max: 1 << 30,
+        memory_bytes_max: plan.memory_bytes_max,
         queue_bytes_max: 1 << 29,
         consumer_timeout_ms: 0,
         connections_max: plan.connections_max,
