@@ -4,7 +4,7 @@
 //! Owns:   the cases.
 //! Never:  judges; `make perf` compares whole brokers.
 //!
-//! `cargo run --release -p harrier-catalog --example speed`
+//! `cargo run --release -p harrier-catalog --example routes`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
 use catalog::{Catalog, Definition, ExchangeKind, Limits, Name, Outcome, Password, Permission, ShardId, VhostId};

@@ -1,4 +1,4 @@
-//! How long a small message takes in this crate alone: `cargo run --release -p harrier-session --example speed`.
+//! How long a small message takes in this crate alone: `cargo run --release -p harrier-session --example messages`.
 //!
 //! Enters: nothing.  Leaves: nanoseconds a message, the best of several rounds.
 //! Owns:   a server's session and a row of messages in memory.
