@@ -138,6 +138,10 @@ impl<D: Device> Link for SoleLink<D> {
         self.link.as_mut()?.take_back()
     }
 
+    fn announced(&self) -> usize {
+        self.link.as_ref().map_or(0, Link::announced)
+    }
+
     fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
         let mut sent = self.inner()?.send(from)?;
         if sent == Sent::Blocked && self.bell.is_some() {
@@ -209,7 +213,8 @@ impl<D: Device> Link for SoleLink<D> {
 
 impl<D: Device> Drop for SoleLink<D> {
     /// The last words go out, as the kernel sends them for a socket: not longer than they may take, and not at all to a
-    /// device that is broken.
+    /// device that is broken. What the peer was offered and has not read is of them, as long as the peer is there: it lies
+    /// in memory of this end.
     fn drop(&mut self) {
         drop(self.link.take());
         self.port.linger(LINGER_MAX);

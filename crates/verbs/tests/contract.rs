@@ -1,8 +1,8 @@
 //! The contract of every link, over the simulated device.
 
-use link::Link;
 use link::contract::{Ends, PROMISES, check_all};
-use slab::{Pool, PoolOptions};
+use link::{Link, Sent, Wait};
+use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{Port, Settings, SoleLink};
@@ -83,6 +83,22 @@ fn sole(registered: bool) -> Ends {
         near.register(poll.registry(), mio::Token(0)).expect("there are descriptors still");
     }
     (Box::new(near), Box::new(far))
+}
+
+#[test]
+fn a_link_with_a_port_of_its_own_says_what_is_announced() {
+    let (mut near, mut far) = sole(false);
+    let pool = Pool::new(PoolOptions::default());
+    for link in [&mut near, &mut far] {
+        let mut out = Gather::new();
+        out.push(pool.copy(&[7; 40_000]));
+        assert_eq!(link.send(&mut out).expect("it stands"), Sent::Drained);
+    }
+    assert!(near.wait(Wait::Readable, Some(PATIENCE)).expect("it stands"));
+    assert_eq!(near.announced(), 40_000);
+    // Neither was read, and neither waits for that.
+    drop(far);
+    drop(near);
 }
 
 #[test]

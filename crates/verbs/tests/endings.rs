@@ -5,8 +5,8 @@ mod world;
 use link::{Link, Received};
 use slab::Gather;
 use std::time::Duration;
+use verbs::Settings;
 use verbs::sim::{FabricOptions, STEP};
-use verbs::{LinkId, Settings};
 use world::{World, bytes, drain, settings};
 
 const BODY_BYTES: usize = 40_000;
@@ -42,7 +42,6 @@ fn an_end_waits_for_what_was_said_and_not_for_patience() {
     let (mut near, mut far) = world.connect();
     // One end has said all, and the other answers at length: credits and DONEs follow the first end's CLOSE.
     near.close_sending();
-    let mut edges: Vec<(LinkId, verbs::Readiness)> = Vec::new();
     let mut out = Gather::new();
     for _ in 0..10 {
         out.extend(&world.pool, &bytes(0, 9_000));
@@ -63,15 +62,79 @@ fn an_end_waits_for_what_was_said_and_not_for_patience() {
     assert_eq!(received, total);
     assert!(drain(&mut far).expect("it stands").1);
     drop((near, far));
+    must_end_soon(&world);
+}
+
+/// Steps until both ports have cleared everything away. Nobody waits for an end to lose its patience.
+fn must_end_soon(world: &World) {
     for steps in 0.. {
         assert!(steps < 1_000, "an end that takes its patience");
         world.step();
-        world.ports[0].take_edges(&mut edges);
         if world.ports.iter().all(|port| port.census().connections == 0) {
             break;
         }
     }
     assert_eq!(world.ports.iter().map(|port| port.counters().faults).sum::<u64>(), 0);
+    assert!(world.ports.iter().all(|port| port.census().granted_bytes == 0));
+}
+
+#[test]
+fn two_ends_that_go_with_bodies_unread_do_not_wait_for_each_other() {
+    for steps in [0, 1, 2, 3, 5, 20] {
+        for seed in 0..10 {
+            let settings =
+                Settings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+            let options = match seed {
+                0 => FabricOptions::faultless(),
+                seed => FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) },
+            };
+            let world = World::new(&options, &[settings.clone(), settings]);
+            let (mut near, mut far) = world.connect();
+            for link in [&mut near, &mut far] {
+                let mut out = Gather::new();
+                (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
+                link.send(&mut out).expect("it stands");
+            }
+            world.until("it is announced", || far.announced() > 0);
+            // A READ may be under way.
+            far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
+            world.steps(steps);
+            drop((near, far));
+            must_end_soon(&world);
+        }
+    }
+}
+
+#[test]
+fn what_an_end_has_said_before_it_went_is_read_though_it_reads_nothing_itself() {
+    let world = world();
+    let (mut near, mut far) = world.connect();
+    for link in [&mut near, &mut far] {
+        let mut out = Gather::new();
+        (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
+        link.send(&mut out).expect("it stands");
+    }
+    world.until("it is announced", || near.announced() > 0 && far.announced() > 0);
+    drop(near);
+    world.steps(100);
+    // It goes on talking to nobody, and is not held up by that.
+    for _ in 0..30 {
+        let mut out = Gather::new();
+        out.push(world.pool.copy(&bytes(0, BODY_BYTES)));
+        world.until("there is room", || {
+            far.send(&mut out).expect("it stands");
+            out.is_empty()
+        });
+    }
+    let mut received = Vec::new();
+    world.until("the end arrives", || {
+        let (some, is_over) = drain(&mut far).expect("it stands");
+        received.extend(some);
+        is_over
+    });
+    assert!(received == [bytes(0, BODY_BYTES), bytes(0, BODY_BYTES), bytes(0, BODY_BYTES)].concat());
+    drop(far);
+    must_end_soon(&world);
 }
 
 #[test]

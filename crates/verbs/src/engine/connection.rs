@@ -78,6 +78,8 @@ pub(crate) struct Connection {
     owes_ping: bool,
     owes_pong: bool,
     owes_done: Option<u32>,
+    /// The number of the first rendezvous of the peer for which no DONE was said or is owed.
+    not_done: u32,
     pub owes_close: bool,
     /// What the peer is told before the end.
     last_words: Option<Fault>,
@@ -111,6 +113,7 @@ impl Connection {
             owes_ping: false,
             owes_pong: false,
             owes_done: None,
+            not_done: 0,
             owes_close: false,
             last_words: None,
         }
@@ -257,6 +260,8 @@ impl Connection {
                     self.inward.open += 1;
                     self.inward.push(Piece::Far { descriptor, read: 0 });
                     self.raise_readable(shared);
+                } else {
+                    self.decline();
                 }
             }
             Kind::Done => {
@@ -318,6 +323,7 @@ impl Connection {
         if !memory.is_empty() {
             if let Some(number) = self.inward.read_done(memory, &mut shared.counters) {
                 self.owes_done = Some(number);
+                self.not_done = number.wrapping_add(1);
             }
             self.advance(shared)?;
             self.raise_readable(shared);
@@ -325,6 +331,24 @@ impl Connection {
         self.raise_writable(shared);
         self.touch(shared);
         Ok(())
+    }
+
+    /// Nobody receives any more: what the peer has offered it may forget, and does not wait for us, as we do not for it.
+    /// While a READ is under way its memory must stay; that is told then.
+    pub fn decline(&mut self) {
+        if self.inward.reading.is_none() && self.not_done != self.inward.next_number {
+            self.owes_done = Some(self.inward.next_number.wrapping_sub(1));
+            self.not_done = self.inward.next_number;
+        }
+    }
+
+    /// A READ for nobody has ended.
+    pub fn read_in_vain<D>(&mut self, shared: &mut Shared<D>) {
+        self.inward.reading = None;
+        if self.fault.is_none() {
+            self.decline();
+            self.touch(shared);
+        }
     }
 
     /// What one look at the clock finds.

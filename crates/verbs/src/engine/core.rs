@@ -301,6 +301,9 @@ impl<D: Device> Core<D> {
         if is_over || (connection.phase == Phase::Ending && !memory.is_empty()) {
             connection.outward.completed(id);
             connection.touch(shared);
+            if !is_over && !memory.is_empty() {
+                connection.read_in_vain(shared);
+            }
             return self.keep(id.0, memory);
         }
         if let Err(fault) = connection.completed(shared, id, memory) {
@@ -447,6 +450,7 @@ impl<D: Device> Core<D> {
         match connection.phase {
             Phase::Open => {
                 connection.forget_inward(shared);
+                connection.decline();
                 connection.close_sending(shared);
                 connection.begin_ending(shared);
             }
