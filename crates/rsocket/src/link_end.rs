@@ -130,27 +130,27 @@ impl Link for RsocketLink {
             return Ok(Received::Bytes { bytes: 0, drained: false });
         }
         let mut bytes = 0;
-        for buffer in [direct, scratch] {
-            if buffer.is_empty() {
-                continue;
-            }
-            match self.receive_into(buffer) {
-                Ok(Some(0)) if bytes == 0 => {
-                    self.receiving_ended = true;
-                    return Ok(Received::Closed);
-                }
-                // The end is told by the next call, which its owner has to make.
-                Ok(Some(0)) => return Ok(Received::Bytes { bytes, drained: false }),
-                Ok(Some(some)) => {
-                    bytes += some;
-                    if some < buffer.len() {
-                        break;
+        'all: for buffer in [direct, scratch] {
+            let mut at = 0;
+            // Until nothing is there, and not until less came than there was room for: an rsocket gives its peer room again
+            // only in a call that looks for more, and the peer may wait for that with nothing under way that would bring one.
+            while at < buffer.len() {
+                match self.receive_into(&mut buffer[at..]) {
+                    Ok(Some(0)) if bytes == 0 => {
+                        self.receiving_ended = true;
+                        return Ok(Received::Closed);
                     }
+                    // The end is told by the next call, which its owner has to make.
+                    Ok(Some(0)) => return Ok(Received::Bytes { bytes, drained: false }),
+                    Ok(Some(some)) => {
+                        at += some;
+                        bytes += some;
+                    }
+                    Ok(None) => break 'all,
+                    Err(error) if bytes == 0 => return Err(error),
+                    // What came before the break is told first; from then on it is over.
+                    Err(_) => return Ok(Received::Bytes { bytes, drained: false }),
                 }
-                Ok(None) => break,
-                Err(error) if bytes == 0 => return Err(error),
-                // What came before the break is told first; from then on it is over.
-                Err(_) => return Ok(Received::Bytes { bytes, drained: false }),
             }
         }
         if bytes == room {

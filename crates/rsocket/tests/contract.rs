@@ -2,7 +2,7 @@
 //! it is skipped, and why.
 
 use link::contract::{Ends, PROMISES};
-use link::{Accept, ListenOptions, Received, Sent, SocketOptions};
+use link::{Accept, ListenOptions, Received, Sent, SocketOptions, Wait};
 use mio::{Events, Poll, Token};
 use rsocket::{RsocketListener, Watch, dial};
 use slab::{Gather, Pool, PoolOptions};
@@ -111,6 +111,26 @@ fn edges_move_a_megabyte_both_ways_over_the_device() {
     assert!(went >= 2 * BYTES as u64 / 4_096, "{went} packets cannot have carried it");
     ends[0].deregister(poll.registry()).expect("it was registered");
     ends[1].abort(link::Abort::Operator);
+}
+
+#[test]
+fn what_was_read_makes_room_for_its_peer_without_another_call() {
+    let Some(address) = lab() else { return };
+    let watch = Watch::start().expect("threads can be had");
+    let mut listener = listener(&address, &watch);
+    let (mut near, mut far) = connected(&mut listener, &watch);
+    let pool = Pool::new(PoolOptions::default());
+    let mut out = Gather::new();
+    out.extend(&pool, &vec![7; 4 << 20]);
+    // Until nothing more goes, for as long as nobody reads.
+    while near.wait(Wait::Writable, Some(Duration::from_millis(500))).expect("open") {
+        assert_eq!(near.send(&mut out).expect("open"), Sent::Blocked);
+    }
+    let mut scratch = vec![0; 4 << 20];
+    let received = far.receive(&mut [], &mut scratch).expect("open");
+    assert!(matches!(received, Received::Bytes { drained: true, .. }), "{received:?}");
+    assert!(near.wait(Wait::Writable, Some(PATIENCE)).expect("open"), "it still waits for room that is there");
+    far.abort(link::Abort::Operator);
 }
 
 #[test]
