@@ -65,16 +65,23 @@ enum Started {
     Scripted(Scripted),
 }
 
+/// The process of a broker on this host. Nobody tells who listens at an RDMA device, but who listens by TCP is told: there
+/// where a token is fetched, or else at the same port.
+fn process_of(url: &Url) -> Option<u32> {
+    if let Some(path) = url.address.strip_prefix("unix:") {
+        return listener_at(Path::new(path));
+    }
+    // Whoever listens on this port of this host is the broker only if the address is this host's.
+    let port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let by_tcp = url.via.as_deref().unwrap_or(&url.address);
+    is_here(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
+}
+
 impl Target {
     /// A broker that runs already.
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
-        let pid = match parsed.address.strip_prefix("unix:") {
-            Some(path) => listener_at(Path::new(path)),
-            // Whoever listens on this port of this host is the broker only if the address is this host's.
-            None if !is_here(&parsed.address) => None,
-            None => parsed.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).and_then(listener_on),
-        };
+        let pid = process_of(&parsed);
         Ok(Self {
             facts: facts_of(&parsed.address),
             name: parsed.address,
@@ -112,6 +119,12 @@ impl Target {
         client.transport().clone_into(&mut self.facts.transport);
         if let Some(why) = client.fell_back() {
             eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
+        }
+        if self.facts.transport == "rdma" && self.pid.is_none() && is_here(&parsed.address) {
+            let name = &self.name;
+            eprintln!(
+                "harrier bench: no process is known that listens at {name}: its processor time and memory are not measured; an address with via=tcp:PORT names one that is found"
+            );
         }
         client.close().map_err(|error| refusal(&parsed, &error))
     }
@@ -357,5 +370,25 @@ fn await_port(port: u16, mut alive: impl FnMut() -> Result<(), String>) -> Resul
             return Err(format!("the broker does not listen on port {port} after {} s", BROKER_READY_WAIT.as_secs()));
         }
         pause(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_over_rdma_is_found_where_it_listens_by_tcp() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let found = |url: String| process_of(&Url::parse(&url).expect("an address"));
+        let me = Some(std::process::id());
+        assert_eq!(found(format!("amqp://127.0.0.1:{port}")), me);
+        assert_eq!(found(format!("amqp+rdma://127.0.0.1:{port}")), me);
+        assert_eq!(found(format!("amqp+rdma://127.0.0.1:1?via=tcp:{port}")), me);
+        assert_eq!(found(format!("amqp+rdma://127.0.0.1:1?via=tls:{port}")), me);
+        assert_eq!(found("amqp+rdma://127.0.0.1:1".to_owned()), None);
+        // An address of documents: it is nobody's here, whoever listens at that port.
+        assert_eq!(found(format!("amqp+rdma://192.0.2.1:{port}?via=tcp:{port}")), None);
     }
 }
