@@ -26,7 +26,7 @@ pub(super) fn addresses(text: &str) -> Result<Vec<SocketAddr>, DeviceError> {
     if found.is_empty() { Err(DeviceError(format!("the name in `{text}` has no address"))) } else { Ok(found) }
 }
 
-fn is_errno(error: &Error, which: Errno) -> bool {
+pub(super) fn is_errno(error: &Error, which: Errno) -> bool {
     error.os_error() == Some(which.raw_os_error())
 }
 

@@ -4,7 +4,7 @@
 //! Owns:   nothing.
 //! Never:  trusts that an event is about something that still exists.
 
-use super::address::told;
+use super::address::{is_errno, told};
 use super::conn::terms;
 use super::device::Card;
 use super::family::{Letter, announce};
@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceError, Event, QueuePair, Request};
 use crate::limits::{NEWS_EVERY, RESOLVE_MAX};
 use ib::{About, AsyncEvent, CmEvent, Id, Reads};
 use link::Peer;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -73,6 +74,8 @@ impl Card {
             About::RouteResolved => self.ask(number).err().map(|error| failed(error.0)),
             About::Established { .. } => Some(Event::Established { pair, private: data }),
             About::Rejected { reason: ib::REJECTED_BY_PROGRAM } => Some(Event::Rejected { pair, private: data }),
+            // iWARP has no numbers for reasons, but the system's, less than 0; who has words has read the request.
+            About::Rejected { reason: ..0 } if !data.is_empty() => Some(Event::Rejected { pair, private: data }),
             About::Rejected { reason: ib::REJECTED_NO_LISTENER } => {
                 Some(failed(format!("nobody listens at {}", self.address_of(number))))
             }
@@ -110,7 +113,11 @@ impl Card {
         conn.pair = Some(pair);
         let asked = conn.id.connect(&terms(&conn.private, &conn.wishes, None));
         self.know(number, tag, device_number);
-        asked.map_err(told)
+        asked.map_err(|error| match is_errno(&error, Errno::CONNREFUSED) {
+            // iWARP connects at once, by TCP.
+            true => DeviceError(format!("nobody listens at {}", self.address_of(number))),
+            false => told(error),
+        })
     }
 
     /// A request at the listener of all siblings.
