@@ -1,0 +1,136 @@
+//! Two machines, each with one of these tests and a broker: `tests/lab/run` joins two guests by a cable and switches the
+//! first off in the middle of all. To the second it was a broker's machine, and a client's.
+
+use super::world::{
+    Broker, MIB, PATIENCE, PINNED_SLACK_BYTES, Running, TCP_PORTS_BEYOND, body, connect, consume, get, lab, next, now,
+    number, try_connect,
+};
+use client::{Client, Publish};
+use std::io::Write as _;
+use std::time::Duration;
+
+const PORT: u16 = 7_474;
+const PEER: &str = "CARD_HOSTS_PEER";
+const QUEUE: &str = "hosts";
+const MESSAGES: usize = 12;
+const SIZES: [usize; 4] = [1, 4_000, 50_000, MIB];
+/// Within this a machine that has gone must be noticed: the retries of the device take 2 to 8 s on a quiet machine.
+const HEARD_MAX: Duration = Duration::from_secs(40);
+
+/// A place here and one there, for the machine whose test this is.
+fn places(is_second: bool) -> Option<(String, Option<String>)> {
+    let here = lab()?;
+    let peer = std::env::var(PEER).ok();
+    (peer.is_some() == is_second).then(|| (format!("{here}:{PORT}"), peer.map(|peer| format!("{peer}:{PORT}"))))
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).expect("standard output");
+}
+
+/// A client over there, once somebody listens and there is a way.
+fn reach(url: &str) -> Client {
+    let deadline = now() + PATIENCE;
+    loop {
+        match try_connect(url) {
+            Ok(client) => return client,
+            Err(error) => assert!(now() < deadline, "{url}: {error}"),
+        }
+    }
+}
+
+/// Has a broker, and is a client of the other's: takes what it is given, and acknowledges none of it.
+#[test]
+fn the_first_goes() {
+    let Some((place, _)) = places(false) else { return };
+    let Some((host, _)) = place.rsplit_once('.') else { panic!("{place} is no address") };
+    let broker = Broker::start(&place, &[]);
+    say("the first broker is ready");
+    // The other end of the cable.
+    let other = format!("amqp+rdma://{host}.2:{PORT}");
+    let mut client = reach(&other);
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, QUEUE, &client::QueueOptions::default()).expect("a queue");
+    consume(&mut client, channel, QUEUE, false);
+    loop {
+        number(next(&mut client, "a message").body());
+        assert!(broker.pinned_bytes() > 0);
+    }
+}
+
+#[test]
+fn the_second_stays() {
+    let Some((place, Some(there))) = places(true) else { return };
+    let broker = Broker::start(&place, &[]);
+    let pinned = broker.pinned_bytes();
+    // What the other is to read, without an end, of which a part stays on its way.
+    let (mut local, own) = connect(&broker.tcp(), QUEUE);
+    for number in 0..MESSAGES {
+        local.publish(own, &Publish::to("", QUEUE), &body(number, MIB)).expect("published");
+    }
+    local.flush().expect("sent");
+    // Both ways to a broker that is another host's, and all kinds of sizes.
+    let direct = format!("amqp+rdma://{there}");
+    drop(reach(&direct));
+    for url in [direct.clone(), format!("{direct}/%2F?via=tcp:{}", PORT + TCP_PORTS_BEYOND)] {
+        let (mut client, channel) = connect(&url, "there");
+        client.confirm_select(channel).expect("confirms");
+        for (at, bytes) in SIZES.into_iter().enumerate() {
+            client.publish(channel, &Publish::to("", "there"), &body(at, bytes)).expect("published");
+            assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0);
+            assert!(
+                get(&mut client, channel, "there").is_some_and(|got| got.body() == body(at, bytes)),
+                "{bytes} bytes"
+            );
+        }
+        client.close().expect("an orderly end");
+    }
+    // A client that knows TCP alone, by a proxy on its own host.
+    let (proxy, by_proxy) = Running::proxy(&direct);
+    let (mut carried, channel) = connect(&by_proxy, "carried");
+    for (at, bytes) in SIZES.into_iter().enumerate() {
+        carried.publish(channel, &Publish::to("", "carried"), &body(at, bytes)).expect("published");
+        let got = get(&mut carried, channel, "carried").expect("a message");
+        assert!(got.body() == body(at, bytes), "{bytes} bytes");
+    }
+    consume(&mut carried, channel, "carried", true);
+    let (mut publisher, out) = connect(&direct, "load");
+    publisher.confirm_select(out).expect("confirms");
+    let mut begun = None;
+    let told = (0..).find_map(|at| {
+        let sent = publisher
+            .publish(out, &Publish::to("", "load"), &body(at, MIB))
+            .and_then(|_| publisher.wait_confirms(out, 4))
+            .and_then(|_| publisher.purge_queue(out, "load"));
+        if at == 8 {
+            // Everything is under way, from the first word to the last: now the first machine may go.
+            say("a broker and its client are connected");
+            begun = Some(now());
+        }
+        sent.err()
+    });
+    let took = now() - begun.expect("it was connected");
+    say(&format!("a publisher: {}, after {took:?}", told.expect("an error")));
+    assert!(took < HEARD_MAX, "it took {took:?}");
+    drop(publisher);
+    // So does who is carried: its end of the proxy is closed.
+    let told = carried.next_delivery(PATIENCE).expect_err("the broker is gone");
+    say(&format!("a client of the proxy: {told}; {}", proxy.says("connection ended")));
+    assert_eq!(proxy.end().0, Some(0));
+    // This broker's client is gone as well, and what it had is for others.
+    say(&broker.process.says("connection lost"));
+    consume(&mut local, own, QUEUE, false);
+    for at in 0..MESSAGES {
+        let message = next(&mut local, "what the other machine had");
+        assert_eq!(number(message.body()), at);
+        assert!(at > 0 || message.redelivered, "nobody is told that it was delivered before");
+        local.ack(own, message.delivery_tag, false).expect("written");
+    }
+    local.close().expect("an orderly end");
+    let after = broker.pinned_bytes();
+    say(&format!("pinned before: {pinned}, and after: {after}"));
+    assert!(after <= pinned + PINNED_SLACK_BYTES, "what the other machine held is not given back");
+    let log = broker.end();
+    assert!(!log.iter().any(|line| line.contains(" ERROR ")), "{log:#?}");
+}

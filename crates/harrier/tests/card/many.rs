@@ -1,0 +1,63 @@
+//! Five hundred connections to one broker, and what an idle one has pinned. A proxy has them all on one port: as many
+//! clients of their own would need more memory than a guest has.
+
+use super::world::{Broker, Running, body, connect, fresh, get, try_connect};
+use client::Publish;
+
+const CONNECTIONS: usize = 500;
+/// The completion queue of Soft-RoCE has room for the work of 383 connections.
+const SHARDS: usize = 2;
+/// After so many all that is needed once is there.
+const FIRST: usize = 20;
+const IDLE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the receive buffers that a connection is promised: 16 credits of 4 KiB.
+const PROMISED_BYTES: usize = 16 * 4_096;
+
+#[test]
+fn five_hundred_connections_work_and_an_idle_one_pins_little() {
+    let Some(place) = fresh() else { return };
+    let broker = Broker::sharded(&place, SHARDS, &["--login-timeout-s", "600"]);
+    let (proxy, url) = Running::proxy(&broker.direct());
+    let mut clients = Vec::new();
+    let mut pinned_first = 0;
+    for at in 0..CONNECTIONS {
+        let queue = format!("q{at}");
+        let (mut client, channel) = match try_connect(&url) {
+            Ok(mut client) => {
+                let channel = client.open_channel().expect("a channel");
+                client.declare_queue(channel, &queue, &client::QueueOptions::default()).expect("a queue");
+                (client, channel)
+            }
+            Err(error) => panic!("connection {at}: {error}; {}", proxy.says("reason=")),
+        };
+        client.publish(channel, &Publish::to("", &queue), &body(at, 100)).expect("published");
+        client.flush().expect("sent");
+        clients.push((client, channel, queue));
+        if clients.len() == FIRST {
+            pinned_first = broker.pinned_bytes();
+        }
+    }
+    // Each is alive, and has its own.
+    for (at, (client, channel, queue)) in clients.iter_mut().enumerate() {
+        assert!(get(client, *channel, queue).is_some_and(|got| got.body() == body(at, 100)));
+    }
+    let pinned = broker.pinned_bytes();
+    let grown = pinned.saturating_sub(pinned_first) / (CONNECTIONS - FIRST);
+    println!(
+        "{CONNECTIONS} idle connections: {pinned} bytes are pinned, {} for each; {PROMISED_BYTES} of its buffers, and {grown} that came with it",
+        pinned / CONNECTIONS
+    );
+    assert!(PROMISED_BYTES + grown <= IDLE_BYTES_MAX, "an idle connection pins {PROMISED_BYTES} and {grown} bytes");
+    // They go, and there is room for others.
+    drop(clients);
+    for _ in 0..CONNECTIONS {
+        broker.process.says("connection closed");
+    }
+    assert!(broker.pinned_bytes() <= pinned, "more is pinned than for all of them");
+    let (mut client, channel) = connect(&broker.direct(), "again");
+    client.publish(channel, &Publish::to("", "again"), &body(7, 50_000)).expect("published");
+    assert!(get(&mut client, channel, "again").is_some_and(|got| got.body() == body(7, 50_000)));
+    client.close().expect("an orderly end");
+    assert_eq!(proxy.end().0, Some(0));
+    broker.end();
+}
