@@ -15,10 +15,12 @@ mod compare;
 mod drain;
 mod failure;
 mod feature;
+mod figures;
 mod files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
+mod network;
 mod networks;
 mod open;
 mod patterns;
@@ -32,6 +34,7 @@ mod role;
 mod sampler;
 mod scale;
 mod scenario;
+mod scratch;
 mod setup;
 mod suite;
 mod target;
@@ -46,6 +49,7 @@ use failure::Failure;
 /// Commands that are no closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
     ("networks", "three benchmarks over TCP, rsockets and RDMA, each as a share of what the device does (one table)"),
+    ("rdma", "the figures to reach over RDMA: user time, kernel calls, copies, pinned memory, round trips (one table)"),
     ("baseline verbs", "what an RDMA device does between two processes, beneath AMQP, by size"),
     ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
     ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
@@ -105,6 +109,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "open" => open::run(rest),
         "workload" => workload::run(rest),
         "networks" => networks::run(rest),
+        "rdma" => figures::run(rest),
         "churn" => churn::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),

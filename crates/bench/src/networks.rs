@@ -1,16 +1,11 @@
 //! `networks`: the paper's three point-to-point benchmarks over each network that this host has, beneath each the RDMA device.
 //!
 //! Enters: a command line.  Leaves: one table, a row a network and size, each figure also as a share of the device's own.
-//! Owns:   the networks: how a broker listens on each, and how its clients reach it.
+//! Owns:   what is measured on each network, and the table.
 //! Never:  leaves a network out without a word: one that cannot be had has a row that says why.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
 
 use report::document::{Document, Point, Series};
 use report::table::put;
@@ -20,13 +15,11 @@ use crate::arguments::{Given, Option_, help_with, option};
 use crate::closed;
 use crate::failure::Failure;
 use crate::launcher::has_ranks;
-use crate::limits::BROKER_READY_WAIT;
-use crate::process::{Process, launched, this_program};
+use crate::network::{NETWORKS, Network, NetworkBroker};
 use crate::record::go_on;
+use crate::scratch::Scratch;
 use crate::setup::{OUTPUT, Setup};
-use crate::target::free_port;
 use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
-use gauge::clock::{Deadline, pause};
 use report::page::write_file;
 
 const OWN: &[Option_] = &[
@@ -53,22 +46,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("networks --must rsocket", "fail where rsockets cannot be had"),
 ];
 
-/// A network between clients and a broker.
-struct Network {
-    name: &'static str,
-    scheme: &'static str,
-    /// More options for the broker.
-    broker: &'static [&'static str],
-    /// Behind the clients' URL.
-    parameters: &'static str,
-}
-
-const NETWORKS: [Network; 4] = [
-    Network { name: "tcp", scheme: "amqp", broker: &[], parameters: "" },
-    Network { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
-    Network { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
-    Network { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" },
-];
 const BENCHMARKS: [&str; 3] = ["de-spsc", "de-pp", "de-mpmc"];
 
 /// What a network came to: its documents in the order of the benchmarks, and packets of RDMA devices meanwhile.
@@ -131,34 +108,6 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder for documents on their way, which goes with this.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("harrier-networks-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn read(&self, name: &str) -> Result<Document, String> {
-        let path = self.0.join(name);
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        json::read(&text)
-    }
-
-    fn words(&self, name: &str) -> [String; 2] {
-        ["--json".to_owned(), self.0.join(name).to_string_lossy().into_owned()]
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left there harms nobody.
-        let _left = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The words that each of the benchmarks is given alike.
 fn effort(given: &Given) -> Vec<String> {
     let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
@@ -172,31 +121,20 @@ fn effort(given: &Given) -> Vec<String> {
     words
 }
 
-/// A figure that must not be trusted is marked in its table and no reason to end here.
-fn tolerant(outcome: Result<(), Failure>) -> Result<(), String> {
-    match outcome {
-        Ok(()) | Err(Failure::Invalid(_)) => Ok(()),
-        Err(failure) => Err(failure.to_string()),
-    }
-}
-
 fn measure(network: &Network, address: IpAddr, given: &Given, folder: &Scratch) -> Result<Measured, String> {
-    let place = SocketAddr::new(address, free_port()?);
-    let url = format!("{}://{place}{}", network.scheme, network.parameters);
-    client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
-    let broker = start(network, place, &url)?;
+    let broker = NetworkBroker::start(network, address, &["--log-level", "error"])?;
     let before = packets_sent();
     let mut documents = Vec::new();
     for name in BENCHMARKS {
         let benchmark = closed::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
         let file = format!("{}-{name}.json", network.name);
-        let mut words = vec![format!("--url={url}"), format!("--broker-pid={}", broker.pid())];
+        let mut words = vec![format!("--url={}", broker.url), format!("--broker-pid={}", broker.pid())];
         words.extend(effort(given));
         words.extend(folder.words(&file));
         if name == "de-mpmc" {
             words.push(format!("--pairs={}", given.text("pairs").unwrap_or("4")));
         }
-        tolerant(closed::run(benchmark, &words))?;
+        Failure::tolerated(closed::run(benchmark, &words))?;
         documents.push(folder.read(&file)?);
         put("\n")?;
     }
@@ -204,88 +142,22 @@ fn measure(network: &Network, address: IpAddr, given: &Given, folder: &Scratch) 
     Ok(Measured { documents, packets })
 }
 
-/// Starts a broker on a network, and waits until a client was let in.
-fn start(network: &Network, place: SocketAddr, url: &str) -> Result<Process, String> {
-    let listen = match network.scheme {
-        "amqp" => place.to_string(),
-        scheme => format!("{scheme}://{place}"),
-    };
-    let mut words =
-        ["broker", "--log-level", "error", "--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
-    words.extend(network.broker.iter().map(|&word| word.to_owned()));
-    let program = this_program()?;
-    let mut command = launched(&crate::placement::Cpus::default(), &program.to_string_lossy(), &words)?;
-    let mut said = Said::new()?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.writer()?);
-    let mut process = Process::start("broker", &mut command)?;
-    let deadline = Deadline::after(BROKER_READY_WAIT);
-    loop {
-        if process.check_alive().is_err() {
-            return Err(said.last_line());
-        }
-        let parsed = client::Url::parse(url).map_err(|error| error.to_string())?;
-        let error = match client::Client::connect_with(&parsed, client::Options::default()) {
-            Ok(client) => return client.close().map(|()| process).map_err(|error| error.to_string()),
-            Err(error) => error,
-        };
-        if deadline.passed() {
-            return Err(format!("no client is let in: {error}"));
-        }
-        go_on().map_err(|failure| failure.to_string())?;
-        pause(Duration::from_millis(20));
-    }
-}
-
-/// What a broker says on its standard error: a file, so that it never waits for a reader.
-struct Said(fs::File);
-
-impl Said {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!(
-            "harrier-networks-said-{}-{}",
-            std::process::id(),
-            gauge::clock::now_ns()
-        ));
-        let open = || {
-            let file = fs::File::options().create_new(true).read(true).append(true).open(&path)?;
-            fs::remove_file(&path)?;
-            Ok(file)
-        };
-        open().map(Self).map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
-    }
-
-    fn writer(&self) -> Result<fs::File, String> {
-        self.0.try_clone().map_err(|error| error.to_string())
-    }
-
-    fn last_line(&mut self) -> String {
-        use std::io::{Seek, SeekFrom};
-        let mut text = String::new();
-        let read = self.0.seek(SeekFrom::Start(0)).and_then(|_| self.0.read_to_string(&mut text));
-        let line = text.lines().rev().find(|line| !line.trim().is_empty());
-        match (read, line) {
-            (Ok(_), Some(line)) => line.trim_start_matches("harrier: ").to_owned(),
-            _ => "the broker ended without a word".to_owned(),
-        }
-    }
-}
-
 /// The device by itself, over the same sizes.
 fn alone(address: IpAddr, given: &Given, folder: &Scratch) -> Result<Document, String> {
     let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
     words.extend(effort(given));
     words.extend(folder.words("verbs.json"));
-    tolerant(verbs::run(&words))?;
+    Failure::tolerated(verbs::run(&words))?;
     folder.read("verbs.json")
 }
 
 /// The point of a size in the series of a benchmark, or of a shape of the baseline.
-fn point(document: &Document, is_it: impl Fn(&Series) -> bool, size: f64) -> Option<&Point> {
+pub(crate) fn point(document: &Document, is_it: impl Fn(&Series) -> bool, size: f64) -> Option<&Point> {
     let series = document.series.iter().find(|series| is_it(series))?;
     series.points.iter().find(|point| point.at == size)
 }
 
-fn median(metric: &Metric, point: Option<&Point>) -> Option<f64> {
+pub(crate) fn median(metric: &Metric, point: Option<&Point>) -> Option<f64> {
     Estimate::of(metric, point?).map(|estimate| estimate.median)
 }
 

@@ -8,8 +8,8 @@ mod certificate;
 mod features;
 mod goals;
 mod memory;
-mod record;
-mod series;
+pub(crate) mod record;
+pub(crate) mod series;
 mod tls;
 
 pub(crate) use certificate::Certificate;
@@ -21,7 +21,7 @@ use crate::limits::RUNS_MAX;
 use crate::placement::{Cpus, Placement};
 use crate::target::Target;
 use gauge::Environment;
-use record::Record;
+use record::{Heading, Record};
 use report::page;
 use report::table::put;
 use series::Effort;
@@ -114,7 +114,7 @@ impl Perf {
                 Some(places) => Placement::parse(places)?,
                 None => Placement::broker_apart(),
             },
-            record: Record::new(environment, effort.runs, effort.seconds),
+            record: Record::new(heading(), environment, effort.runs, effort.seconds),
         })
     }
 
@@ -140,6 +140,14 @@ impl Perf {
         let mut target = Target::embedded(self.broker_command.as_deref(), options, &Cpus::default())?;
         target.name = name.to_owned();
         Ok(target)
+    }
+}
+
+fn heading() -> Heading {
+    Heading {
+        title: "Figures to reach",
+        by: "make perf",
+        remark: "Publisher, broker and consumer share the processors, so rates are bounded by all three; the broker's CPU is the figure to trust.".to_owned(),
     }
 }
 

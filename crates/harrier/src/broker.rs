@@ -119,6 +119,18 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     let household = server.household();
     server.join()?;
     let Copied { bytes_in, bytes_out } = household.copied();
-    tracing::info!(body_bytes_copied_in = bytes_in, body_bytes_copied_out = bytes_out, "harrier broker has ended");
+    let ports = household.ports();
+    tracing::info!(
+        body_bytes_copied_in = bytes_in,
+        body_bytes_copied_out = bytes_out,
+        // A broker that listens for no RDMA has none of these.
+        rdma_doorbells = ports.map(|ports| ports.doorbells),
+        rdma_receive_lists = ports.map(|ports| ports.receive_doorbells),
+        rdma_sends = ports.map(|ports| ports.messages_sent),
+        rdma_receives = ports.map(|ports| ports.messages_received),
+        rdma_reads = ports.map(|ports| ports.reads),
+        rdma_completions = ports.map(|ports| ports.signalled),
+        "harrier broker has ended"
+    );
     Ok(())
 }

@@ -64,9 +64,18 @@ impl CompletionChannel {
     /// # Errors
     /// What the system says.
     pub fn drain(&self) -> Result<u32, Error> {
+        self.take(u32::MAX)
+    }
+
+    /// The same, of so many at most. A queue wakes once for each time that it is armed: who knows how often that was saves the
+    /// call that finds nothing more.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn take(&self, most: u32) -> Result<u32, Error> {
         let verbs = self.0.context.verbs();
         let mut woken = 0;
-        loop {
+        while woken < most {
             let (mut queue, mut owner) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel exists, and both places are ours to write to.
             if unsafe { (verbs.ibv_get_cq_event)(self.0.raw, &mut queue, &mut owner) } != 0 {
@@ -81,6 +90,7 @@ impl CompletionChannel {
             unsafe { (verbs.ibv_ack_cq_events)(queue, 1) };
             woken += 1;
         }
+        Ok(woken)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::limits::PROGRAM_BYTES;
 use crate::register::Register;
 use crate::tokens::Tokens;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 #[repr(align(128))]
@@ -31,6 +32,8 @@ pub struct Household {
     stopping: AtomicBool,
     pub(crate) register: Register,
     pub(crate) tokens: Tokens,
+    /// What RDMA ports did whose shards have ended; `None` where no shard had one.
+    ports: Mutex<Option<verbs::Counters>>,
 }
 
 impl Household {
@@ -46,6 +49,7 @@ impl Household {
             stopping: AtomicBool::new(false),
             register: Register::default(),
             tokens: Tokens::default(),
+            ports: Mutex::new(None),
         }
     }
 
@@ -98,6 +102,16 @@ impl Household {
             bytes_in: all.bytes_in + bytes_in,
             bytes_out: all.bytes_out + bytes_out,
         })
+    }
+
+    /// A shard with RDMA ports ends, and this is what they did.
+    pub(crate) fn note_ports(&self, counters: verbs::Counters) {
+        *self.ports.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
+    }
+
+    /// What all RDMA ports did, once their shards have ended; `None` where no shard had one.
+    pub fn ports(&self) -> Option<verbs::Counters> {
+        *self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shard with the fewest connections takes one more; `None` if there are too many already.

@@ -38,11 +38,20 @@ pub(crate) struct Ports {
     is_stopping: bool,
     /// Buffers for peers: counted once, when the broker starts, and not with the messages.
     pool: Option<Pool>,
+    /// What ports did that are gone.
+    past: verbs::Counters,
 }
 
 impl Ports {
     pub fn new(poll: RdmaPoll) -> Self {
-        Ports { seats: Vec::new(), poll, edges: Vec::new(), is_stopping: false, pool: None }
+        Ports {
+            seats: Vec::new(),
+            poll,
+            edges: Vec::new(),
+            is_stopping: false,
+            pool: None,
+            past: verbs::Counters::default(),
+        }
     }
 
     /// One more port, which listens.
@@ -84,6 +93,14 @@ impl Ports {
     /// Connections of all ports, those included that are being made or are ending.
     pub fn connections(&self) -> usize {
         self.seats.iter().map(|seat| seat.port.connections()).sum()
+    }
+
+    /// What all ports did since they were opened; `None` if there never was one.
+    pub fn counters(&self) -> Option<verbs::Counters> {
+        self.pool.as_ref()?;
+        let mut all = self.past;
+        self.seats.iter().for_each(|seat| all += seat.port.counters());
+        Some(all)
     }
 
     /// Takes no new connections.
@@ -130,7 +147,8 @@ impl Ports {
             over |= seat.is_broken && seat.port.connections() == 0;
         }
         if over {
-            self.seats.retain(|seat| !seat.is_broken || seat.port.connections() > 0 || seat.leave(registry));
+            let past = &mut self.past;
+            self.seats.retain(|seat| !seat.is_broken || seat.port.connections() > 0 || seat.leave(registry, past));
         }
     }
 
@@ -177,7 +195,8 @@ impl Seat {
     }
 
     /// Nobody waits for its device any more. Says that it does not stay.
-    fn leave(&self, registry: &Registry) -> bool {
+    fn leave(&self, registry: &Registry, past: &mut verbs::Counters) -> bool {
+        *past += self.port.counters();
         for descriptor in &self.descriptors {
             if let Err(error) = registry.deregister(&mut SourceFd(descriptor)) {
                 tracing::debug!(%error, address = &*self.address, "a broken RDMA device was not waited for");

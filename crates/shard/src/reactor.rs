@@ -103,6 +103,7 @@ impl Reactor {
                 if over || now >= stop_at {
                     self.shard.tick(now);
                     self.shard.note_copied();
+                    self.ports.counters().into_iter().for_each(|counters| self.household.note_ports(counters));
                     return Ok(());
                 }
             }

@@ -14,14 +14,16 @@ use report::page::{Section, number};
 
 /// What is asked of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) enum Bound {
+pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
+    /// Nothing: it stands beside others.
+    Nothing,
 }
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(crate) struct Row {
     what: String,
     bound: Bound,
     /// The figure; `None` if it was not measured.
@@ -36,6 +38,7 @@ impl Row {
         let value = value.filter(|value| value.is_finite());
         let verdict = match (bound, value) {
             (_, None) => "not measured",
+            (Bound::Nothing, Some(_)) => "-",
             (Bound::AtLeast(least), Some(value)) if value >= least => "pass",
             (Bound::AtMost(most), Some(value)) if value <= most => "pass",
             _ => "miss",
@@ -47,6 +50,7 @@ impl Row {
         match self.bound {
             Bound::AtLeast(value) => format!(">= {}", number(Some(value))),
             Bound::AtMost(value) => format!("<= {}", number(Some(value))),
+            Bound::Nothing => "-".to_owned(),
         }
     }
 
@@ -55,8 +59,19 @@ impl Row {
     }
 }
 
+/// What stands above the figures.
+#[derive(Clone, Debug)]
+pub(crate) struct Heading {
+    pub title: &'static str,
+    /// The command that wrote them.
+    pub by: &'static str,
+    /// How they are to be read.
+    pub remark: String,
+}
+
 /// Everything a comparison found.
-pub(super) struct Record {
+pub(crate) struct Record {
+    heading: Heading,
     pub environment: Environment,
     pub rows: Vec<Row>,
     runs: usize,
@@ -70,8 +85,17 @@ const COLUMNS: [&str; 5] = ["figure", "asked", "measured", "verdict", "behind it
 const MEDIAN_COLUMNS: [&str; 8] = ["measurement", "who", "msg/s", "low - high", "MB/s", "CPU s/M", "p50 us", "p99 us"];
 
 impl Record {
-    pub fn new(environment: Environment, runs: usize, seconds: f64) -> Self {
-        Self { environment, rows: Vec::new(), runs, seconds, series: Vec::new(), medians: Vec::new(), faults: 0 }
+    pub fn new(heading: Heading, environment: Environment, runs: usize, seconds: f64) -> Self {
+        Self {
+            heading,
+            environment,
+            rows: Vec::new(),
+            runs,
+            seconds,
+            series: Vec::new(),
+            medians: Vec::new(),
+            faults: 0,
+        }
     }
 
     /// Keeps all runs of a part.
@@ -138,7 +162,7 @@ impl Record {
                 row.detail
             ));
         }
-        format!("{text}{}; {}\n", self.tally(), self.how())
+        format!("{text}{}; {}\n{}\n", self.tally(), self.how(), self.heading.remark)
     }
 
     /// For `docs/measurements`.
@@ -152,11 +176,13 @@ impl Record {
         };
         let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
         format!(
-            "# Figures to reach, {}\n\nWritten by `make perf`. {}\n\n{}\n\n{}\n## Figures: {}\n\n{}\n## Medians of every measurement\n\n`low - high` is the interval of the rate over the runs; CPU is the broker's, for a million deliveries.\n\n{}",
+            "# {}, {}\n\nWritten by `{}`. {}\n\n{}\n\n{}\n\n## Figures: {}\n\n{}\n## Medians of every measurement\n\n`low - high` is the interval of the rate over the runs; CPU is the broker's, for a million deliveries.\n\n{}",
+            self.heading.title,
             self.environment.date,
+            self.heading.by,
             self.how(),
             self.environment.line(),
-            "Publisher, broker and consumer share the processors, so rates are bounded by all three; the broker's CPU is the figure to trust.\n",
+            self.heading.remark,
             self.tally(),
             table(&COLUMNS, &rows),
             table(&MEDIAN_COLUMNS, &self.medians),
@@ -165,8 +191,7 @@ impl Record {
 
     /// Everything, every run included.
     pub fn json(&self) -> Result<String, String> {
-        let value =
-            json!({ "environment": self.environment, "how": self.how(), "rows": self.rows, "series": self.series });
+        let value = json!({ "environment": self.environment, "remark": self.heading.remark, "how": self.how(), "rows": self.rows, "series": self.series });
         serde_json::to_string(&value).map(|text| text + "\n").map_err(|error| error.to_string())
     }
 

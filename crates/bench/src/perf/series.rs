@@ -9,12 +9,12 @@ use crate::placement::Placement;
 use crate::plan::{Segment, Shape};
 use crate::scenario::{Figures, Running, Scenario};
 use crate::target::Target;
-use gauge::{Runs, Summary};
+use gauge::{RoleUsage, Runs, Summary};
 use report::table::put;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
+pub(crate) struct Effort {
     /// Runs of each contestant.
     pub runs: usize,
     /// Length of each run in seconds, roughly.
@@ -22,14 +22,14 @@ pub(super) struct Effort {
 }
 
 /// One of those compared.
-pub(super) struct Contestant<'a> {
+pub(crate) struct Contestant<'a> {
     pub name: &'a str,
     pub target: &'a Target,
     pub scenario: Scenario,
 }
 
 /// The figures of one contestant.
-pub(super) struct Series {
+pub(crate) struct Series {
     pub name: String,
     pub scenario: Scenario,
     pub placement: String,
@@ -57,6 +57,16 @@ impl Series {
         self.median(|figures| figures.broker_cpu_s_per_million().unwrap_or(f64::NAN))
     }
 
+    /// The target's microseconds in user space for a delivery.
+    pub fn user_us(&self) -> f64 {
+        self.median(|figures| per_delivery_us(figures, |usage| usage.user_s))
+    }
+
+    /// The target's microseconds in the kernel for a delivery.
+    pub fn kernel_us(&self) -> f64 {
+        self.median(|figures| per_delivery_us(figures, |usage| usage.system_s))
+    }
+
     pub fn quantile_us(&self, share: f64) -> f64 {
         self.median(|figures| figures.latencies.quantile_us(share))
     }
@@ -67,8 +77,12 @@ impl Series {
     }
 }
 
+fn per_delivery_us(figures: &Figures, what: impl Fn(&RoleUsage) -> f64) -> f64 {
+    figures.broker.as_ref().map_or(f64::NAN, |usage| what(usage) * 1e6 / figures.delivered as f64)
+}
+
 /// Measures the contestants in turns; every second run in the opposite order.
-pub(super) fn compare(
+pub(crate) fn compare(
     effort: Effort,
     contestants: &[Contestant<'_>],
     shape: Shape,

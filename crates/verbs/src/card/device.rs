@@ -267,8 +267,9 @@ impl Device for Card {
 
     fn arm(&mut self) -> Result<(), DeviceError> {
         self.check()?;
-        // What has woken us is taken before the next is asked for: it would wake for ever.
-        self.wakes.drain().map_err(told)?;
+        // What has woken us is taken before the next is asked for: it would wake for ever. It is one at most, since the
+        // last time that it was asked for.
+        self.wakes.take(1).map_err(told)?;
         // In the round before the owner sleeps, and in the one after. An owner that waits for edges hears only once of
         // what is not taken.
         self.looks = 2;

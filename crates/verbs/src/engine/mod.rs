@@ -26,7 +26,9 @@ pub struct Counters {
     pub messages_sent: u64,
     /// Messages received.
     pub messages_received: u64,
-    /// Completions of sends that were asked for.
+    /// READs asked for.
+    pub reads: u64,
+    /// Completions of sends and READs that were asked for.
     pub signalled: u64,
     /// Bytes of streams that were copied out of receive buffers and landing blocks.
     pub copied_bytes: u64,
@@ -44,6 +46,40 @@ pub struct Counters {
     pub faults: u64,
     /// Requests that were refused.
     pub refusals: u64,
+}
+
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        // By name, so that a new one cannot be forgotten.
+        let Counters {
+            doorbells,
+            receive_doorbells,
+            messages_sent,
+            messages_received,
+            reads,
+            signalled,
+            copied_bytes,
+            placed_bytes,
+            landed_bytes,
+            offered_bytes,
+            large_sent_bytes,
+            faults,
+            refusals,
+        } = other;
+        self.doorbells += doorbells;
+        self.receive_doorbells += receive_doorbells;
+        self.messages_sent += messages_sent;
+        self.messages_received += messages_received;
+        self.reads += reads;
+        self.signalled += signalled;
+        self.copied_bytes += copied_bytes;
+        self.placed_bytes += placed_bytes;
+        self.landed_bytes += landed_bytes;
+        self.offered_bytes += offered_bytes;
+        self.large_sent_bytes += large_sent_bytes;
+        self.faults += faults;
+        self.refusals += refusals;
+    }
 }
 
 /// Where the memory and the promises of a port are at this moment.

@@ -257,6 +257,7 @@ impl Connection {
 
     fn issue<D: Device>(&mut self, shared: &mut Shared<D>, wish: ReadWish, landing: bool) {
         self.inward.reading(wish.bytes, landing, shared.now + shared.settings.read_max);
+        shared.counters.reads += 1;
         self.outward.put_read(wish, landing);
         self.touch(shared);
     }

@@ -1,0 +1,155 @@
+//! `rdma`: the figures to reach over RDMA, in one run: against TCP, against the device alone, and by counts.
+//!
+//! Enters: a command line.  Leaves: a table of figures, goals and verdicts; a record in `docs/measurements` on request.
+//! Owns:   the order of the parts, and which broker each has.
+//! Never:  compares figures of different runs of the program, or calls a device of software a card.
+
+mod calls;
+mod counts;
+mod goals;
+mod pinned;
+mod trips;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use gauge::Environment;
+use report::page;
+use report::table::put;
+
+use crate::arguments::{Given, Option_, help_with, option};
+use crate::failure::Failure;
+use crate::launcher::has_ranks;
+use crate::limits::{RUNS_MAX, SECONDS_MAX};
+use crate::network::{NetworkBroker, VERBS};
+use crate::perf::record::{Bound, Heading, Record, Row};
+use crate::perf::series::{Effort, Series};
+use crate::record::go_on;
+use crate::verbs::device::{Facts, SOFTWARE_SENTENCE, first_address};
+
+const OPTIONS: &[Option_] = &[
+    option("address", None, "IP", "an address of the RDMA device (default: the first there is)"),
+    option("runs", None, "N", "runs of each measurement (default 3)"),
+    option("seconds", None, "S", "length of each run, about (default 1)"),
+    option("connections", None, "N", "idle connections whose pinned memory is looked at (default 50)"),
+    option("only", None, "PARTS", "of user,calls,counts,pinned,trips"),
+    option("write", None, "", "write docs/measurements/DATE-rdma.md and .json"),
+    option("out", None, "FOLDER", "write rdma.md and rdma.json there"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Measures AMQP over RDMA between clients and a broker of this host, over one address of its device, beside TCP over the same
+address and beside the device alone, and says of each figure that has a goal whether it is reached. Kernel calls are counted
+by the kernel itself: that needs root, and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("rdma", "all figures, over the first device"),
+    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, for longer, and kept"),
+];
+
+const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];
+
+/// How a broker waits for its devices, the usual way first.
+const POLLS: [&str; 2] = ["adaptive", "event"];
+
+/// What the parts share.
+struct Figures {
+    effort: Effort,
+    address: IpAddr,
+    connections: usize,
+    record: Record,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, no device, a broker that cannot be started. Missed goals are no error: they are the result.
+pub fn run(words: &[String]) -> Result<(), Failure> {
+    let given = Given::parse(words, &[OPTIONS])?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
+    }
+    if has_ranks() {
+        return Err(Failure::Usage("these figures are those of one host: not under a launcher".to_owned()));
+    }
+    let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
+        return Err(Failure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
+    }
+    let mut figures = Figures::read(&given)?;
+    for part in parts {
+        go_on()?;
+        put(&format!("# {part}\n"))?;
+        match part {
+            "user" => figures.user()?,
+            "calls" => figures.calls()?,
+            "counts" => figures.counts()?,
+            "pinned" => figures.pinned()?,
+            _ => figures.trips()?,
+        }
+    }
+    let Figures { record, .. } = figures;
+    put(&format!("\n{}", record.text()))?;
+    let write = |stem: &Path| -> Result<(), String> {
+        page::write_file(&stem.with_extension("md"), &record.markdown())?;
+        page::write_file(&stem.with_extension("json"), &record.json()?)?;
+        put(&format!("written: {}.md and .json\n", stem.display()))
+    };
+    if given.has("write") {
+        write(&PathBuf::from(format!("docs/measurements/{}-rdma", record.environment.date)))?;
+    }
+    if let Some(folder) = given.text("out") {
+        write(&Path::new(folder).join("rdma"))?;
+    }
+    Ok(())
+}
+
+impl Figures {
+    fn read(given: &Given) -> Result<Self, Failure> {
+        let wrong = |text| Failure::Usage(format!("--address is an IP address, not '{text}'"));
+        let address = given.text("address").map(|text| text.parse().map_err(|_| wrong(text))).transpose()?;
+        let effort = Effort {
+            runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
+            seconds: given.decimal("seconds", 1.0, 0.05, SECONDS_MAX)?,
+        };
+        let connections = given.number("connections", 50, 1, 1_000)? as usize;
+        let address = match address {
+            Some(address) => address,
+            None => first_address()?,
+        };
+        let (environment, heading) = (Environment::read(), heading()?);
+        put(&format!("# harrier bench rdma over {address}: {}\n# {}\n", heading.remark, environment.line()))?;
+        let record = Record::new(heading, environment, effort.runs, effort.seconds);
+        Ok(Self { effort, address, connections, record })
+    }
+
+    /// A broker with one thread for connections that waits for its device in this way, and logs its end.
+    fn broker(&self, poll: &str) -> Result<NetworkBroker, String> {
+        let words = ["--log-level", "info", "--log-format", "json", "--shards", "1", "--rdma-poll", poll];
+        NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
+    }
+
+    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) {
+        self.record.rows.push(Row::new(what, bound, value, detail));
+    }
+}
+
+/// A value of one of several series.
+fn of(all: &[Series], name: &str, value: impl Fn(&Series) -> f64) -> Option<f64> {
+    all.iter().find(|series| series.name == name).map(value)
+}
+
+fn heading() -> Result<Heading, String> {
+    let devices: Vec<Facts> = ib::devices().map_err(|error| error.to_string())?.iter().map(Facts::of).collect();
+    let named: Vec<String> = devices.iter().map(|facts| format!("{} ({})", facts.name, facts.words())).collect();
+    let is_software = devices.iter().any(|facts| facts.software == Some(true));
+    let mut remark = format!(
+        "RDMA devices: {}. Broker (one shard), clients and a device of software share the processors of this host.",
+        named.join(", ")
+    );
+    if is_software {
+        remark.push_str(&format!(" In every row {SOFTWARE_SENTENCE}."));
+    }
+    Ok(Heading { title: "Figures to reach over RDMA", by: "harrier bench rdma", remark })
+}

@@ -1,0 +1,72 @@
+//! What a whole broker asks its device for, and what it copies: its own counts, from the last line of its log.
+//!
+//! Enters: fresh brokers.  Leaves: rows.
+//! Owns:   which loads are counted.
+//! Never:  measures a time.
+
+use serde_json::Value;
+
+use super::{Figures, POLLS};
+use crate::perf::record::Bound;
+use crate::placement::Placement;
+use crate::plan::{Segment, Shape};
+use crate::scenario::{Running, Scenario};
+
+/// A load: its name, its shape, size, and messages in a second of the effort.
+const LOADS: [(&str, Shape, usize, f64); 5] = [
+    ("64 B under load", Shape::Stream, 64, 20_000.0),
+    ("64 B, one at a time", Shape::PingPong, 64, 500.0),
+    ("1 KiB under load", Shape::Stream, 1 << 10, 10_000.0),
+    ("64 KiB under load", Shape::Stream, 64 << 10, 300.0),
+    ("1 MiB under load", Shape::Stream, 1 << 20, 60.0),
+];
+/// Bodies from here on are not to be copied.
+const LARGE_BYTES: usize = 16 << 10;
+const COUNTERS: [(&str, &str); 6] = [
+    ("rdma_doorbells", "doorbells"),
+    ("rdma_receive_lists", "lists of receives"),
+    ("rdma_sends", "sends"),
+    ("rdma_receives", "receives"),
+    ("rdma_reads", "READs"),
+    ("rdma_completions", "completions asked for"),
+];
+
+impl Figures {
+    pub(super) fn counts(&mut self) -> Result<(), String> {
+        for (name, shape, size_bytes, a_second) in LOADS {
+            let count = (a_second * self.effort.seconds).max(10.0) as u64;
+            let broker = self.broker(POLLS[0])?;
+            let mut running = Running::start(&Scenario::default(), &broker.target("broker")?, &Placement::default())?;
+            let figures = running.segment(&Segment { shape, size_bytes, count })?;
+            drop(running);
+            // A round trip is two messages: there and back.
+            let messages = figures.delivered * if shape == Shape::PingPong { 2 } else { 1 };
+            let last = broker.end();
+            let said: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
+            let number = |field: &str| said.get(field).and_then(Value::as_u64);
+            let each = |field: &str| number(field).map(|number| number as f64 / messages as f64);
+            let detail: Vec<String> = COUNTERS
+                .iter()
+                .map(|(field, what)| {
+                    each(field).map_or_else(|| format!("no {what}"), |each| format!("{what} {each:.3}"))
+                })
+                .collect();
+            self.row(
+                &format!("{name}: the broker's doorbells, lists of receives included, for a message"),
+                Bound::Nothing,
+                each("rdma_doorbells").zip(each("rdma_receive_lists")).map(|(sends, receives)| sends + receives),
+                format!("of {messages}: {}", detail.join(", ")),
+            );
+            if size_bytes >= LARGE_BYTES {
+                let [inward, outward] = ["body_bytes_copied_in", "body_bytes_copied_out"].map(number);
+                self.row(
+                    &format!("{name}: body bytes that the broker copied"),
+                    Bound::AtMost(0.0),
+                    inward.zip(outward).map(|(inward, outward)| (inward + outward) as f64),
+                    format!("of {}: {inward:?} in, {outward:?} out", figures.delivered * size_bytes as u64),
+                );
+            }
+        }
+        Ok(())
+    }
+}
