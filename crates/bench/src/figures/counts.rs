@@ -58,12 +58,14 @@ impl Figures {
                 format!("of {messages}: {}", detail.join(", ")),
             );
             if size_bytes >= LARGE_BYTES {
-                let [inward, outward] = ["body_bytes_copied_in", "body_bytes_copied_out"].map(number);
+                let copied = number("body_bytes_copied_in").zip(number("body_bytes_copied_out"));
+                let parts =
+                    copied.map_or_else(String::new, |(inward, outward)| format!(": {inward} in, {outward} out"));
                 self.row(
                     &format!("{name}: body bytes that the broker copied"),
                     Bound::AtMost(0.0),
-                    inward.zip(outward).map(|(inward, outward)| (inward + outward) as f64),
-                    format!("of {}: {inward:?} in, {outward:?} out", figures.delivered * size_bytes as u64),
+                    copied.map(|(inward, outward)| (inward + outward) as f64),
+                    format!("of {}{parts}", figures.delivered * size_bytes as u64),
                 );
             }
         }
