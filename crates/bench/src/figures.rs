@@ -130,8 +130,12 @@ impl Figures {
         NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
     }
 
-    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) {
-        self.record.rows.push(Row::new(what, bound, value, detail));
+    /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
+    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) -> Result<(), String> {
+        let row = Row::new(what, bound, value, detail);
+        put(&row.line(0))?;
+        self.record.rows.push(row);
+        Ok(())
     }
 }
 

@@ -104,15 +104,15 @@ impl Figures {
             match &calls {
                 Ok(calls) => {
                     let (value, detail) = self.calls_of(calls, &self.broker(poll)?)?;
-                    self.row(&what, bound, Some(value), detail);
+                    self.row(&what, bound, Some(value), detail)?;
                 }
-                Err(why) => self.row(&what, bound, None, why.clone()),
+                Err(why) => self.row(&what, bound, None, why.clone())?,
             }
         }
         if let Ok(calls) = &calls {
             let broker = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
             let (value, detail) = self.calls_of(calls, &broker)?;
-            self.row("the same over TCP", Bound::Nothing, Some(value), detail);
+            self.row("the same over TCP", Bound::Nothing, Some(value), detail)?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ impl Figures {
                 Bound::Nothing,
                 each("rdma_doorbells").zip(each("rdma_receive_lists")).map(|(sends, receives)| sends + receives),
                 format!("of {messages}: {}", detail.join(", ")),
-            );
+            )?;
             if size_bytes >= LARGE_BYTES {
                 let copied = number("body_bytes_copied_in").zip(number("body_bytes_copied_out"));
                 let parts =
@@ -66,7 +66,7 @@ impl Figures {
                     Bound::AtMost(0.0),
                     copied.map(|(inward, outward)| (inward + outward) as f64),
                     format!("of {}{parts}", figures.delivered * size_bytes as u64),
-                );
+                )?;
             }
         }
         Ok(())

@@ -42,7 +42,7 @@ impl Figures {
             for (poll, large) in POLLS.iter().zip(&mut large) {
                 let detail = format!("{poll} {}, TCP {}", cost(&all, poll), cost(&all, "TCP"));
                 let times = user(poll).zip(user("TCP")).map(|(verbs, tcp)| verbs / tcp);
-                self.row(&format!("{name}, {poll}: broker's user time, times that over TCP"), bound, times, detail);
+                self.row(&format!("{name}, {poll}: broker's user time, times that over TCP"), bound, times, detail)?;
                 large.push(user(poll));
             }
             self.record.keep(name, &all);
@@ -54,7 +54,7 @@ impl Figures {
                 Bound::AtMost(LARGE_TIMES_MAX),
                 Some(most / middle),
                 format!("64 KiB {middle:.2} us, 1 MiB {most:.2} us"),
-            );
+            )?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Figures {
             Bound::AtMost(PINNED_BYTES_MAX),
             Some(each),
             format!("{} connections; shared by all: {before} bytes", self.connections),
-        );
+        )?;
         clients.push(first);
         drop(clients);
         Ok(())

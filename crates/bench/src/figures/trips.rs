@@ -80,7 +80,7 @@ impl Figures {
                         shown(polling),
                         cost(&all, "event"),
                     ),
-                );
+                )?;
             }
             self.record.keep(&format!("{name} round trip"), &all);
         }

@@ -54,6 +54,12 @@ impl Row {
         }
     }
 
+    /// For a terminal, its name in so many columns at least.
+    pub fn line(&self, width: usize) -> String {
+        let (what, asked, value) = (&self.what, self.asked(), number(self.value));
+        format!("{what:<width$}  {asked:>10}  {value:>10}  {:<12}  {}\n", self.verdict, self.detail)
+    }
+
     fn cells(&self) -> Vec<String> {
         vec![self.what.clone(), self.asked(), number(self.value), self.verdict.to_owned(), self.detail.clone()]
     }
@@ -153,14 +159,7 @@ impl Record {
         let width = self.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
         let mut text = String::new();
         for row in &self.rows {
-            text.push_str(&format!(
-                "{:<width$}  {:>10}  {:>10}  {:<12}  {}\n",
-                row.what,
-                row.asked(),
-                number(row.value),
-                row.verdict,
-                row.detail
-            ));
+            text.push_str(&row.line(width));
         }
         format!("{text}{}; {}\n{}\n", self.tally(), self.how(), self.heading.remark)
     }

@@ -50,35 +50,19 @@ pub struct Counters {
 
 impl std::ops::AddAssign for Counters {
     fn add_assign(&mut self, other: Self) {
-        // By name, so that a new one cannot be forgotten.
-        let Counters {
-            doorbells,
-            receive_doorbells,
-            messages_sent,
-            messages_received,
-            reads,
-            signalled,
-            copied_bytes,
-            placed_bytes,
-            landed_bytes,
-            offered_bytes,
-            large_sent_bytes,
-            faults,
-            refusals,
-        } = other;
-        self.doorbells += doorbells;
-        self.receive_doorbells += receive_doorbells;
-        self.messages_sent += messages_sent;
-        self.messages_received += messages_received;
-        self.reads += reads;
-        self.signalled += signalled;
-        self.copied_bytes += copied_bytes;
-        self.placed_bytes += placed_bytes;
-        self.landed_bytes += landed_bytes;
-        self.offered_bytes += offered_bytes;
-        self.large_sent_bytes += large_sent_bytes;
-        self.faults += faults;
-        self.refusals += refusals;
+        self.doorbells += other.doorbells;
+        self.receive_doorbells += other.receive_doorbells;
+        self.messages_sent += other.messages_sent;
+        self.messages_received += other.messages_received;
+        self.reads += other.reads;
+        self.signalled += other.signalled;
+        self.copied_bytes += other.copied_bytes;
+        self.placed_bytes += other.placed_bytes;
+        self.landed_bytes += other.landed_bytes;
+        self.offered_bytes += other.offered_bytes;
+        self.large_sent_bytes += other.large_sent_bytes;
+        self.faults += other.faults;
+        self.refusals += other.refusals;
     }
 }
 
