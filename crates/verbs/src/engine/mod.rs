@@ -59,6 +59,7 @@ impl std::ops::AddAssign for Counters {
         self.copied_bytes += other.copied_bytes;
         self.placed_bytes += other.placed_bytes;
         self.landed_bytes += other.landed_bytes;
+        self.offers += other.offers;
         self.offered_bytes += other.offered_bytes;
         self.large_sent_bytes += other.large_sent_bytes;
         self.faults += other.faults;
