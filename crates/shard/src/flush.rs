@@ -5,6 +5,7 @@
 //! Never:  sends to a link that said it takes no more.
 
 use crate::connection::Farewell;
+use crate::serve::tell_of_end;
 use crate::shard::Shard;
 use link::Sent;
 use std::time::Instant;
@@ -24,7 +25,7 @@ impl Shard {
                     Ok(Sent::Drained) => {}
                     Ok(Sent::Blocked) => outlet.blocked = true,
                     Err(error) => {
-                        tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost");
+                        tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
                         self.remove(slot);
                         continue;
                     }

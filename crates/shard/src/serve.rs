@@ -12,6 +12,7 @@ use broker::{BodyRef, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
+use std::io;
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
@@ -151,11 +152,7 @@ impl Shard {
                 None
             }
             Err(error) => {
-                let peer = &*connection.link.peer().address;
-                match error {
-                    LinkError::Tls(_) => tracing::info!(shard = self.options.shard.0, slot, peer, %error, "refused"),
-                    _ => tracing::debug!(shard = self.options.shard.0, slot, %error, "connection lost"),
-                }
+                tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
                 self.remove(slot);
                 None
             }
@@ -350,5 +347,20 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &m
         | Event::OpenOk
         | Event::Blocked { .. }
         | Event::Unblocked => Next::Leave,
+    }
+}
+
+/// A link has broken. What a peer did wrong, or for too long, is for an operator to know; that it went is not.
+#[cold]
+pub(crate) fn tell_of_end(shard: u16, slot: Slot, peer: &str, error: &LinkError) {
+    let is_offence = match error {
+        LinkError::Tls(_) => true,
+        LinkError::Lost(error) => matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut),
+        LinkError::Closed => false,
+    };
+    if is_offence {
+        tracing::info!(shard, slot, peer, %error, "refused");
+    } else {
+        tracing::debug!(shard, slot, peer, %error, "connection lost");
     }
 }

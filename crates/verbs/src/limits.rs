@@ -64,6 +64,9 @@ pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
 pub const LINGER_MAX: Duration = Duration::from_secs(2);
 /// Requests for connections that wait for their handshake; more are refused.
 pub const HANDSHAKES_MAX: usize = 256;
+/// While there is no room for another, such a request has this part of its time only: 1.25 s of 10 s are many times what an
+/// honest client needs, and a flood of requests that nobody finishes does not keep honest ones out for longer.
+pub const CROWDED_SET_UP_PART: u32 = 8;
 /// Tokens that wait for their client.
 pub const TOKENS_MAX: usize = 4096;
 

@@ -430,6 +430,44 @@ fn a_flood_of_requests_is_refused_when_the_buffers_are_promised_and_passes() {
 }
 
 #[test]
+fn requests_that_nobody_finishes_give_way_when_there_is_no_room() {
+    let scene = Scene::new();
+    let mut device = scene.world.fabric.device();
+    let room = scene.settings.connections_max() - 1;
+    for _ in 0..room {
+        device.connect("0", &HELLO.encode(), &WISHES).expect("room");
+    }
+    let port = &scene.world.ports[0];
+    scene.world.until("as many as there is room for", || port.census().connections == room + 1);
+    // The answers find nobody.
+    scene.world.fabric.vanish(&device);
+    assert_eq!(answer(&scene.world, &HELLO.encode()).map(|reject| reject.why), Some(Refusal::Busy));
+    let steps_of_all = scene.settings.set_up_max.as_micros() / verbs::sim::STEP.as_micros();
+    scene.world.steps(steps_of_all as usize / 4);
+    assert_eq!(answer(&scene.world, &HELLO.encode()), None, "there is room long before their time is over");
+    scene.world.steps(20);
+    drop(scene.accept());
+    scene.world.steps(200);
+    scene.must_be_unharmed();
+}
+
+#[test]
+fn requests_that_nobody_finishes_have_their_time_while_there_is_room() {
+    let scene = Scene::new();
+    let mut device = scene.world.fabric.device();
+    device.connect("0", &HELLO.encode(), &WISHES).expect("room");
+    let port = &scene.world.ports[0];
+    scene.world.until("a request", || port.census().connections == 2);
+    scene.world.fabric.vanish(&device);
+    let steps_of_all = (scene.settings.set_up_max.as_micros() / verbs::sim::STEP.as_micros()) as usize;
+    scene.world.steps(steps_of_all / 2);
+    assert_eq!(port.census().connections, 2);
+    scene.world.steps(steps_of_all);
+    assert_eq!(port.census().connections, 1);
+    scene.must_be_unharmed();
+}
+
+#[test]
 fn no_key_of_one_device_opens_memory_of_another() {
     let scene = Scene::new();
     let mut raw = Raw::new(&scene.world);

@@ -11,7 +11,9 @@ use super::{LinkCensus, Shared};
 use crate::Readiness;
 use crate::device::{Device, QueuePair, WorkId};
 use crate::fault::Fault;
-use crate::limits::{CREDITS_MAX, DESCRIPTOR_BYTES, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX};
+use crate::limits::{
+    CREDITS_MAX, CROWDED_SET_UP_PART, DESCRIPTOR_BYTES, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX,
+};
 use crate::wire::{Descriptor, Header, Hello, Kind, decode_close, decode_done, encode_close, encode_done};
 use link::Peer;
 use slab::BlockMut;
@@ -351,10 +353,15 @@ impl Connection {
         }
     }
 
-    /// What one look at the clock finds.
-    pub fn check<D: Device>(&mut self, shared: &mut Shared<D>) -> Result<(), Fault> {
+    /// What one look at the clock finds. `is_crowded`: others wait for the place of one that does not come to stand.
+    pub fn check<D: Device>(&mut self, shared: &mut Shared<D>, is_crowded: bool) -> Result<(), Fault> {
         let now = shared.now;
+        let patience = shared.settings.set_up_max;
+        let begun = self.deadline.saturating_sub(patience);
         match self.phase {
+            Phase::Accepting if is_crowded && now >= begun + patience / CROWDED_SET_UP_PART => {
+                return Err(Fault::SetUpOverdue);
+            }
             Phase::Asking | Phase::Accepting if now >= self.deadline => return Err(Fault::SetUpOverdue),
             Phase::Ending if now >= self.deadline => return Err(Fault::Silent),
             Phase::Open => {}

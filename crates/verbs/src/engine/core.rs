@@ -403,10 +403,12 @@ impl<D: Device> Core<D> {
 
     fn check(&mut self) {
         self.next_check = self.shared.now + DEADLINES_EVERY.min(self.shared.settings.silent_max / 8);
+        // Who asks and never finishes must not keep the others out for long.
+        let is_crowded = !self.has_room() || self.accepting >= HANDSHAKES_MAX;
         for slot in 0..self.places.len() as u32 {
             let Some((connection, shared)) = self.at(slot) else { continue };
             let pair = connection.pair;
-            if let Err(fault) = connection.check(shared) {
+            if let Err(fault) = connection.check(shared, is_crowded) {
                 self.fail(pair, fault);
             }
         }

@@ -1,0 +1,58 @@
+//! Peers that do not keep the protocol, over a device, against a broker in a process of its own. Only their own connections
+//! end, the broker says why, honest clients notice nothing, and its memory returns to what it was.
+//!
+//! The peers are written from docs/protocol/rdma.md alone (`format`), on the InfiniBand libraries alone (`peer`).
+
+#[path = "hostile/amqp.rs"]
+mod amqp;
+#[path = "hostile/broker.rs"]
+mod broker;
+#[path = "hostile/deeds.rs"]
+mod deeds;
+#[path = "hostile/flood.rs"]
+mod flood;
+#[path = "hostile/format.rs"]
+mod format;
+#[path = "hostile/honest.rs"]
+mod honest;
+#[path = "hostile/patience.rs"]
+mod patience;
+#[path = "hostile/peer.rs"]
+mod peer;
+#[path = "hostile/requests.rs"]
+mod requests;
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a loaded machine; who waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// The address of the lab's device, or `None`, said aloud, where this is not run in the lab.
+fn lab() -> Option<IpAddr> {
+    if let Ok(address) = std::env::var("LAB_ADDRESS") {
+        return Some(address.parse().expect("LAB_ADDRESS is an address"));
+    }
+    assert!(std::env::var_os("LAB_MUST").is_none(), "LAB_ADDRESS is not set");
+    // Once for all of them, and past the capture of tests that pass, so that it is seen.
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        writeln!(std::io::stdout(), "\nSKIPPED: dishonest peers over a device: no LAB_ADDRESS says where one is")
+            .expect("standard output");
+    });
+    None
+}
+
+/// A port that no other test of this program has.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(21_100);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,191 @@
+//! A broker as operators run it, and what can be seen of it from outside: its log, its memory, what the kernel counts.
+//!
+//! Enters: settings.  Leaves: lines of its log, counts.
+//! Owns:   the process.
+//! Never:  asks the broker about itself.
+
+use super::honest::Honest;
+use super::{PATIENCE, now};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had.
+const RESIDENT_KIB_SLACK: u64 = 12 * 1_024;
+/// Regions of message memory that a pool may keep more than it had, and what each has.
+const REGIONS_SLACK: usize = 2;
+const REGION_KIB: u64 = 1_024;
+/// The kinds of things that the kernel counts for a process that uses RDMA.
+const KINDS: [&str; 6] = ["qp", "cm_id", "pd", "cq", "srq", "mr"];
+/// Those of connections, which are looked at most often: each look is a process.
+const KINDS_OF_CONNECTIONS: usize = 2;
+
+/// What a broker holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holdings {
+    /// Of each kind, how many there are.
+    pub counts: BTreeMap<&'static str, usize>,
+    /// Memory that is pinned for its device.
+    pub pinned_kib: u64,
+    pub resident_kib: u64,
+}
+
+impl Holdings {
+    /// Whether it is no more than before. What is pinned of message memory may have become less.
+    fn is_within(&self, before: &Holdings) -> bool {
+        let is_within = |(kind, count): (&&str, &usize)| match *kind {
+            "mr" => *count <= before.counts["mr"] + REGIONS_SLACK,
+            kind => *count == before.counts[kind],
+        };
+        self.counts.iter().all(is_within)
+            && self.pinned_kib <= before.pinned_kib + REGIONS_SLACK as u64 * REGION_KIB
+            && self.resident_kib <= before.resident_kib + RESIDENT_KIB_SLACK
+    }
+}
+
+pub struct Broker {
+    child: Child,
+    lines: Receiver<String>,
+    /// Where it listens for RDMA.
+    pub address: SocketAddr,
+    /// Where it listens for TCP.
+    pub tcp: String,
+}
+
+impl Broker {
+    /// One with settings of its own.
+    pub fn start(ip: IpAddr, port: u16, settings: &[&str]) -> Broker {
+        let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
+        let address = SocketAddr::new(ip, port);
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
+            command.env_remove(name);
+        }
+        let child = command
+            .args(["broker", "--listen", "127.0.0.1:0", "--listen", &format!("amqp+rdma://{address}")])
+            .args(["--log-level", "debug", "--log-format", "json", "--loopback-users", "nobody"])
+            // Memory is short in the lab.
+            .args(["--shards", "1", "--rdma-receive-buffers", "1024"])
+            .args(settings)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.expect("the program starts");
+        let log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut broker = Broker { child, lines, address, tcp: String::new() };
+        let ready = broker.says("harrier broker is ready");
+        let line: Value = serde_json::from_str(&ready).expect("a line of JSON");
+        let text =
+            line["fields"]["addresses"].as_str().or(line["addresses"].as_str()).expect("its addresses").to_owned();
+        broker.tcp = text.split(' ').next().expect("an address").to_owned();
+        broker
+    }
+
+    /// Waits for a line of the log. Those before it are forgotten.
+    pub fn says(&mut self, part: &str) -> String {
+        let mut before = String::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => before = before + "\n" + &line,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    panic!("no {part:?} in the log:{before}")
+                }
+            }
+        }
+    }
+
+    /// Forgets what was said so far.
+    pub fn forget_lines(&mut self) {
+        while self.lines.try_recv().is_ok() {}
+    }
+
+    /// The ids of its threads: the kernel counts by these.
+    fn threads(&self) -> BTreeSet<u64> {
+        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the broker runs");
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")).collect()
+    }
+
+    pub fn holdings(&self) -> Holdings {
+        self.holdings_of(&KINDS)
+    }
+
+    fn holdings_of(&self, kinds: &[&'static str]) -> Holdings {
+        let threads = self.threads();
+        let count = |&kind: &&'static str| {
+            let shown = Command::new("rdma").args(["-j", "resource", "show", kind]).output().expect("the tool runs");
+            assert!(shown.status.success(), "rdma resource show {kind}: {shown:?}");
+            let all: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|error| {
+                panic!("rdma resource show {kind}: {error}: {}", String::from_utf8_lossy(&shown.stdout))
+            });
+            let own = |one: &&Value| one["pid"].as_u64().is_some_and(|pid| threads.contains(&pid));
+            (kind, all.as_array().expect("a list").iter().filter(own).count())
+        };
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the broker runs");
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells");
+            line.trim().trim_end_matches(" kB").parse().expect("a number")
+        };
+        Holdings { counts: kinds.iter().map(count).collect(), pinned_kib: kib("VmPin:"), resident_kib: kib("VmRSS:") }
+    }
+
+    /// Sockets that the broker has open.
+    pub fn sockets(&self) -> usize {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the broker runs");
+        let targets = entries.filter_map(|entry| std::fs::read_link(entry.expect("an entry").path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    }
+
+    /// Waits until it holds no more connections and no more memory than before. Honest clients go on meanwhile.
+    pub fn holds_no_more_than(&self, before: &Holdings, what: &str, honest: Option<&mut Honest>) {
+        self.wait_for(before, what, &KINDS[..KINDS_OF_CONNECTIONS], honest);
+    }
+
+    /// Waits until it holds no more than before of anything.
+    pub fn is_as_before(&self, before: &Holdings, what: &str, honest: Option<&mut Honest>) {
+        self.wait_for(before, what, &KINDS, honest);
+    }
+
+    fn wait_for(&self, before: &Holdings, what: &str, kinds: &[&'static str], mut honest: Option<&mut Honest>) {
+        let deadline = now() + PATIENCE;
+        loop {
+            let holdings = self.holdings_of(kinds);
+            if holdings.is_within(before) {
+                return;
+            }
+            assert!(now() < deadline, "{what}: it holds {holdings:?}, and held {before:?}");
+            match &mut honest {
+                Some(honest) => honest.exchange(what),
+                None => pause(),
+            }
+        }
+    }
+
+    /// Ends in order.
+    pub fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the broker runs");
+        self.says("harrier broker has ended");
+        assert_eq!(self.child.wait().expect("a status").code(), Some(0));
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // One that has ended by itself cannot be killed, which is as well.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// A moment, by waiting for nothing: what is looked at has no descriptor.
+pub fn pause() {
+    let (_kept, never) = channel::<()>();
+    assert_eq!(never.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
+}

@@ -1,0 +1,83 @@
+//! Floods of requests, most of them never finished: limits hold, and honest clients get in.
+
+use super::broker::{Broker, pause};
+use super::format::Hello;
+use super::honest::{Honest, connect};
+use super::peer::{Peer, terms, towards};
+use super::{PATIENCE, lab, now, port};
+use ib::{CmChannel, CompletionQueue, Domain, Options, Part, QueuePair, Reads, Receives};
+
+const REQUESTS: usize = 300;
+
+/// Requests that are made and never heard of again: whoever made them does not take what the broker answers.
+struct Unfinished {
+    // Queue pairs first.
+    _pairs: Vec<QueuePair<Part, Part>>,
+    _ids: Vec<ib::Id>,
+    _channels: Vec<CmChannel>,
+}
+
+fn flood(broker: &Broker, count: usize) -> Unfinished {
+    let hello = Hello::default().bytes();
+    let mut all = Unfinished { _pairs: Vec::new(), _ids: Vec::new(), _channels: Vec::new() };
+    let mut shared = None;
+    for _ in 0..count {
+        let channel = CmChannel::new().expect("a channel");
+        let id = towards(&channel, broker.address);
+        let (domain, queue, receives) = shared.get_or_insert_with(|| {
+            let context = id.context().expect("a device");
+            let domain = Domain::new(&context).expect("a domain");
+            let queue = CompletionQueue::new(&context, 64, None).expect("a queue");
+            let receives = Receives::<Part>::new(&domain, 16).expect("a receive queue");
+            (domain, queue, receives)
+        });
+        let options = Options { work_max: 1, pieces_max: 1, inline_bytes_max: 0 };
+        let pair = QueuePair::new(&id, domain, queue, queue, receives, options).expect("a queue pair");
+        id.connect(&terms(&hello, Reads { serve: 1, ask: 1 })).expect("it can be asked");
+        all._pairs.push(pair);
+        all._ids.push(id);
+        all._channels.push(channel);
+    }
+    all
+}
+
+#[test]
+fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
+    let Some(ip) = lab() else { return };
+    let broker = Broker::start(ip, port(), &["--rdma-token", "allow"]);
+    let mut honest = Honest::new(broker.address);
+    let before = broker.holdings();
+    let flood = flood(&broker, REQUESTS);
+    let under = broker.holdings();
+    // 1,024 buffers less 64 are 60 connections' credits.
+    assert!(under.counts["qp"] <= 60, "promises are limited: {under:?}");
+    assert_eq!(under.counts["mr"], before.counts["mr"], "connections share memory");
+    honest.exchange("in a flood of requests");
+    // A client that is told to come again does.
+    let deadline = now() + PATIENCE;
+    let (mut newcomer, channel) = loop {
+        match connect(broker.address) {
+            Ok(connected) => break connected,
+            Err(error) => assert!(now() < deadline && error.to_string().contains("no receive buffers"), "{error}"),
+        }
+        honest.exchange("in a flood of requests");
+        pause();
+    };
+    println!("an honest client got in after {:?}", PATIENCE - (deadline - now()));
+    newcomer.qos(channel, 1, false).expect("it is served");
+    drop(flood);
+    drop(newcomer);
+    honest.exchange("after the flood");
+    broker.holds_no_more_than(&before, "a flood of unfinished requests", Some(&mut honest));
+
+    // And one of connections that are finished, and then say nothing.
+    let mut peers: Vec<_> = (0..100).map_while(|_| Peer::connect(broker.address, &Hello::default()).ok()).collect();
+    assert!(peers.len() <= 58, "promises are limited: {}", peers.len());
+    honest.exchange("beside many connections");
+    peers.iter_mut().for_each(Peer::look);
+    drop(peers);
+    drop(connect(broker.address).expect("there is room again"));
+    broker.is_as_before(&before, "a flood of connections", Some(&mut honest));
+    drop(honest);
+    broker.stop();
+}

@@ -1,0 +1,82 @@
+//! Clients that keep the protocol, beside those that do not: a publisher and a consumer, connected all the time.
+//!
+//! Enters: rounds.  Leaves: nothing, if every message came, whole and in order.
+//! Owns:   two connections over RDMA.
+//! Never:  connects again.
+
+use super::PATIENCE;
+use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use std::net::SocketAddr;
+
+/// Sizes of a round: inline, in a buffer, in several, and offered for reading.
+const SIZES: [usize; 4] = [20, 3_000, 12_000, 70_000];
+
+pub struct Honest {
+    publisher: (Client, Channel),
+    consumer: (Client, Channel),
+    round: usize,
+}
+
+fn body(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at ^ (at >> 8) ^ (number * 29)) as u8).collect()
+}
+
+/// A client, and a channel of it.
+pub fn connect(address: SocketAddr) -> client::Result<(Client, Channel)> {
+    let mut client = Client::connect(&format!("amqp+rdma://guest:guest@{address}/%2F"))?;
+    assert_eq!(client.transport(), "rdma");
+    let channel = client.open_channel()?;
+    Ok((client, channel))
+}
+
+impl Honest {
+    pub fn new(address: SocketAddr) -> Honest {
+        let (mut publisher, mut consumer) = (connect(address).expect("room"), connect(address).expect("room"));
+        for queue in ["honest", "bait", "sink"] {
+            consumer.0.declare_queue(consumer.1, queue, &QueueOptions::default()).expect("a queue");
+        }
+        let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
+        consumer.0.consume(consumer.1, "honest", &options).expect("a consumer");
+        publisher.0.confirm_select(publisher.1).expect("confirms");
+        let mut honest = Honest { publisher, consumer, round: 0 };
+        // Message memory grows to what a round needs, and somewhat beyond.
+        honest.lay("bait", 1 << 20);
+        honest.lay("bait", 1 << 20);
+        (0..3).for_each(|_| honest.exchange("the beginning"));
+        honest.clear();
+        honest
+    }
+
+    /// A message of each size goes from one to the other, and is confirmed.
+    pub fn exchange(&mut self, when: &str) {
+        self.round += 1;
+        let (publisher, to) = &mut self.publisher;
+        for (at, bytes) in SIZES.into_iter().enumerate() {
+            let sent = publisher.publish(*to, &Publish::to("", "honest"), &body(self.round * 4 + at, bytes));
+            sent.unwrap_or_else(|error| panic!("{when}: an honest publisher: {error}"));
+        }
+        publisher.flush().unwrap_or_else(|error| panic!("{when}: an honest publisher: {error}"));
+        for (at, bytes) in SIZES.into_iter().enumerate() {
+            let got = self.consumer.0.next_delivery(PATIENCE);
+            let got = got.unwrap_or_else(|error| panic!("{when}: an honest consumer: {error}"));
+            let delivery = got.unwrap_or_else(|| panic!("{when}: message {at} of round {} is lost", self.round));
+            assert!(delivery.body() == body(self.round * 4 + at, bytes), "{when}: a message was changed");
+        }
+        let refused = publisher.wait_confirms(*to, 0);
+        assert_eq!(refused.unwrap_or_else(|error| panic!("{when}: confirms: {error}")), 0, "{when}");
+    }
+
+    /// Lays a message of so many bytes into a queue.
+    pub fn lay(&mut self, queue: &str, bytes: usize) {
+        let (publisher, to) = &mut self.publisher;
+        publisher.publish(*to, &Publish::to("", queue), &body(0, bytes)).expect("published");
+        publisher.wait_confirms(*to, 0).expect("confirmed");
+    }
+
+    /// Takes away what nobody came to take.
+    pub fn clear(&mut self) {
+        for queue in ["bait", "sink"] {
+            self.consumer.0.purge_queue(self.consumer.1, queue).expect("purged");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A client of its own making: a queue pair, and whatever it wants to send.
+//!
+//! Enters: lies.  Leaves: what the broker said, and how the connection ended.
+//! Owns:   its queues and memory; it posts what it is told to, and counts only where it is not told otherwise.
+//! Never:  uses the room `verbs`, or keeps the protocol by itself.
+
+use super::format::{CLOSE, DATA, HEADER_BYTES, Hello, Message, Offer, RENDEZVOUS, header};
+use super::{PATIENCE, now};
+use ib::{
+    About, Arena, CmChannel, CompletionChannel, CompletionQueue, Domain, Filled, Grant, How, Id, Key, Options, Pages,
+    Part, Peers, QueuePair, Reads, Receives, Region, Status, Terms,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// Longer than any receive buffer of the broker's.
+const PART_BYTES: usize = 16_384;
+/// Receives posted, whatever it says that it has.
+const RECEIVES: usize = 32;
+/// Parts to send from, and to read into.
+const PARTS: usize = 16;
+const INLINE_BYTES: usize = 64;
+pub const WORK_MAX: u32 = 1_024;
+/// A READ's number, or a WRITE's. Sends have none.
+const REMOTE: u64 = 1;
+/// 4.096 us times 2 to the power of this: 67 ms.
+const ACK_TIMEOUT_EXPONENT: u8 = 14;
+
+/// Why a request did not become a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The broker's reason.
+    Reason(u16),
+    /// The connection manager's word, without one of the broker's.
+    Silently(String),
+}
+
+/// An id whose way is known.
+pub fn towards(channel: &CmChannel, to: SocketAddr) -> Id {
+    let id = Id::new(channel).expect("an id");
+    id.set_ack_timeout(ACK_TIMEOUT_EXPONENT).expect("the time-out can be set");
+    id.resolve_address(None, to, PATIENCE).expect("it can be asked");
+    let about = next_event(channel, "an address");
+    assert!(matches!(about.0, About::AddressResolved), "{about:?}");
+    id.resolve_route(PATIENCE).expect("it can be asked");
+    let about = next_event(channel, "a way");
+    assert!(matches!(about.0, About::RouteResolved), "{about:?}");
+    id
+}
+
+/// What a request is sent with.
+pub fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
+    Terms { data, reads, retries: 6, not_ready_retries: 6 }
+}
+
+fn next_event(channel: &CmChannel, what: &str) -> (About, Vec<u8>) {
+    let deadline = now() + PATIENCE;
+    loop {
+        if let Some(event) = channel.next().expect("the channel can be read") {
+            return (event.about, event.data);
+        }
+        assert!(now() < deadline, "no event came: {what}");
+        wait(&[channel.as_fd()]);
+    }
+}
+
+/// Until one can be read, or for a moment.
+fn wait(fds: &[std::os::fd::BorrowedFd<'_>]) {
+    let mut list: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    match poll(&mut list, Some(&moment)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => panic!("descriptors cannot be waited for: {error}"),
+    }
+}
+
+pub struct Peer {
+    // The queue pair goes first.
+    pair: QueuePair<Filled, Part>,
+    receives: Receives<Part>,
+    queue: CompletionQueue,
+    wakes: CompletionChannel,
+    key: Key,
+    parts: Vec<Part>,
+    _region: Region<Arena>,
+    domain: Domain,
+    id: Id,
+    channel: CmChannel,
+    /// Memory that it has offered.
+    lent: Vec<Region<Pages>>,
+    /// The number of the next message, and of the next offer.
+    pub sequence: u16,
+    pub offers: u32,
+    /// Credits returned, if it does not count.
+    pub returned: Option<u16>,
+    received: u16,
+    heard: Vec<Message>,
+    /// How the last READ or WRITE ended.
+    remote: Option<Status>,
+    gone: bool,
+}
+
+impl Peer {
+    /// Connects and says hello.
+    pub fn connect(to: SocketAddr, hello: &Hello) -> Result<Peer, Refused> {
+        let reads = Reads { serve: hello.reads_answered, ask: hello.reads_issued };
+        let mut peer = Peer::prepare(to);
+        peer.id.connect(&terms(&hello.bytes(), reads)).expect("it can be asked");
+        match next_event(&peer.channel, "an answer") {
+            (About::Established { .. }, data) => {
+                assert!(data.starts_with(b"HRDM\x01\x01"), "the broker's hello: {data:?}");
+                peer.look();
+                Ok(peer)
+            }
+            (About::Rejected { .. }, data) if data.starts_with(b"HRDM") => {
+                Err(Refused::Reason(u16::from_be_bytes([data[4], data[5]])))
+            }
+            (about, _) => Err(Refused::Silently(format!("{about:?}"))),
+        }
+    }
+
+    /// Everything but the request.
+    pub fn prepare(to: SocketAddr) -> Peer {
+        let channel = CmChannel::new().expect("a channel");
+        let id = towards(&channel, to);
+        let context = id.context().expect("a device");
+        let domain = Domain::new(&context).expect("a domain");
+        let wakes = CompletionChannel::new(&context).expect("a channel");
+        let entries = WORK_MAX + RECEIVES as u32;
+        let queue = CompletionQueue::new(&context, entries, Some(&wakes)).expect("a queue");
+        let mut receives = Receives::new(&domain, RECEIVES as u32).expect("a receive queue");
+        let (arena, mut parts) = Arena::new(RECEIVES + PARTS, PART_BYTES).expect("memory");
+        let region = Region::new(&domain, arena, Peers::Nothing).expect("it can be registered");
+        let key = region.key();
+        let mut some: Vec<_> = parts.drain(..RECEIVES).map(|part| (part, key)).collect();
+        assert_eq!(receives.post(&mut some).expect("they can be posted"), RECEIVES);
+        let options = Options { work_max: WORK_MAX, pieces_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
+        let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options).expect("a queue pair");
+        Peer {
+            pair,
+            receives,
+            queue,
+            wakes,
+            key,
+            parts,
+            _region: region,
+            domain,
+            id,
+            channel,
+            lent: Vec::new(),
+            sequence: 0,
+            offers: 0,
+            returned: None,
+            received: 0,
+            heard: Vec::new(),
+            remote: None,
+            gone: false,
+        }
+    }
+
+    /// A message with a header that says the truth, but for what it was told to lie about.
+    pub fn message(&mut self, kind: u8, payload: &[u8]) -> Vec<u8> {
+        self.lying(payload.len() as u32, kind, payload)
+    }
+
+    fn lying(&mut self, says_bytes: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
+        let head = header(says_bytes, kind, self.returned.unwrap_or(self.received), self.sequence);
+        self.sequence = self.sequence.wrapping_add(1);
+        [&head[..], payload].concat()
+    }
+
+    pub fn send(&mut self, kind: u8, payload: &[u8]) {
+        let message = self.message(kind, payload);
+        self.post(&[message]);
+    }
+
+    /// One whose header says another length.
+    pub fn send_lying(&mut self, says_bytes: u32, kind: u8, payload: &[u8]) {
+        let message = self.lying(says_bytes, kind, payload);
+        self.post(&[message]);
+    }
+
+    /// All of them by one doorbell, whatever they are.
+    pub fn post(&mut self, messages: &[Vec<u8>]) {
+        self.look();
+        let mut batch = self.pair.batch();
+        for message in messages {
+            let how = How { cookie: 0, signalled: true };
+            if message.len() <= INLINE_BYTES {
+                batch.send_inline(&[message], how).expect("there is room");
+                continue;
+            }
+            let mut part = self.parts.pop().expect("a part is free");
+            part[..message.len()].copy_from_slice(message);
+            batch.send([(Filled::new(part, message.len(), 0), self.key)], how).expect("there is room");
+        }
+        // Who was thrown out meanwhile has a queue pair that takes no work, which is as well.
+        let _gone = batch.post();
+    }
+
+    /// Bytes of the stream, as DATA.
+    pub fn stream(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(4_096 - HEADER_BYTES) {
+            self.send(DATA, piece);
+        }
+    }
+
+    /// Memory of its own that the broker may read.
+    pub fn lend(&mut self, bytes: &[u8]) -> Grant {
+        let pages = Pages::new(bytes.len()).expect("memory");
+        pages.write(0, bytes);
+        let region = Region::new(&self.domain, pages, Peers::Read).expect("it can be registered");
+        let grant = region.grant();
+        self.lent.push(region);
+        Grant { bytes: bytes.len() as u64, ..grant }
+    }
+
+    /// Takes back all that it has lent: the keys open nothing any more.
+    pub fn take_back(&mut self) {
+        self.lent.clear();
+    }
+
+    pub fn offer_of(&mut self, bytes: u32, address: u64, key: u32) -> Vec<u8> {
+        let offer = Offer { number: self.offers, bytes, address, key };
+        self.offers += 1;
+        self.message(RENDEZVOUS, &offer.bytes())
+    }
+
+    pub fn offer(&mut self, bytes: u32, address: u64, key: u32) {
+        let message = self.offer_of(bytes, address, key);
+        self.post(&[message]);
+    }
+
+    /// Reads the broker's memory. Answers how that ended.
+    pub fn read(&mut self, address: u64, bytes: u32, key: u32) -> Status {
+        let into = self.parts.pop().expect("a part is free");
+        let how = How { cookie: REMOTE, signalled: true };
+        let from = Grant { address, bytes: bytes.into(), key };
+        self.remote = None;
+        let mut batch = self.pair.batch();
+        batch.read_part(into, 0, bytes as usize, self.key, from, how).expect("there is room");
+        batch.post().expect("it can be posted");
+        self.until("the end of a READ", |peer| peer.remote)
+    }
+
+    /// Begins to read and does not wait.
+    pub fn begin_read(&mut self, address: u64, bytes: u32, key: u32) {
+        let into = self.parts.pop().expect("a part is free");
+        let mut batch = self.pair.batch();
+        let from = Grant { address, bytes: bytes.into(), key };
+        let how = How { cookie: REMOTE, signalled: true };
+        batch.read_part(into, 0, bytes as usize, self.key, from, how).expect("there is room");
+        batch.post().expect("it can be posted");
+    }
+
+    /// Writes to the broker's memory. Answers how that ended.
+    pub fn write(&mut self, address: u64, bytes: &[u8], key: u32) -> Status {
+        let how = How { cookie: REMOTE, signalled: true };
+        let to = Grant { address, bytes: bytes.len() as u64, key };
+        self.remote = None;
+        let mut batch = self.pair.batch();
+        batch.write_inline(&[bytes], to, how).expect("there is room");
+        batch.post().expect("it can be posted");
+        self.until("the end of a WRITE", |peer| peer.remote)
+    }
+
+    /// Whatever has come.
+    pub fn look(&mut self) {
+        let mut batch = Vec::new();
+        self.queue.arm().expect("it can be armed");
+        while self.queue.poll(&mut batch).expect("it can be polled") > 0 {}
+        let mut finished = Vec::new();
+        for completion in batch {
+            let (status, bytes) = (completion.status(), completion.bytes() as usize);
+            if completion.tag() == self.receives.tag() {
+                let part = self.receives.take(completion).expect("it was posted");
+                if status.is_success() {
+                    self.heard.push(Message::read(&part[..bytes], self.received));
+                    self.received = self.received.wrapping_add(1);
+                    self.receives.post(&mut vec![(part, self.key)]).expect("it can be posted again");
+                }
+                continue;
+            }
+            let parts = &mut self.parts;
+            self.pair
+                .settle_with(completion, &mut finished, |filled| parts.push(filled.into_part().0))
+                .expect("it was posted");
+            for done in finished.drain(..) {
+                self.parts.extend(done.filled);
+                if done.cookie == REMOTE {
+                    self.remote = Some(status);
+                }
+            }
+        }
+        while let Some(event) = self.channel.next().expect("the channel can be read") {
+            self.gone |= matches!(event.about, About::Disconnected);
+        }
+    }
+
+    /// Looks until there is what is asked for.
+    pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Peer) -> Option<T>) -> T {
+        let deadline = now() + PATIENCE;
+        loop {
+            self.look();
+            if let Some(found) = found(self) {
+                return found;
+            }
+            assert!(now() < deadline, "{what}: it did not come; heard {:?}", self.heard);
+            wait(&[self.wakes.as_fd(), self.channel.as_fd()]);
+            self.wakes.drain().expect("the channel can be read");
+        }
+    }
+
+    /// The first message of a kind that has not been asked for yet.
+    pub fn take(&mut self, kind: u8) -> Option<Message> {
+        let at = self.heard.iter().position(|message| message.kind == kind)?;
+        Some(self.heard.remove(at))
+    }
+
+    /// The next message of a kind.
+    pub fn next(&mut self, kind: u8, what: &str) -> Message {
+        self.until(what, |peer| peer.take(kind))
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Waits for the end of the connection. Answers what the broker said before.
+    pub fn ends(&mut self) -> String {
+        self.until("the end", |peer| peer.gone.then_some(()));
+        let words = self.take(CLOSE).map(|close| close.payload);
+        words.map_or_else(String::new, |payload| String::from_utf8_lossy(payload.get(2..).unwrap_or(&[])).into_owned())
+    }
+
+    /// Answers what keeps the connection: for those who are slow, and not dead.
+    pub fn answer_pings(&mut self) {
+        self.look();
+        while self.take(super::format::PING).is_some() {
+            self.send(super::format::PONG, &[]);
+        }
+    }
+
+    /// Says that it leaves, as the kernel does for a process that ends.
+    pub fn leave(&mut self) {
+        // Where the broker was quicker there is nobody to tell.
+        let _told = self.id.disconnect();
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
