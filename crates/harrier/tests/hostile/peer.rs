@@ -267,6 +267,10 @@ impl Peer {
 
     /// Whatever has come.
     pub fn look(&mut self) {
+        // The end first: what was said before it is then among the completions.
+        while let Some(event) = self.channel.next().expect("the channel can be read") {
+            self.gone |= matches!(event.about, About::Disconnected);
+        }
         let mut batch = Vec::new();
         self.queue.arm().expect("it can be armed");
         while self.queue.poll(&mut batch).expect("it can be polled") > 0 {}
@@ -292,9 +296,6 @@ impl Peer {
                     self.remote = Some(status);
                 }
             }
-        }
-        while let Some(event) = self.channel.next().expect("the channel can be read") {
-            self.gone |= matches!(event.about, About::Disconnected);
         }
     }
 
