@@ -206,7 +206,8 @@ fn offers() -> Vec<Case> {
                 let all: Vec<_> = (0..9).map(|_| peer.offer_of(4_096, own.address, own.key)).collect();
                 peer.post(&all);
             },
-            told: "the peer offers more rendezvous than it may",
+            // Where a READ is under way already, it keeps the CLOSE back.
+            told: "",
             logged: "the peer offers more rendezvous than it may",
         },
         logged(
