@@ -37,8 +37,8 @@ ALONE = {
     "baseline": ("sockets -m 64:1K -i 500",),
     "floor": ("-m 64:1K -i 500",),
 }
-# Tested elsewhere: compare, report and suite in others.py; perf and scale are steps of their own; networks in tests/lab.
-ELSEWHERE = {"networks", "compare", "suite", "perf", "scale", "report", "help"}
+# Tested elsewhere: compare, report and suite in others.py; perf and scale are steps of their own; networks and rdma in tests/lab.
+ELSEWHERE = {"networks", "rdma", "compare", "suite", "perf", "scale", "report", "help"}
 
 
 def commands():
