@@ -380,8 +380,8 @@ public final class Check {
             for (int i = 0; i < 50; i++) {
                 String question = "a" + i;
                 asked.add(CompletableFuture.supplyAsync(() -> template.convertSendAndReceive("", held, question), callers));
-                // One after another: calls that add a reply consumer at the same moment set its container's size in any
-                // order, so that it may shrink and close a channel that a caller has just been given (spring-amqp since pull 2655).
+                // One after another: since spring-amqp's pull 2655 callers set the size of their reply container outside its lock.
+                // Asked all at once, a caller has been told that its channel was closed, presumably by a container that shrank.
                 open.push(next(requests, question));
             }
             for (Message request : open) {
