@@ -11,7 +11,7 @@ import json
 import time
 
 import each
-from scene import INVALID, OUT, WELL, bench, harrier, need, points, runs, whole
+from scene import BROKERS, INVALID, OUT, WELL, bench, harrier, need, points, runs, whole
 
 BRIEF = ("de-spsc", "-m", "64:256", "-i", 500)
 
@@ -161,6 +161,21 @@ def saved():
     need("<svg" in page.read_text(), "the page has no figure")
 
 
+def market():
+    """The stock exchange through RabbitMQ and through Harrier: the same trades, whoever carries the orders."""
+    with BROKERS["rabbitmq"]() as broker, harrier() as own:
+        words = ("run", "--rate", "max", "--orders", 20_000, "--url", broker.url(), "--against", own.url())
+        for confirms in ((), ("--confirms",)):
+            ended = bench(
+                *words, *confirms, command="market", status=(WELL, INVALID), document="market", deadline_s=120
+            )
+            document = whole(ended)
+            need(len(document["targets"]) == 2, "there are not two targets", ended)
+            checksums = {line.split("checksum of all trades ")[1] for line in ended.out.splitlines() if "checksum" in line}
+            need(len(checksums) == 1, f"checksums: {checksums}", ended)
+            need(all(run["delivered"] == 20_000 for run in runs(document)), "an order was not taken", ended)
+
+
 def suite():
     """How long it takes is printed, and judged by nobody here."""
     began = time.monotonic()
@@ -184,5 +199,6 @@ EXPECTATIONS = {
     "others queue-bytes": queue_bytes,
     "others workloads": workloads,
     "others saved": saved,
+    "others market": market,
     "others suite-quick": suite,
 }

@@ -56,9 +56,9 @@ def need(condition, why, ended=None):
         raise AssertionError(f"{why}{': ' + ended.told() if ended else ''}")
 
 
-def bench(*words, status=WELL, deadline_s=DEADLINE_S, document=None, before=None, meanwhile=None):
+def bench(*words, status=WELL, deadline_s=DEADLINE_S, document=None, before=None, meanwhile=None, command="bench"):
     """Runs a command to its end. `status`: what it must end with, or several of which one. `document`: a name for its `--json`,
-    read back. `meanwhile`: called with the running process."""
+    read back. `meanwhile`: called with the running process. `command`: another one of the program's."""
     words = [str(word) for word in words]
     path = None
     if document:
@@ -66,7 +66,7 @@ def bench(*words, status=WELL, deadline_s=DEADLINE_S, document=None, before=None
         path.unlink(missing_ok=True)
         words += ["--json", str(path)]
     process = subprocess.Popen(
-        [PROGRAM, "bench", *words],
+        [PROGRAM, command, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -39,12 +39,16 @@ mod setup;
 mod suite;
 mod target;
 mod tcp;
+mod trade;
+mod trees;
 mod verbs;
 pub(crate) mod workload;
 
 use std::process::ExitCode;
 
 use failure::Failure;
+pub use trade::main as market;
+pub use trees::main as topology;
 
 /// Commands that are no closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
@@ -108,6 +112,8 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "scale" => Ok(scale::run(rest)?),
         "open" => open::run(rest),
         "workload" => workload::run(rest),
+        // For the suite: it is `harrier market sweep`.
+        "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),
         "rdma" => figures::run(rest),
         "churn" => churn::run(rest),

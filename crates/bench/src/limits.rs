@@ -136,6 +136,37 @@ pub const SWEEP_IDLE_WAIT: Duration = Duration::from_secs(2);
 /// From the order to begin until the first message may be due: all processes have heard it by then.
 pub const BEGIN_LEAD: Duration = Duration::from_millis(100);
 
+/// Bytes of a message that only asks whether messages arrive.
+pub const PROBE_BYTES: usize = 8;
+/// The number of the last probe: what comes behind it is measured.
+pub const PROBE_LAST: u64 = u64::MAX;
+/// Smallest message of a tree, in bytes: larger than a probe.
+pub const TREE_MESSAGE_BYTES_MIN: usize = 16;
+/// How long a consumer on a leaf is listened to for a probe before the others have their turn.
+pub const PROBE_TURN: Duration = Duration::from_millis(5);
+/// How long a probe may take to all leaves before another one is sent: its like may have been lost on a way that was not
+/// there yet.
+pub const PROBE_AGAIN: Duration = Duration::from_millis(100);
+/// How long all routes of a tree may take until they run, and bindings until they are in place at the root.
+pub const TREE_READY_WAIT: Duration = Duration::from_secs(60);
+/// How long nobody is asked again how routes stand.
+pub const ROUTES_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long `harrier route` may take.
+pub const ROUTE_WAIT: Duration = Duration::from_secs(60);
+/// Most brokers of a tree that is run: each is a process, or more.
+pub const TREE_BROKERS_MAX: u32 = 256;
+/// Most consumers of it.
+pub const TREE_CONSUMERS_MAX: u32 = 4_096;
+/// Messages sent one by one to see how long each takes to the last consumer of a tree.
+pub const TREE_LATENCY_MESSAGES: usize = 100;
+/// Bytes that may leave a link of limited speed at once: what `tbf` needs at the least for segments that are put
+/// together, and what a clock of 100 ticks a second lets gather.
+pub const LINK_BURST_BYTES_MIN: u64 = 128 << 10;
+/// How long bytes may wait at such a link before it drops some, in milliseconds.
+pub const LINK_QUEUE_MS: u64 = 50;
+/// Least and greatest speed of such a link, in bits a second.
+pub const LINK_BITS_PER_S: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
+
 /// Most requests of the verbs baseline under way at once.
 pub const VERBS_WINDOW_MAX: u32 = 4_096;
 /// Bytes of all messages of the verbs baseline that are under way at once: large messages have smaller windows.
@@ -165,6 +196,32 @@ const _: () = assert!(VERBS_EMPTY_POLLS_A_LOOK.is_multiple_of(VERBS_EMPTY_POLLS_
 const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
 const _: () = assert!(RAW_BUFFER_BYTES >= TLS_RECORD_PLAIN_BYTES);
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);
+const _: () = assert!(PROBE_BYTES < TREE_MESSAGE_BYTES_MIN);
 const _: () = assert!(RENDEZVOUS_BYTES_MAX + 32 < 255);
 const _: () = assert!(CHILD_END_WAIT.as_nanos() * 2 < RANKS_LEAVE_WAIT.as_nanos());
 const _: () = assert!(gauge::limits::LATENCY_NS_MAX as u128 <= SEGMENT_WAIT.as_nanos());
+
+/// How long a program of a market waits for messages before it looks whether it is to end.
+pub const MARKET_LOOK: Duration = Duration::from_millis(100);
+/// How long nothing comes until a reporter that is to end takes it that nothing will.
+pub const MARKET_SILENCE: Duration = Duration::from_millis(300);
+/// Most orders of one market.
+pub const MARKET_ORDERS_MAX: u64 = 1_000_000_000;
+/// Most orders a second that may be asked for.
+pub const MARKET_RATE_MAX: f64 = 10_000_000.0;
+/// Bytes that a gateway may have written and not sent; more orders than that wait for the link, and are late.
+pub const MARKET_UNSENT_BYTES_MAX: usize = 1 << 20;
+/// Unconfirmed orders of a gateway, or answers of an engine, before no more are sent.
+pub const MARKET_UNCONFIRMED_MAX: u64 = 20_000;
+/// Unacknowledged orders that are sent ahead to an engine.
+pub const MARKET_PREFETCH: u16 = 20_000;
+/// How long a gateway that has sent everything waits for the next answer before those that are missing count as lost.
+pub const MARKET_ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// How long an engine tries to become the only consumer of a queue whose former consumer has just been killed.
+pub const MARKET_TAKE_OVER_WAIT: Duration = Duration::from_secs(10);
+/// Gaps in the orders of gateways that an engine tells of one by one; all are counted.
+pub const MARKET_GAPS_TOLD: u64 = 16;
+/// How long it waits before it tries again.
+pub const MARKET_TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
+/// How long an engine or a reporter may take to end.
+pub const MARKET_END_WAIT: Duration = Duration::from_secs(30);

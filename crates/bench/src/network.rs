@@ -56,13 +56,22 @@ impl NetworkBroker {
     pub fn start(network: &Network, address: IpAddr, more: &[&str]) -> Result<Self, String> {
         let place = SocketAddr::new(address, free_port()?);
         let url = format!("{}://{place}{}", network.scheme, network.parameters);
-        let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
         let listen = match network.scheme {
             "amqp" => place.to_string(),
             scheme => format!("{scheme}://{place}"),
         };
-        let mut words = ["broker", "--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
+        let mut words = ["--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
         words.extend(network.broker.iter().chain(more).map(|&word| word.to_owned()));
+        Self::with_words(&words, url)
+    }
+
+    /// Starts one with these options, and waits until a client was let in at the URL.
+    ///
+    /// # Errors
+    /// What the broker said last, or why no client was let in.
+    pub fn with_words(options: &[String], url: String) -> Result<Self, String> {
+        let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
+        let words: Vec<String> = std::iter::once("broker".to_owned()).chain(options.iter().cloned()).collect();
         let program = this_program()?;
         let mut command = launched(&Cpus::default(), &program.to_string_lossy(), &words)?;
         let mut said = Said::new()?;
@@ -112,11 +121,12 @@ impl NetworkBroker {
     }
 }
 
-/// What a broker says on its standard error: a file, so that it never waits for a reader.
-struct Said(fs::File);
+/// What a process says: a file, so that it never waits for a reader.
+pub(crate) struct Said(fs::File);
 
 impl Said {
-    fn new() -> Result<Self, String> {
+    /// An empty one, without a name.
+    pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!(
             "harrier-networks-said-{}-{}",
             std::process::id(),
@@ -130,17 +140,23 @@ impl Said {
         open().map(Self).map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
     }
 
-    fn writer(&self) -> Result<fs::File, String> {
+    /// The process's end of it.
+    pub fn writer(&self) -> Result<fs::File, String> {
         self.0.try_clone().map_err(|error| error.to_string())
     }
 
-    fn last_line(&mut self) -> String {
+    /// Everything that was said.
+    pub fn text(&mut self) -> Result<String, String> {
         let mut text = String::new();
         let read = self.0.seek(SeekFrom::Start(0)).and_then(|_| self.0.read_to_string(&mut text));
-        let line = text.lines().rev().find(|line| !line.trim().is_empty());
-        match (read, line) {
-            (Ok(_), Some(line)) => line.trim_start_matches("harrier: ").to_owned(),
-            _ => "the broker ended without a word".to_owned(),
+        read.map(|_| text).map_err(|error| error.to_string())
+    }
+
+    fn last_line(&mut self) -> String {
+        let text = self.text().unwrap_or_default();
+        match text.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => line.trim_start_matches("harrier: ").to_owned(),
+            None => "the broker ended without a word".to_owned(),
         }
     }
 }

@@ -14,7 +14,8 @@ use report::document::{Pace, Point, Run, Series};
 use report::table::put;
 use report::{Metric, OsuTable, Progress, complaints};
 
-use self::search::{RATE_MAX, RATE_MIN, Search};
+pub(crate) use self::search::Search;
+use self::search::{RATE_MAX, RATE_MIN};
 use crate::arguments::{Given, Option_, Wrong, help, option};
 use crate::failure::Failure;
 use crate::limits::{PAIRS_MAX, WORKLOAD_NS_MAX};

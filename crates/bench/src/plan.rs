@@ -108,11 +108,7 @@ impl Used {
     /// Adds what another process of the same role used.
     pub fn add(&mut self, other: &Self) {
         self.process.add(&other.process);
-        match (&mut self.network, &other.network) {
-            (Some(sum), Some(one)) => sum.add(one),
-            (sum @ None, one) => *sum = *one,
-            (Some(_), None) => {}
-        }
+        self.network = Network::of_both(self.network, other.network);
     }
 }
 
@@ -164,6 +160,9 @@ pub enum Report {
         faults: Faults,
         /// Messages a second in each twentieth of the segment's messages.
         rates: Vec<f64>,
+        /// When the last message was in.
+        #[serde(default)]
+        ended_ns: u64,
         /// What the process and its sockets used meanwhile.
         used: Used,
     },

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -57,6 +57,11 @@ impl Process {
         self.child.id()
     }
 
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.child.try_wait().map_err(|error| format!("the {} cannot be watched: {error}", self.name))
+    }
+
     /// An error when it has ended.
     pub fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
@@ -97,20 +102,29 @@ pub enum Heard {
 
 /// A child that takes orders and gives reports, in lines.
 pub struct Spoken {
-    process: Process,
+    // The first to go: a child that has children of its own ends them when its orders end.
     orders: ChildStdin,
+    process: Process,
 }
 
 impl Spoken {
     /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
-    pub fn start(
+    pub fn start(kind: &str, cpus: &Cpus, hear: impl FnMut(Heard) -> bool + Send + 'static) -> Result<Self, String> {
+        Self::start_within(&[], kind, cpus, hear)
+    }
+
+    /// The same, as what stands behind a command that becomes another (`ip netns exec NAME`).
+    fn start_within(
+        within: &[String],
         kind: &str,
         cpus: &Cpus,
         mut hear: impl FnMut(Heard) -> bool + Send + 'static,
     ) -> Result<Self, String> {
-        let program = this_program()?;
-        let arguments = ["bench", "role", kind].map(str::to_owned);
-        let mut command = launched(cpus, &program.to_string_lossy(), &arguments)?;
+        let own = this_program()?.to_string_lossy().into_owned();
+        let words: Vec<String> =
+            within.iter().cloned().chain([own]).chain(["bench", "role", kind].map(str::to_owned)).collect();
+        let (program, arguments) = words.split_first().ok_or("a program without a name")?;
+        let mut command = launched(cpus, program, arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(kind, &mut command)?;
         let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
@@ -133,7 +147,7 @@ impl Spoken {
             }
             hear(Heard::Ended(why));
         });
-        Ok(Self { process, orders })
+        Ok(Self { orders, process })
     }
 
     /// After it was heard to end: how, if it did not end well.
@@ -178,9 +192,19 @@ impl Role {
         if let Some(away) = Away::start(kind, &line, cpus)? {
             return Ok(Self::away(kind, away));
         }
+        Self::here(&[], kind, &line, cpus)
+    }
+
+    /// Starts the role on this host, behind a command that becomes another.
+    pub fn start_within<T: Serialize>(within: &[String], kind: &str, task: &T) -> Result<Self, String> {
+        let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        Self::here(within, kind, &line, &Cpus::default())
+    }
+
+    fn here(within: &[String], kind: &str, task: &str, cpus: &Cpus) -> Result<Self, String> {
         let (hear, heard) = channel();
-        let mut spoken = Spoken::start(kind, cpus, move |said| hear.send(said).is_ok())?;
-        spoken.say(&line)?;
+        let mut spoken = Spoken::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
+        spoken.say(task)?;
         Ok(Self { kind: kind.to_owned(), seat: Seat::Here { spoken, heard } })
     }
 

@@ -17,7 +17,7 @@ use crate::interrupt;
 use crate::launcher;
 use crate::setup::{Setup, Shown};
 use crate::target::Target;
-use report::page::write_file;
+use report::page::{Section, write_file};
 use report::table::put;
 
 /// A document in the making.
@@ -70,34 +70,32 @@ impl Record {
     ///
     /// # Errors
     /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
-    pub fn end(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
-        let outcome = outcome.map_err(Failure::or_interrupted);
+    pub fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        self.end_with(outcome, &[])
+    }
+
+    /// The same, with tables made by hand on the page.
+    ///
+    /// # Errors
+    /// As `end`.
+    pub fn end_with(mut self, outcome: Result<(), Failure>, sections: &[Section]) -> Result<(), Failure> {
         for series in &mut self.document.series {
             series.points.retain(|point| !point.runs.is_empty());
         }
         for (name, fact) in launcher::facts() {
             self.used(&name, fact);
         }
-        match &outcome {
-            Ok(()) => self.document.ended = Some(gauge::clock::timestamp()),
-            Err(failure) => self.document.cut_short = Some(failure.to_string()),
-        }
-        let written = self.write();
-        outcome?;
-        written?;
-        match verdict(&self.document) {
-            Some(why) => Err(Failure::Invalid(why)),
-            None => Ok(()),
-        }
+        let outcome = conclude(&mut self.document, outcome);
+        finish(&self.document, outcome, self.write(sections))
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self, sections: &[Section]) -> Result<(), Failure> {
         let Shown { format, full, json, html } = &self.shown;
         if let Some(file) = json {
             write_file(file, &json::write(&self.document)?)?;
         }
         if let Some(file) = html {
-            write_page(file, &self.document)?;
+            write_file(file, &report::page::render_with([&self.document], sections))?;
         }
         if !format.is_incremental() {
             put(&format.write(&self.document, *full)?)?;
@@ -116,6 +114,29 @@ impl Record {
 
     fn has_runs(&self) -> bool {
         self.document.series.iter().flat_map(|series| &series.points).any(|point| !point.runs.is_empty())
+    }
+}
+
+/// What became of it all is written into its document: it is complete if `outcome` is, and cut short otherwise.
+pub fn conclude(document: &mut Document, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    let outcome = outcome.map_err(Failure::or_interrupted);
+    match &outcome {
+        Ok(()) => document.ended = Some(gauge::clock::timestamp()),
+        Err(failure) => document.cut_short = Some(failure.to_string()),
+    }
+    outcome
+}
+
+/// The outcome of it all, once its document is `written`.
+///
+/// # Errors
+/// What `outcome` failed with, else what `written` did, else `Failure::Invalid` for figures that must not be trusted.
+pub fn finish(document: &Document, outcome: Result<(), Failure>, written: Result<(), Failure>) -> Result<(), Failure> {
+    outcome?;
+    written?;
+    match verdict(document) {
+        Some(why) => Err(Failure::Invalid(why)),
+        None => Ok(()),
     }
 }
 

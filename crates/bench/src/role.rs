@@ -11,12 +11,15 @@ pub(crate) mod churner;
 mod consumer;
 mod duty;
 pub(crate) mod hop;
+mod keeper;
 mod launch;
+mod leaf;
 mod null;
 mod orders;
 mod publisher;
 mod raw;
 mod relay;
+mod root;
 pub(crate) mod secured;
 mod sender;
 mod stand_in;
@@ -56,8 +59,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("emptier") => backlog::empty(&mut orders),
         Some("verbs-consumer") => verbs::listen(&mut orders),
         Some("verbs-publisher") => verbs::measure(&mut orders),
+        Some("topology-broker") => keeper::run(&mut orders),
+        Some("topology-publisher") => root::run(&mut orders),
+        Some("topology-consumer") => leaf::run(&mut orders),
         Some("workload-publisher") => sender::run(&mut orders),
         Some("workload-consumer") => taker::run(&mut orders),
+        Some("market-gateway") => crate::trade::role::gateway(&mut orders),
+        Some("market-engine") => crate::trade::role::engine(&mut orders),
+        Some("market-reporter") => crate::trade::role::reporter(&mut orders),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {

@@ -24,7 +24,7 @@ use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, HopTask, Publishe
 use crate::target::{Target, Way};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
-use gauge::{Environment, Faults, Latencies, RoleUsage, judge, steadiness};
+use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,8 @@ pub enum ExchangeType {
 }
 
 impl ExchangeType {
-    fn name(self) -> &'static str {
+    /// As AMQP calls it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Fanout => "fanout",
@@ -192,11 +193,6 @@ impl Figures {
         let mut notes: Vec<String> =
             clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s)).collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
-        let mut network = self.publishers.network;
-        match (&mut network, &self.consumers.network) {
-            (Some(sum), Some(one)) => sum.add(one),
-            (_, one) => network = network.or(*one),
-        }
         Run {
             elapsed_s: self.elapsed_s,
             published: self.published,
@@ -209,7 +205,7 @@ impl Figures {
             broker: self.broker.and_then(RoleUsage::known),
             publishers: publishers.known(),
             consumers: consumers.known(),
-            network,
+            network: Network::of_both(self.publishers.network, self.consumers.network),
             rates: self.rates.clone(),
             invalid,
             notes,
@@ -331,6 +327,7 @@ impl Running {
                 queue_bytes: scenario.tcp.queue_bytes,
                 feature: scenario.feature,
                 from_source: ends == Ends::Consumers,
+                on_leaf: false,
             };
             let publisher = PublisherTask {
                 url: url.to_owned(),
@@ -497,7 +494,7 @@ impl Running {
                         figures.delivered += delivered;
                         figures.publishers.add(&used);
                     }
-                    Some(Report::Consumed { received, faults, rates, used }) => {
+                    Some(Report::Consumed { received, faults, rates, ended_ns: _, used }) => {
                         figures.delivered += received;
                         figures.faults.add(faults);
                         figures.consumers.add(&used);

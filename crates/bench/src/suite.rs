@@ -11,6 +11,7 @@ use report::document::Document;
 use crate::arguments::{Given, Option_, help_with, option};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::launcher::has_ranks;
 use crate::record::{is_broken, write_page};
 use crate::setup::TARGETS;
 use report::json;
@@ -76,6 +77,7 @@ const PARTS: &[Part] = &[
         "--rate 1000,5000 --seconds 1 --warm-up 0.2 --runs 3",
         "--rate 1000,2000,5000,10000 --seconds 3 --runs 3",
     ),
+    part("market", "market-sweep", "--rates 1000,8000,80000 --seconds 1", "--seconds 5 --runs 3"),
     part("market-data", "workload market-data", "--seconds 3", "--seconds 20"),
     part("order-entry", "workload order-entry", "--seconds 3", "--seconds 20"),
     part("telemetry", "workload telemetry", "--seconds 3", "--seconds 20"),
@@ -102,6 +104,8 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
     }
     let out = PathBuf::from(given.text("out").unwrap_or("out"));
     let chosen = PARTS.iter().filter(|part| only.as_ref().is_none_or(|only| only.contains(&part.name)));
+    // A market starts its programs on one host.
+    let chosen = chosen.filter(|part| part.name != "market" || !has_ranks());
     let mut whole: Option<Document> = None;
     let mut ends = Ends::default();
     for part in chosen {
@@ -190,10 +194,10 @@ impl Part {
             "baseline" => vec!["cpus"],
             _ => TARGETS.iter().map(|option| option.name).collect(),
         };
-        if !["churn", "open", "workload"].contains(&word) {
+        if !["churn", "open", "workload", "market-sweep"].contains(&word) {
             names.push("iterations");
         }
-        if word != "churn" {
+        if !["churn", "market-sweep"].contains(&word) {
             names.push("check");
         }
         names

@@ -281,6 +281,14 @@ impl Target {
         }
     }
 
+    /// The port that its clients connect to by TCP, if they do.
+    pub fn tcp_port(&self) -> Option<u16> {
+        let Way::Amqp(url) = &self.way else { return None };
+        let address = Url::parse(url).ok()?.address;
+        let is_tcp = !["unix:", "amqp+rdma://", "amqp+rsocket://"].iter().any(|other| address.starts_with(other));
+        is_tcp.then(|| address.rsplit_once(':')?.1.parse().ok()).flatten()
+    }
+
     /// Moves a target that this program did not place at its start; the guard moves it back.
     pub fn place(&self, placement: &Placement) -> Result<Option<Pinned>, String> {
         match (self.pid, placement.broker.is_any()) {

@@ -6,7 +6,7 @@
 
 use crate::limits::LIKENESS_BYTES_MAX;
 use crate::message::Message;
-use catalog::{Route, VhostId};
+use catalog::{Route, VhostId, arguments::X_HARRIER_ID};
 use std::sync::Arc;
 use wire::{ListRef, RawProperties, TableRef, ValueRef};
 
@@ -194,7 +194,11 @@ fn is(event: TableRef<'_>, name: &str, value: &[u8]) -> bool {
 
 /// Names of headers that a death changes or reads.
 fn is_ours(name: &[u8]) -> bool {
-    name == CC || name == X_DEATH.as_bytes() || tells_of(name, FIRST) || tells_of(name, LAST)
+    name == CC
+        || name == X_DEATH.as_bytes()
+        || name == X_HARRIER_ID.as_bytes()
+        || tells_of(name, FIRST)
+        || tells_of(name, LAST)
 }
 
 /// Whether a header tells of the first or the last death.
@@ -273,7 +277,9 @@ impl Death<'_> {
         let headers = TableRef::new(headers);
         let (known, copies) = (headers.get(X_DEATH), headers.get("CC"));
         let drops = |header: &[u8]| {
+            // A dead letter is another message.
             header == X_DEATH.as_bytes()
+                || header == X_HARRIER_ID.as_bytes()
                 || tells_of(header, LAST)
                 || (known.is_none() && tells_of(header, FIRST))
                 || (self.dead.grave.routing_key.is_some() && header == CC)

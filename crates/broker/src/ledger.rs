@@ -93,7 +93,6 @@ impl Ledger {
 
     /// Deliveries that wait for settlement.
     #[inline]
-    #[cfg(test)]
     pub fn owed(&self) -> usize {
         self.owed
     }

@@ -106,6 +106,8 @@ pub(crate) struct Peer {
     pub owns_queues: bool,
     /// Its consumers that wait for room.
     pub idle_consumers: u32,
+    /// It is a link to another broker.
+    pub is_link: bool,
 }
 
 impl Peer {
@@ -125,6 +127,7 @@ impl Peer {
             told_blocked: false,
             owns_queues: false,
             idle_consumers: 0,
+            is_link: false,
         }
     }
 

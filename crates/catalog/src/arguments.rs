@@ -54,6 +54,12 @@ pub(crate) const DOWNSTREAM_NAME: &str = "x-downstream-name";
 pub(crate) const DOWNSTREAM_VHOST: &str = "x-downstream-vhost";
 /// A header of messages: the brokers that have passed it on.
 pub const X_RECEIVED_FROM: &str = "x-received-from";
+/// A header of messages: what tells one from all others (Harrier extension).
+pub const X_HARRIER_ID: &str = "x-harrier-id";
+/// An argument of bindings between exchanges: what goes this way is stamped (Harrier extension).
+pub const X_HARRIER_WINDOW: &str = "x-harrier-window";
+/// An argument of bindings: the brokers by which a want has come (RabbitMQ's federation).
+pub const X_BOUND_FROM: &str = "x-bound-from";
 /// A header of messages.
 pub const X_DELAY: &str = "x-delay";
 pub(crate) const X_MATCH: &str = "x-match";

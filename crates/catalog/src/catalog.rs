@@ -15,6 +15,7 @@ mod routing;
 mod rules;
 mod users;
 mod vhosts;
+mod watches;
 
 use crate::{
     binding::Bindings,
@@ -29,6 +30,7 @@ use crate::{
     route_cache::RouteCache,
     user::Users,
     vhost::Vhosts,
+    watch::Watches,
 };
 pub use lookup::{BindingView, Destination};
 use routing::Walk;
@@ -50,6 +52,9 @@ pub struct Catalog {
     topics_restricted: bool,
     routes: RouteCache,
     walk: Walk,
+    watches: Watches,
+    /// Exchanges by which other brokers pull.
+    upstreams: u32,
 }
 
 impl Catalog {
@@ -68,6 +73,8 @@ impl Catalog {
             topics_restricted: false,
             routes: RouteCache::new(&limits),
             walk: Walk::default(),
+            watches: Watches::new(&limits),
+            upstreams: 0,
             limits,
         }
     }

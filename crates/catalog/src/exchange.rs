@@ -160,14 +160,19 @@ pub(crate) struct Exchange {
     /// Bindings from it, and how many lead to exchanges.
     pub from: Head,
     pub to_exchanges: u32,
-    /// Bindings to it.
+    /// Bindings to it, and how many of them ask for stamps.
     pub into: Head,
+    pub stamped: u32,
+    /// How many of the bindings from it to exchanges ask for stamps.
+    pub asks: u32,
     /// Its root in the forest of topics.
     pub root: u32,
     /// When its bindings last changed.
     pub version: u64,
     /// The last walk that came by.
     pub walk: u32,
+    /// Who watches its bindings.
+    pub watch: u32,
 }
 
 impl Named for Exchange {

@@ -43,6 +43,12 @@ pub const ARGON2_ROUNDS_MAX: u32 = 10;
 /// Lanes of an Argon2 password.
 pub const ARGON2_LANES_MAX: u32 = 4;
 
+/// Changes of watched bindings that are kept until somebody takes them; beyond, he is told to look at all bindings anew.
+pub const BINDING_CHANGES_MAX: usize = 64 * 1024;
+
+/// Bytes of their routing keys and arguments.
+pub const BINDING_CHANGE_BYTES_MAX: usize = 16 << 20;
+
 /// Places in the filter that keeps keys seen once out of a full route cache.
 pub const SEEN_ONCE_PLACES: usize = 16 * 1024;
 

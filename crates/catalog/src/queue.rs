@@ -101,8 +101,8 @@ impl Queues {
         if let Some(route) = &self.table.at(index).route {
             return Arc::clone(route);
         }
-        let route =
-            Arc::new(Route { queues: Box::new([self.routed(index)]), held: Box::default(), decided: Decided::ByKey });
+        let queues = Box::new([self.routed(index)]);
+        let route = Arc::new(Route { queues, held: Box::default(), decided: Decided::ByKey, stamped: false });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
         route
     }

@@ -24,6 +24,8 @@ pub struct Route {
     pub held: Box<[ExchangeId]>,
     /// What it followed from: for messages that are alike in this it holds until the catalog's version changes.
     pub decided: Decided,
+    /// Somebody on the way may get it twice, and wants to see that: it needs a [`Stamp`](crate::Stamp).
+    pub stamped: bool,
 }
 
 /// What of a message, besides its exchange, decided where it goes; what comes later decides more.

@@ -189,7 +189,12 @@ mod tests {
 
     fn route(queues: usize) -> Arc<Route> {
         let queue = |index| RoutedQueue { id: QueueId { index: index as u32, serial: 1 }, home: ShardId(0) };
-        Arc::new(Route { queues: (0..queues).map(queue).collect(), held: Box::default(), decided: Decided::ByKey })
+        Arc::new(Route {
+            queues: (0..queues).map(queue).collect(),
+            held: Box::default(),
+            decided: Decided::ByKey,
+            stamped: false,
+        })
     }
 
     struct Cached {

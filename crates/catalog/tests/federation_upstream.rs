@@ -87,3 +87,31 @@ fn what_is_refused() {
     assert_eq!(routed(&mut script, "a.b", &Properties::default().to_bytes()).0, "local pulled");
     assert_eq!(routed(&mut script, "a.b", &traced(vec![hop(&[])])).0, "local");
 }
+
+#[test]
+fn a_route_says_whether_its_messages_need_a_stamp() {
+    let window = "x-harrier-window=true";
+    let mut script = Script::new();
+    script.run(UPSTREAM);
+    script.run("exchange fan fanout; queue fanned; bind fan '' fanned; bind-exchange x b.* fan");
+    let mut needs = |commands: &str, key: &str| {
+        assert_eq!(script.run(commands), "");
+        let id = script.catalog.exchange(script.vhost, b"x").expect("the exchange");
+        let plain = Properties::default().to_bytes();
+        // The second time it is remembered.
+        let [first, second] =
+            [(); 2].map(|()| script.catalog.route(id, key.as_bytes(), RawProperties::new(&plain)).stamped);
+        assert_eq!(first, second);
+        first
+    };
+    assert!(!needs("", "a.b"));
+    assert!(needs(&format!("bind-exchange x #.z up {window}"), "a.b"), "it may go where somebody asks for stamps");
+    assert!(!needs("", "b.b") && !needs("", "other"));
+    assert!(needs(&format!("bind-exchange x b.* fan {window}"), "b.b"), "whatever type the exchange has");
+    assert!(!needs(&format!("unbind-exchange x #.z up {window}"), "a.b"));
+    assert!(needs("", "b.b"));
+    assert!(!needs("delete-exchange fan", "b.b"));
+    assert!(!needs("exchange fan fanout; bind fan '' fanned; bind-exchange x b.* fan x-harrier-window=false", "b.b"));
+    // One that goes to a queue asks for nothing.
+    assert!(!needs(&format!("bind x b.c local {window}"), "b.c"));
+}

@@ -433,6 +433,12 @@ impl Client {
         self.state.channels.outstanding(channel)
     }
 
+    /// The highest tag up to which every publish of the channel is confirmed or refused, as far as the client has read.
+    #[inline]
+    pub fn confirmed_up_to(&self, channel: Channel) -> u64 {
+        self.state.channels.confirmed_up_to(channel)
+    }
+
     /// Waits until at most `outstanding_max` publishes of the channel are unconfirmed; says how many were refused
     /// since the channel was opened.
     ///

@@ -99,6 +99,15 @@ impl Channels {
         }
     }
 
+    /// The tag up to which a channel's publishes are all confirmed; 0 if it is not the number's present user.
+    #[inline]
+    pub(crate) fn confirmed_up_to(&self, channel: Channel) -> u64 {
+        match self.records.get(usize::from(channel.number)) {
+            Some(Some(record)) if record.serial == channel.serial => record.confirms.settled(),
+            _ => 0,
+        }
+    }
+
     /// The record of an open channel, or why it is not open.
     #[inline]
     pub(crate) fn open(&mut self, channel: Channel) -> Result<&mut Record> {

@@ -43,8 +43,8 @@ pub struct Client {
     /// Deliveries that came while something else was awaited.
     pub(crate) aside: VecDeque<Message>,
     pub(crate) aside_bytes: usize,
-    /// The delivery that `next_delivery` shows.
-    pub(crate) parked: Parked,
+    /// The delivery that `next_delivery` shows. In a box, since it is out of here while it is written to.
+    pub(crate) parked: Option<Box<Parked>>,
     pub(crate) shown: Option<Message>,
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) last_received: Instant,
@@ -85,17 +85,10 @@ impl Client {
     /// # Errors
     /// As `connect`.
     pub fn connect_with(url: &Url, options: Options) -> Result<Self> {
-        let address: Address =
-            url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
-        let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
-        let link = match &address {
-            Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
-            Address::Rsocket { host, port } => {
-                Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::Watch::of_process()?)?)
-            }
-            Address::Tcp { .. } | Address::Unix(_) => link::dial(&address, &dial)?,
-            Address::Rdma { .. } => return Self::connect_rdma(url, options),
-        };
+        if url.address.starts_with(RDMA) {
+            return Self::connect_rdma(url, options);
+        }
+        let link = dial_sockets(url, &options)?;
         Self::over(link, url, options)
     }
 
@@ -163,7 +156,7 @@ impl Client {
             tuning: Tuning { channel_max: 0, frame_bytes_max: limits.frame_bytes_max, heartbeat_s: 0 },
             aside: VecDeque::new(),
             aside_bytes: 0,
-            parked: Parked::default(),
+            parked: Some(Box::default()),
             shown: None,
             heartbeat: None,
             last_received: start,
@@ -332,6 +325,20 @@ impl Client {
     pub(crate) fn outlet(&mut self) -> Outlet<'_> {
         Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels }
     }
+}
+
+/// A link over sockets.
+pub(crate) fn dial_sockets(url: &Url, options: &Options) -> Result<Box<dyn Link>> {
+    let address: Address =
+        url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
+    let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
+    Ok(match &address {
+        Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
+        Address::Rsocket { host, port } => {
+            Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::Watch::of_process()?)?)
+        }
+        Address::Tcp { .. } | Address::Unix(_) | Address::Rdma { .. } => link::dial(&address, &dial)?,
+    })
 }
 
 fn tls_client(files: &TlsFiles) -> Result<TlsClient> {

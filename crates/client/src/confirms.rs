@@ -36,6 +36,12 @@ impl Confirms {
         self.published - self.settled - self.confirmed_beyond
     }
 
+    /// Every tag up to this one is confirmed or refused.
+    #[inline]
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+
     /// How many were refused since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refused

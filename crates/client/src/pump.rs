@@ -5,7 +5,7 @@
 //! Never:  waits without a deadline; answers a message itself.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use link::{LinkError, Received, Sent, Wait};
 use session::heartbeat::Due;
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::limits::{ASIDE_BYTES_MAX, WRITTEN_BYTES_MAX};
 use crate::message::Delivery;
 use crate::outlet::Outlet;
+use crate::patience::Patience;
 use crate::state::Answer;
 
 /// What one look at the events came to.
@@ -225,10 +226,11 @@ impl Client {
         Ok(false)
     }
 
-    /// Waits for the link until `until`; sends heartbeats meanwhile. Says whether the link is ready.
-    fn wait(&mut self, what: Wait, until: Option<Instant>) -> Result<bool> {
+    /// Waits for the link as long as `patience` lasts; sends heartbeats meanwhile. Says whether the link is ready.
+    fn wait(&mut self, what: Wait, patience: &mut Patience) -> Result<bool> {
         loop {
             let time = now();
+            let until = patience.until(time);
             if std::mem::take(&mut self.received_since) {
                 self.last_received = time;
             }
@@ -284,14 +286,14 @@ impl Client {
     fn flush_blocked(&mut self) -> Result<()> {
         loop {
             let before = self.outbound.bytes();
-            let until = now() + self.options.answer_wait;
+            let mut patience = Patience::For(self.options.answer_wait);
             while self.outbound.bytes() == before {
                 let readable = self.receive_unread()?;
                 if self.send_some()? {
                     return Ok(());
                 }
                 let what = if readable { Wait::Either } else { Wait::Writable };
-                if self.outbound.bytes() == before && !self.wait(what, Some(until))? {
+                if self.outbound.bytes() == before && !self.wait(what, &mut patience)? {
                     return Err(Error::TimedOut { awaited: "room to send" });
                 }
             }
@@ -321,8 +323,8 @@ impl Client {
         Err(Error::ConnectionClosed { code, text })
     }
 
-    /// Reads until something came or `until` has passed; sends what is written first.
-    fn fill(&mut self, until: Option<Instant>, at_once: bool) -> Result<bool> {
+    /// Reads until something came or `patience` is over; sends what is written first.
+    fn fill(&mut self, patience: &mut Patience, at_once: bool) -> Result<bool> {
         self.flush()?;
         if self.unlooked {
             return Ok(true);
@@ -333,7 +335,7 @@ impl Client {
         if at_once {
             return Ok(false);
         }
-        while self.wait(Wait::Readable, until)? {
+        while self.wait(Wait::Readable, patience)? {
             if self.receive()? {
                 return Ok(true);
             }
@@ -341,15 +343,10 @@ impl Client {
         Ok(false)
     }
 
-    fn until(timeout: Duration) -> Option<Instant> {
-        now().checked_add(timeout)
-    }
-
     /// Puts every delivery that came aside and takes in all other events; waits up to `timeout` for the first bytes.
     /// Says whether any came.
     pub(crate) fn set_aside(&mut self, timeout: Duration) -> Result<bool> {
-        let until = if timeout.is_zero() { None } else { Self::until(timeout) };
-        let came = self.fill(until, timeout.is_zero())?;
+        let came = self.fill(&mut Patience::For(timeout), timeout.is_zero())?;
         self.take_aside()?;
         self.check_closed()?;
         Ok(came)
@@ -379,7 +376,7 @@ impl Client {
 
     /// Waits for one of several answers on a channel.
     pub(crate) fn answer_of(&mut self, channel: u16, awaited: &[&'static str]) -> Result<Answer> {
-        let until = Self::until(self.options.answer_wait);
+        let mut patience = Patience::For(self.options.answer_wait);
         loop {
             // What is left unread from before comes first.
             self.take_aside()?;
@@ -397,7 +394,7 @@ impl Client {
                     .open(opened)
                     .inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
             }
-            if !self.fill(until, false)? {
+            if !self.fill(&mut patience, false)? {
                 return Err(Error::TimedOut { awaited: awaited[0] });
             }
         }
@@ -418,35 +415,32 @@ impl Client {
     /// # Errors
     /// The end of the connection; a channel that the server closed (told once).
     pub fn next_delivery(&mut self, timeout: Duration) -> Result<Option<Delivery<'_>>> {
-        self.parked.clear();
+        if let Some(parked) = &mut self.parked {
+            parked.clear();
+        }
         if self.pop_aside() {
             return Ok(self.shown.as_ref().map(crate::message::Message::view));
         }
-        let mut until = None;
-        let mut clocked = timeout.is_zero();
+        let mut patience = Patience::For(timeout);
         loop {
             let memory = self.buffer.memory().as_ptr_range();
             let memory = memory.start.addr()..memory.end.addr();
-            let mut parked = std::mem::take(&mut self.parked);
+            let mut parked = self.parked.take().unwrap_or_default();
             let taken = self.take_events(|delivery, _| {
                 parked.park(delivery, &memory);
                 ControlFlow::Break(())
             });
-            self.parked = parked;
+            self.parked = Some(parked);
             if taken? == Taken::Stopped {
                 break;
             }
             self.check_closed()?;
             self.check_channels()?;
-            if !clocked {
-                until = Self::until(timeout);
-                clocked = true;
-            }
-            if !self.fill(until, timeout.is_zero())? {
+            if !self.fill(&mut patience, timeout.is_zero())? {
                 return Ok(None);
             }
         }
-        Ok(self.parked.show(self.buffer.memory()))
+        Ok(self.parked.as_ref().and_then(|parked| parked.show(self.buffer.memory())))
     }
 
     pub(crate) fn pop_aside(&mut self) -> bool {
@@ -474,7 +468,7 @@ impl Client {
                 handler(&message.view(), &mut self.outlet())?;
             }
         }
-        let until = if timeout.is_zero() { None } else { Self::until(timeout) };
+        let mut patience = Patience::For(timeout);
         loop {
             let mut failed = None;
             let taken = self.take_events(|delivery, outlet| {
@@ -501,7 +495,7 @@ impl Client {
             if deliveries > 0 && (self.drained || !timeout.is_zero()) {
                 return Ok(Dispatched { deliveries, drained: self.drained });
             }
-            if !self.fill(until, timeout.is_zero())? {
+            if !self.fill(&mut patience, timeout.is_zero())? {
                 return Ok(Dispatched { deliveries, drained: true });
             }
         }

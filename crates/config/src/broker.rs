@@ -217,6 +217,16 @@ settings! {
         /// Names whose permission each thread remembers.
         cached_permissions_max: u32 = "16384", Kind::number(0, 100_000_000);
     }
+    "Federation" {
+        /// A folder in which the broker keeps who it is (cluster_name) and its durable links and routes to other brokers, with
+        /// their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one
+        /// broker at a time. Queues and messages are not kept.
+        state: Option<String> = "", Kind::Text;
+        /// The name by which other brokers know this one; no two that are joined may have the same. If it is empty, it is the
+        /// one kept in the folder of state, or else harrier@HOST and six letters by chance: with a folder once and for
+        /// all, without one at each start.
+        cluster_name: Option<String> = "", Kind::Text;
+    }
     "Queues" {
         /// How long a delivery may wait for its acknowledgement before its channel is closed (406). 0: for ever.
         consumer_timeout_ms: u64 = "0", Kind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };

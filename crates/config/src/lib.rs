@@ -34,4 +34,4 @@ pub use machine::Machine;
 pub use origin::{ConfigError, Fault, Origin};
 pub use page::{help, reference};
 pub use policies::{Policy, Said, Term};
-pub use setting::{Kind, Setting, Value};
+pub use setting::{Kind, Setting, Value, quoted};

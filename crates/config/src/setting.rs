@@ -261,8 +261,8 @@ impl Value {
     }
 }
 
-/// A basic string of TOML.
-pub(crate) fn quoted(text: &str) -> String {
+/// A basic string of TOML: what it is written as reads as this text.
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for letter in text.chars() {

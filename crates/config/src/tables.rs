@@ -54,8 +54,9 @@ pub(crate) const TABLES: [TableForm; 6] = [
                 "tags",
                 "list of texts, optional",
                 "Labels, as RabbitMQ has them. An administrator may ask a running broker (harrier ctl); a \
-                 carrier brings others over RDMA (harrier proxy), whose passwords are readable there; others mean \
-                 nothing here.",
+                 carrier brings others over RDMA (harrier proxy), whose passwords are readable there; \
+                 federation is for other brokers, which may say that two messages are one (harrier route --force); \
+                 others mean nothing here.",
             ),
             key("max_connections", "number, optional", "Connections at one time; one more is refused (530)."),
             key(

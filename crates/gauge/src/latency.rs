@@ -19,6 +19,19 @@ pub struct Latencies {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Buckets(Vec<(u64, u64)>);
 
+impl Buckets {
+    /// Values in nanoseconds, ascending, and their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl FromIterator<(u64, u64)> for Buckets {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(buckets: I) -> Self {
+        Self(buckets.into_iter().collect())
+    }
+}
+
 impl Default for Latencies {
     fn default() -> Self {
         match Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3) {
@@ -97,7 +110,8 @@ mod tests {
             here.record(us * 1_000);
         }
         let mut there = Latencies::default();
-        there.merge(&here.buckets());
+        let carried: Buckets = here.buckets().iter().collect();
+        there.merge(&carried);
         assert_eq!(there.count(), 1_000);
         for share in [0.5, 0.99, 1.0] {
             assert!(

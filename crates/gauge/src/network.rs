@@ -21,6 +21,9 @@ pub struct Network {
     pub packets: u64,
     /// Bytes in them, without the headers of TCP and below.
     pub bytes: u64,
+    /// Of these, the ones that the sockets sent; the others they received.
+    #[serde(default)]
+    pub bytes_sent: u64,
     /// Segments sent again.
     pub retransmits: u64,
 }
@@ -30,7 +33,24 @@ impl Network {
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
+        self.bytes_sent += other.bytes_sent;
         self.retransmits += other.retransmits;
+    }
+
+    /// Those of two roles, of which either may have none that count.
+    pub fn of_both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(mut sum), Some(other)) => {
+                sum.add(&other);
+                Some(sum)
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Bytes that the sockets received.
+    pub fn bytes_received(&self) -> u64 {
+        self.bytes.saturating_sub(self.bytes_sent)
     }
 
     /// Mean bytes of a packet, if there was one.
@@ -134,8 +154,9 @@ fn difference(before: &Reading, after: &Reading) -> Network {
         let sent = wrapped(now.segments_sent, then.segments_sent);
         let received = wrapped(now.segments_received, then.segments_received);
         sum.packets += sent + received;
-        sum.bytes +=
-            now.bytes_sent.saturating_sub(then.bytes_sent) + now.bytes_received.saturating_sub(then.bytes_received);
+        let bytes_sent = now.bytes_sent.saturating_sub(then.bytes_sent);
+        sum.bytes += bytes_sent + now.bytes_received.saturating_sub(then.bytes_received);
+        sum.bytes_sent += bytes_sent;
         sum.retransmits += now.retransmits.saturating_sub(then.retransmits);
     }
     sum
@@ -175,6 +196,7 @@ mod tests {
         exchange(&mut client, &mut server, 1_000, 3_000);
         let network = meter.stop().expect("the kernel lists sockets");
         assert_eq!(network.bytes, 4_000, "only what came after the start, and each byte once");
+        assert_eq!((network.bytes_sent, network.bytes_received()), (1_000, 3_000));
         assert!(network.packets >= 2 && network.packets < 100, "{network:?}");
         assert_eq!(network.packet_bytes(), Some(4_000.0 / network.packets as f64));
         assert_eq!(network.packet_gap_us(1.0), Some(1e6 / network.packets as f64));
@@ -208,6 +230,6 @@ mod tests {
         let counts = |segments_sent| Counts { segments_sent, bytes_sent: 10 * segments_sent, ..Counts::default() };
         let before = BTreeMap::from([((1, 1, 1), counts(5)), ((2, 2, 2), counts(100))]);
         let after = BTreeMap::from([((1, 1, 1), counts(7)), ((3, 3, 3), counts(4))]);
-        assert_eq!(difference(&before, &after), Network { packets: 6, bytes: 60, retransmits: 0 });
+        assert_eq!(difference(&before, &after), Network { packets: 6, bytes: 60, bytes_sent: 60, retransmits: 0 });
     }
 }

@@ -4,6 +4,10 @@
 //! Owns:   the thread that answers, one request after the other; the form of both (docs/operations/ctl.md); the table of commands.
 //! Never:  asks who somebody is, which the broker has; leaves a request without an answer.
 
+mod links;
+
+pub use links::Federation;
+
 use crate::definitions::salted;
 use crate::greeting;
 use definitions::{Json, Kept};
@@ -48,33 +52,48 @@ fn error(code: &'static str, text: impl Into<String>) -> Error {
     Error { code, text: text.into() }
 }
 
-type Command = fn(&Answers, &Arguments<'_>) -> Result<Json, Error>;
+/// What is asked, and by whom.
+struct Asked<'a> {
+    user: &'a str,
+    arguments: &'a Json,
+}
+
+type Command = fn(&mut Answers, &Asked<'_>) -> Result<Json, Error>;
 
 /// What can be asked for, and with what arguments.
-const COMMANDS: [(&str, &[&str], Command); 1] = [("definitions", &["vhost"], Answers::definitions)];
+const COMMANDS: [(&str, &[&str], Command); 6] = [
+    ("definitions", &["vhost"], Answers::definitions),
+    ("links", links::LINKS, Answers::links),
+    ("link-add", links::LINK_ADD, Answers::link_add),
+    ("link-delete", links::LINK_DELETE, Answers::link_delete),
+    ("route-add", links::ROUTE_ADD, Answers::route_add),
+    ("route-delete", links::ROUTE_DELETE, Answers::route_delete),
+];
 
 /// Answers requests.
 pub struct Answers {
     operator: Operator,
     kept: Remains,
+    federation: Federation,
 }
 
 impl Answers {
     /// From the broker of this operator.
-    pub fn new(operator: Operator, kept: Remains) -> Self {
-        Answers { operator, kept }
+    pub fn new(operator: Operator, kept: Remains, federation: Federation) -> Self {
+        Answers { operator, kept, federation }
     }
 
     /// Starts the thread that answers, until the broker has ended.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn serve(self, requests: Receiver<Request>) -> io::Result<()> {
+    pub fn serve(mut self, requests: Receiver<Request>) -> io::Result<()> {
+        self.federation.begin(&self.operator);
         let serve = move || requests.iter().for_each(|request| self.answer(request));
         std::thread::Builder::new().name("requests".to_owned()).spawn(serve).map(drop)
     }
 
-    fn answer(&self, request: Request) {
+    fn answer(&mut self, request: Request) {
         let Request { user, reply_to, correlation_id, body } = request;
         let outcome = self.carry_out(&user, &body);
         if let Err(Error { code, text }) = &outcome {
@@ -97,7 +116,7 @@ impl Answers {
         }
     }
 
-    fn carry_out(&self, user: &str, body: &[u8]) -> Result<Json, Error> {
+    fn carry_out(&mut self, user: &str, body: &[u8]) -> Result<Json, Error> {
         let request = Json::read(body).map_err(|why| error("malformed", format!("the request is no JSON: {why}")))?;
         let Json::Object(fields) = &request else {
             return Err(error("malformed", format!("a request is an object, not {}", request.kind())));
@@ -119,23 +138,21 @@ impl Answers {
         let Some((name, known, command)) = COMMANDS.iter().find(|(known, ..)| known == name) else {
             return Err(error("unknown-command", format!("command '{name}' is not known here")));
         };
-        let arguments = match request.get("arguments") {
-            None => &[][..],
-            Some(Json::Object(arguments)) => &**arguments,
-            Some(other) => {
-                return Err(error("malformed", format!("arguments are an object, not {}", other.kind())));
-            }
+        let none = Json::Object(Vec::new());
+        let arguments = request.get("arguments").unwrap_or(&none);
+        let Json::Object(entries) = arguments else {
+            return Err(error("malformed", format!("arguments are an object, not {}", arguments.kind())));
         };
-        if let Some((key, _)) = arguments.iter().find(|(key, _)| !known.contains(&&**key)) {
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !known.contains(&&**key)) {
             return Err(error("unknown-argument", format!("command '{name}' has no argument '{key}'")));
         }
         tracing::info!(%user, command = name, "an administrator asks");
-        command(self, &Arguments(arguments))
+        command(self, &Asked { user, arguments })
     }
 
     /// All that is defined now, or what is in one virtual host.
-    fn definitions(&self, arguments: &Arguments<'_>) -> Result<Json, Error> {
-        let vhost = arguments.text("vhost")?.map(str::to_owned);
+    fn definitions(&mut self, asked: &Asked<'_>) -> Result<Json, Error> {
+        let vhost = asked.text("vhost")?.map(str::to_owned);
         let kept = self.kept.get();
         let seen = self.operator.look(move |catalog| {
             let only = match &vhost {
@@ -152,15 +169,20 @@ impl Answers {
     }
 }
 
-/// What a command is to know.
-struct Arguments<'a>(&'a [(String, Json)]);
-
-impl Arguments<'_> {
+impl Asked<'_> {
     fn text(&self, key: &str) -> Result<Option<&str>, Error> {
-        match self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value) {
+        match self.arguments.get(key) {
             None | Some(Json::Null) => Ok(None),
             Some(Json::Text(text)) => Ok(Some(text)),
             Some(other) => Err(error("malformed", format!("argument '{key}' is a string, not {}", other.kind()))),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool, Error> {
+        match self.arguments.get(key) {
+            None | Some(Json::Null) => Ok(false),
+            Some(Json::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(error("malformed", format!("argument '{key}' is a boolean, not {}", other.kind()))),
         }
     }
 }

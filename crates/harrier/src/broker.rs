@@ -4,10 +4,11 @@
 //! Owns:   the order in which a broker is put together, and the words in which it fails.
 //! Never:  serves a client itself.
 
-use crate::answers::{Answers, Remains};
+use crate::answers::{Answers, Federation, Remains};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
+use crate::state::State;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
 use shard::{Copied, Server, StartError};
@@ -66,7 +67,16 @@ impl From<std::io::Error> for Failure {
 
 fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), Failure> {
     let machine = Machine::here();
-    let (mut options, begun) = options(&config, &machine, seed()?)?;
+    let state = State::take(config.state.as_deref(), config.cluster_name.as_deref());
+    // That a folder cannot be used is no fault of the words that name it.
+    let unusable = |why: String| Failure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
+    let state = state.map_err(|(setting, why)| match setting {
+        "state" => unusable(why),
+        setting => config.fault(setting, why).into(),
+    })?;
+    let cluster_name = state.cluster_name.clone();
+    let federation = Federation::of(state).map_err(unusable)?;
+    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
     log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -97,7 +107,8 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     let (asked, requests) = shard::requests();
     options.requests = Some(asked);
     let server = Server::start(options)?;
-    Answers::new(server.operator(), kept.clone()).serve(requests)?;
+    let federation = federation.known_as(server.addresses());
+    Answers::new(server.operator(), kept.clone(), federation).serve(requests)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.operator());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);
@@ -107,6 +118,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     signals.watch("clients are told, and have their time to leave", move || stopper.stop(), at_hangup)?;
     tracing::info!(
         version = greeting::VERSION,
+        cluster_name,
         addresses = server.addresses().join(" "),
         shards,
         memory_limit_bytes,
@@ -123,7 +135,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     tracing::info!(
         body_bytes_copied_in = bytes_in,
         body_bytes_copied_out = bytes_out,
-        // A broker that listens for no RDMA has none of these.
+        // A broker that uses no RDMA has none of these.
         rdma_doorbells = ports.map(|ports| ports.doorbells),
         rdma_receive_lists = ports.map(|ports| ports.receive_doorbells),
         rdma_sends = ports.map(|ports| ports.messages_sent),

@@ -1,6 +1,6 @@
 //! What the broker says of itself in `connection.start`.
 //!
-//! Enters: nothing.  Leaves: the server's properties and mechanisms.
+//! Enters: the broker's name.  Leaves: the server's properties and mechanisms.
 //! Owns:   the one list of capabilities: what is not true of this broker is not in it. The name it answers to.
 //! Never:  depends on the client.
 
@@ -34,22 +34,23 @@ const CAPABILITIES: [&str; 9] = [
     "direct_reply_to",
 ];
 
-/// The greeting.
-pub fn greeting() -> Greeting {
-    offering(MECHANISMS)
+/// The greeting of a broker of this name.
+pub fn greeting(cluster_name: &str) -> Greeting {
+    offering(MECHANISMS, cluster_name)
 }
 
 /// The greeting for clients that have shown a certificate.
-pub fn greeting_external() -> Greeting {
-    offering(MECHANISMS_EXTERNAL)
+pub fn greeting_external(cluster_name: &str) -> Greeting {
+    offering(MECHANISMS_EXTERNAL, cluster_name)
 }
 
-fn offering(mechanisms: &str) -> Greeting {
+fn offering(mechanisms: &str, cluster_name: &str) -> Greeting {
     let capabilities = table(CAPABILITIES.map(|name| (name, Value::Bool(true))));
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let text = |text: &str| Value::LongStr(text.as_bytes().into());
     let properties = table([
         ("capabilities", Value::Table(capabilities)),
+        ("cluster_name", text(cluster_name)),
         ("copyright", text("Copyright the authors of Harrier")),
         ("harrier", text(VERSION)),
         ("information", text("Harrier. Licensed under the Apache License, version 2.0")),

@@ -17,7 +17,9 @@ pub fn begin(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level).with_ansi(false);
+    // Whoever read the log may have gone: that is no reason to end, and what cannot be written cannot be complained about there.
+    let builder = tracing_subscriber::fmt().log_internal_errors(false).with_writer(io::stderr);
+    let builder = builder.with_max_level(level).with_ansi(false);
     let begun = match format {
         LogFormat::Text => builder.with_target(false).try_init(),
         LogFormat::Json => builder.with_target(false).json().flatten_event(true).try_init(),

@@ -10,18 +10,25 @@ mod ask;
 mod broker;
 mod ctl;
 mod definitions;
+mod dialler;
 mod files;
 mod greeting;
 mod hash_password;
+mod kept_plan;
 mod log;
 mod options;
+mod peer;
 mod policies;
 mod ports;
 mod process;
 mod proxy;
 mod rdma;
 mod reload;
+mod route;
+mod route_spec;
+mod state;
 mod tls;
+mod toml_text;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -37,9 +44,12 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
 
   broker      run a broker
   bench       measure a broker
+  topology    run trees of brokers, and measure them
+  market      a stock exchange that trades through a broker, and measures it
   proxy       carry clients of this host to a broker over another transport
   definitions check or write a file of definitions
   ctl         ask a running broker for its definitions
+  route       join brokers: links and routes between them
   rdma        look at this machine's RDMA devices and try them
   hash-password
               read a password from standard input, print its hash for the configuration
@@ -61,8 +71,19 @@ fn main() -> ExitCode {
             Some(words) => bench::main(&words),
             None => usage_error("bench takes words of UTF-8 only"),
         },
+        Some("topology") => {
+            match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+                Some(words) => bench::topology(&words),
+                None => usage_error("topology takes words of UTF-8 only"),
+            }
+        }
+        Some("market") => match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+            Some(words) => bench::market(&words),
+            None => usage_error("market takes words of UTF-8 only"),
+        },
         Some("definitions") => files::main(rest),
         Some("ctl") => ctl::main(rest),
+        Some("route") => route::main(rest),
         Some("proxy") => proxy::main(rest),
         Some("rdma") => rdma::main(rest),
         Some("hash-password") => hash_password::main(rest),

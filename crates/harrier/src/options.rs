@@ -5,15 +5,17 @@
 //! Never:  has a value of its own, but for what only a process can know.
 
 use crate::definitions::beginning;
+use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use catalog::{Catalog, Limits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
 use shard::ServerOptions;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The options of the broker that a configuration describes, and a catalog of what it begins with.
+/// The options of the broker of this name that a configuration describes, and a catalog of what it begins with.
 ///
 /// # Errors
 /// What only its users can check: addresses, patterns, a share of unknown memory.
@@ -21,6 +23,7 @@ pub fn options(
     config: &BrokerConfig,
     machine: &Machine,
     hash_seed: u64,
+    cluster_name: &str,
 ) -> Result<(ServerOptions, Catalog), ConfigError> {
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
@@ -34,7 +37,7 @@ pub fn options(
     let begun = beginning(config, &catalog, shards)?;
     let options = ServerOptions {
         tls,
-        external: crate::tls::external(config),
+        external: crate::tls::external(config, cluster_name),
         listen,
         rdma,
         listen_options: ListenOptions { backlog: config.backlog, socket: socket(config), ..ListenOptions::default() },
@@ -46,7 +49,7 @@ pub fn options(
             message_bytes_max: config.message_bytes_max,
             ..SessionLimits::default()
         },
-        greeting: greeting(),
+        greeting: greeting(cluster_name),
         definitions: begun.definitions,
         catalog,
         output_bytes_max: config.session_output_bytes_max as usize,
@@ -57,6 +60,8 @@ pub fn options(
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
         drain_timeout: seconds(config.drain_timeout_s),
+        cluster_name: cluster_name.into(),
+        dialler: Some(Arc::new(Dialler)),
         requests: None,
     };
     Ok((options, begun.catalog))
@@ -113,7 +118,7 @@ mod tests {
         let config = config(&[]).expect("the default");
         let defaults = Limits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
-        let (options, begun) = options(&config, &MACHINE, 1).expect("sound");
+        let (options, begun) = options(&config, &MACHINE, 1, "here").expect("sound");
         assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn what_only_the_rooms_can_check_is_told_with_its_place() {
         let error = |words: &[&str]| {
-            let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1).map(drop));
+            let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1, "here").map(drop));
             outcome.expect_err("refused").to_string()
         };
         assert_eq!(

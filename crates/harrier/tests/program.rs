@@ -6,6 +6,12 @@ mod certificates;
 mod ctl;
 #[path = "program/definitions.rs"]
 mod definitions;
+#[path = "program/forced.rs"]
+mod forced;
+#[path = "program/joined.rs"]
+mod joined;
+#[path = "program/market.rs"]
+mod market;
 #[path = "program/passwords.rs"]
 mod passwords;
 #[path = "program/policies.rs"]
@@ -14,6 +20,8 @@ mod policies;
 mod proxy;
 #[path = "program/rdma.rs"]
 mod rdma;
+#[path = "program/route.rs"]
+mod route;
 #[path = "program/runs.rs"]
 mod runs;
 #[path = "program/tls.rs"]
@@ -95,13 +103,13 @@ impl Broker {
     }
 
     fn run_until(command: &str, words: &[&str], part: &str) -> Self {
-        let mut child = harrier()
-            .args([command, "--log-format", "json"])
-            .args(words)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        let mut program = harrier();
+        program.args([command, "--log-format", "json"]).args(words);
+        Broker::spawn(program, part)
+    }
+
+    fn spawn(mut program: Command, part: &str) -> Self {
+        let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -302,7 +310,10 @@ fn it_greets_over_tcp_and_unix_sockets() {
         .iter()
         .map(|entry| entry.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).expect("an entry"))
         .collect();
-    assert_eq!(properties, ["capabilities", "copyright", "harrier", "information", "platform", "product", "version"]);
+    assert_eq!(
+        properties,
+        ["capabilities", "cluster_name", "copyright", "harrier", "information", "platform", "product", "version"]
+    );
     // Whose ways it has is what clients ask for; its own version stands beside.
     for (name, expect) in [("product", "RabbitMQ"), ("version", "3.10.8"), ("harrier", env!("CARGO_PKG_VERSION"))] {
         assert_eq!(start.server_properties.get(name).and_then(|value| value.as_str()), Some(expect), "{name}");
@@ -355,6 +366,25 @@ fn a_signal_drains_and_ends_with_status_0() {
     assert_eq!(status, Some(0), "{log}");
     assert!(log.contains("harrier broker has ended"), "{log}");
     assert!(log.contains("body_bytes_copied_in") && log.contains("body_bytes_copied_out"), "{log}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_ends_nothing() {
+    let mut program = harrier();
+    program.args(["broker", "--listen", "127.0.0.1:0", "--shards", "1", "--log-level", "debug"]);
+    let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let ready =
+        log.find(|line| line.as_ref().is_ok_and(|line| line.contains("is ready"))).expect("a line").expect("text");
+    drop(log);
+    let address = ready.split_once("addresses=\"").and_then(|(_, rest)| rest.split_once('"')).expect("addresses").0;
+    let mut stream = TcpStream::connect(address).expect("the broker listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    assert_eq!(open(&mut stream), "connection.open-ok", "what it logs of that is lost, and nothing else");
+    drop(stream);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .expect("it runs");
+    assert_eq!(child.wait().expect("a status").code(), Some(0));
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub const QPT_RC: u32 = 2;
 pub const QP_STATE: c_int = 1;
 pub const QPS_ERR: u32 = 6;
 
+pub const TRANSPORT_IWARP: c_int = 1;
+
 pub const PS_TCP: u32 = 0x0106;
 pub const OPTION_ID: c_int = 0;
 pub const OPTION_ID_REUSEADDR: c_int = 1;

@@ -166,6 +166,13 @@ impl Context {
             .into_owned()
     }
 
+    /// Whether the device speaks iWARP: RDMA over TCP. There an end that accepted sends nothing before it has received
+    /// something, since its bytes could overtake the other end's set-up (RFC 5044, 7.1.2).
+    pub fn is_iwarp(&self) -> bool {
+        // SAFETY: an open context has a device, and what it is does not change.
+        unsafe { (*(*self.raw()).device).transport_type == abi::TRANSPORT_IWARP }
+    }
+
     /// Whether the device is made of software (Soft-RoCE, siw): no figure of such a one says anything of a card. `None`
     /// where the system does not tell.
     pub fn is_software(&self) -> Option<bool> {

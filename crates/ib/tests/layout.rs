@@ -110,6 +110,7 @@ fn values(t: &mut Table) {
         ("IBV_WC_RECV", abi::WC_RECV),
         ("IBV_WC_WITH_IMM", abi::WC_FLAG_WITH_IMM),
         ("IBV_QPT_RC", abi::QPT_RC),
+        ("IBV_TRANSPORT_IWARP", abi::TRANSPORT_IWARP as u32),
         ("IBV_QP_STATE", abi::QP_STATE as u32),
         ("IBV_QPS_RTR", 2),
         ("IBV_QPS_RTS", 3),

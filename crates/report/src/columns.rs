@@ -52,6 +52,10 @@ pub fn usual(series: &Series) -> Vec<Metric> {
                 metrics.extend(us(kind, &[0.5, 0.99]));
             }
         }
+        "topology" => {
+            metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::DeliveredPerS]);
+            metrics.extend(kinds(series).iter().flat_map(|kind| us(kind, &[0.5, 0.99])));
+        }
         "order" => {
             metrics.push(Metric::OperationsPerS);
             metrics.extend(us("completion", &[0.5, 0.99, 0.999, 1.0]));
@@ -157,6 +161,7 @@ mod tests {
         check("confirm", "MB/s | Messages/s | Confirm p50 (us) | Confirm p99 (us)");
         check("churn", "Operations/s | Open p50 (us) | Open p99 (us) | Close p50 (us) | Close p99 (us)");
         check("drain", "MB/s | Delivered/s");
+        check("topology multi-level", "MB/s | Messages/s | Delivered/s");
         check("open", "Delivered/s | Delivery p50 (us) | Delivery p99 (us) | Delivery p99.9 (us) | Delivery max (us)");
         check(
             "workload market-data",

@@ -11,7 +11,7 @@ pub use gauge::{Network, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 /// The schema that this program writes. A reader refuses another number before the dot.
-pub const SCHEMA: &str = "harrier-bench/1.0";
+pub const SCHEMA: &str = "harrier-bench/1.1";
 
 /// One run of the program: what was asked, where, and what came of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,6 +122,9 @@ pub struct Run {
     pub refused: u64,
     /// What the target's process used.
     pub broker: Option<RoleUsage>,
+    /// What each broker used and moved, by its name, where the target is several that are joined (`harrier topology`).
+    #[serde(default)]
+    pub nodes: BTreeMap<String, Node>,
     /// What all publishers used.
     pub publishers: Option<RoleUsage>,
     /// What all consumers used.
@@ -134,6 +137,15 @@ pub struct Run {
     pub invalid: Vec<String>,
     /// What a reader should know, and what does not make the figures invalid.
     pub notes: Vec<String>,
+}
+
+/// One broker of several that are joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// What its process used.
+    pub usage: RoleUsage,
+    /// What its TCP sockets sent and received, those to its neighbours and those to its clients.
+    pub network: Option<Network>,
 }
 
 impl Series {

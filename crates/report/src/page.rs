@@ -17,6 +17,7 @@ mod tables;
 
 use std::fmt::Write as _;
 
+use section::table as table_of;
 pub use section::{Section, number, render_section, write_file};
 
 use crate::columns;
@@ -31,13 +32,27 @@ const PLAIN_METRICS_MAX: usize = 3;
 
 /// Renders documents as one page.
 pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
+    render_with(documents, &[])
+}
+
+/// The same with tables made by hand, which come first.
+pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[Section]) -> String {
     let documents: Vec<&Document> = documents.into_iter().collect();
     let contestants = gather::contestants(&documents);
     let entries = entries(&documents, &contestants);
     let chapters = chapters(&documents, &contestants, &entries);
     let mut html = section::opening("Harrier benchmarks");
     html.push_str(&head(&documents));
-    html.push_str(&contents(&chapters));
+    html.push_str(&contents(sections, &chapters));
+    for (index, section) in sections.iter().enumerate() {
+        let (id, name) = (section_id(index), escaped(&section.name));
+        _ = writeln!(html, "<section id=\"{id}\">\n<h2>{name}</h2>");
+        for fact in &section.facts {
+            _ = writeln!(html, "<p>{}</p>", escaped(fact));
+        }
+        html.push_str(&table_of(section));
+        html.push_str("</section>\n");
+    }
     for chapter in &chapters {
         _ = writeln!(html, "<section id=\"{}\">\n<h2>{}</h2>", chapter.id, escaped(&chapter.title));
         if !chapter.about.is_empty() {
@@ -53,6 +68,11 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
          are shown and must not be trusted.</p></footer>\n</body>\n</html>\n",
     );
     html
+}
+
+/// The anchor of a table made by hand.
+fn section_id(index: usize) -> String {
+    format!("table-{}", index + 1)
 }
 
 /// A part of the page with its figures drawn.
@@ -253,8 +273,11 @@ fn head(documents: &[&Document]) -> String {
     html + "</header>\n"
 }
 
-fn contents(chapters: &[Drawn]) -> String {
+fn contents(sections: &[Section], chapters: &[Drawn]) -> String {
     let mut html = "<nav aria-label=\"Contents\">\n<ol>\n".to_owned();
+    for (index, section) in sections.iter().enumerate() {
+        _ = writeln!(html, "<li><a href=\"#{}\">{}</a></li>", section_id(index), escaped(&section.name));
+    }
     for chapter in chapters {
         _ = write!(html, "<li><a href=\"#{}\">{}</a>", chapter.id, escaped(&chapter.title));
         if !chapter.figures.is_empty() {
@@ -321,6 +344,23 @@ mod tests {
             let others = if tag == "li" { html.matches("<link").count() } else { 0 };
             assert_eq!(open - others, close, "<{tag}>");
         }
+    }
+
+    #[test]
+    fn tables_made_by_hand_come_first_with_their_anchors() {
+        let section = Section {
+            name: "Table <1>".to_owned(),
+            facts: vec!["a fact".to_owned()],
+            columns: vec!["tree".to_owned()],
+            rows: vec![vec!["B-2C".to_owned()]],
+        };
+        let html = render_with([&fixture::document()], &[section]);
+        assert!(html.contains("<a href=\"#table-1\">Table &lt;1&gt;</a>"));
+        let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+        assert!(
+            at("<section id=\"table-1\">") < at("<td>B-2C</td>")
+                && at("<td>B-2C</td>") < at("<section id=\"de-spsc\">")
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::metric::{Better, Metric, Role};
 
 const PAGE: &str = include_str!("../../../docs/measurements/schema.md");
 /// Objects whose keys are names of things, not fields.
-const OPEN: [&str; 4] = ["options", "parameters", "tcp", "latencies"];
+const OPEN: [&str; 5] = ["options", "parameters", "tcp", "latencies", "nodes"];
 
 /// The fields that each table under a heading of the third level lists.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {

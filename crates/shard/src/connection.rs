@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub heartbeat: Option<Heartbeat>,
     /// There may be something to read.
     pub readable: bool,
+    /// Bytes have arrived, read or not, since the heartbeat was looked at.
+    pub heard: bool,
     /// The link was closed by the peer.
     pub peer_closed: bool,
     /// It is on the list of those to read.
@@ -88,6 +90,10 @@ pub(crate) struct Connection {
     pub seat: Option<Seat>,
     /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
+    /// The federation link that it was made for: this broker is the client.
+    pub tie: Option<u32>,
+    /// The federation link that dials again when this connection is over.
+    pub ends: Option<u32>,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }

@@ -5,6 +5,8 @@
 //! Never:  sends: the reactor flushes once per batch.
 
 use crate::mail::Mail;
+use crate::pushed::TieOut;
+use crate::stamped::Stamped;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -12,6 +14,7 @@ use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use wire::Method;
+use wire::method::basic;
 
 /// The output of one connection.
 pub struct Outlet {
@@ -21,6 +24,10 @@ pub struct Outlet {
     pub copy_below_bytes: usize,
     /// The link takes no more at the moment.
     pub blocked: bool,
+    /// Of a connection to another broker, where this one is the client.
+    pub tie: Option<Box<TieOut>>,
+    /// Of a connection to or from another broker: what came over it with a stamp.
+    pub stamped: Option<Box<Stamped>>,
     dirty: bool,
 }
 
@@ -91,13 +98,19 @@ impl Desk {
         self.requests = Some(requests);
     }
 
+    /// Bytes of a connection's output beyond which it gets no more deliveries; beyond twice as many nothing of it is read.
+    pub fn output_bytes_max(&self) -> usize {
+        self.output_bytes_max
+    }
+
     /// A new connection's output.
     pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
         let index = slot as usize;
         if self.outlets.len() <= index {
             self.outlets.resize_with(index + 1, || None);
         }
-        self.outlets[index] = Some(Outlet { out, copy_below_bytes, blocked: false, dirty: false });
+        self.outlets[index] =
+            Some(Outlet { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
     }
 
     /// A connection is gone.
@@ -176,6 +189,49 @@ fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) ->
     }
 }
 
+/// A delivery to another broker.
+#[cold]
+fn push(
+    tie: &mut TieOut,
+    out: &mut Outbound,
+    copy_below_bytes: usize,
+    pool: &Pool,
+    channel: u16,
+    delivery: &Delivery<'_>,
+    copied: &mut u64,
+) {
+    if let Some(pushed) = tie.route(channel) {
+        pushed.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
+    }
+}
+
+impl Desk {
+    /// To another broker. One that this broker has dialled is acknowledged what is safe here, and nothing else is an answer
+    /// to anybody; what this broker did not take comes again, and is not taken for what has been here.
+    #[cold]
+    fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
+        let again;
+        let (written, is_answer) = match method {
+            Method::BasicAck(_) => (method, true),
+            Method::BasicNack(nack) => {
+                again = basic::Nack { requeue: true, ..*nack }.into();
+                (&again, true)
+            }
+            _ => (method, false),
+        };
+        let is_tie = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some());
+        if let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
+            out.method(pool, channel, if is_tie { written } else { method });
+        }
+        let Some(stamped) = self.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
+        match method {
+            Method::BasicAck(ack) => stamped.confirmed(channel, ack.delivery_tag, ack.multiple),
+            Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
+            _ => {}
+        }
+    }
+}
+
 impl Effects for Desk {
     #[inline]
     fn pool(&self) -> &Pool {
@@ -196,12 +252,16 @@ impl Effects for Desk {
 
     #[inline]
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
-        let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return };
         if !outlet.dirty {
             outlet.dirty = true;
             self.dirty.push(slot);
         }
+        if let Some(tie) = &mut outlet.tie {
+            let copied = &mut self.copied.bytes_out;
+            return push(tie, &mut outlet.out, outlet.copy_below_bytes, &self.pool, channel, &delivery, copied);
+        }
+        let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
             consumer_tag,
             delivery_tag: tag,
@@ -251,6 +311,10 @@ impl Effects for Desk {
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
+        let is_links = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some() || outlet.stamped.is_some());
+        if is_links {
+            return self.reply_on_link(slot, channel, &method);
+        }
         if let Some((out, pool)) = self.writer(slot) {
             out.method(pool, channel, &method);
         }

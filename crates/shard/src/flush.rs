@@ -26,6 +26,7 @@ impl Shard {
                     Ok(Sent::Blocked) => outlet.blocked = true,
                     Err(error) => {
                         tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
+                        self.lose(slot, &error.to_string(), now);
                         self.remove(slot);
                         continue;
                     }

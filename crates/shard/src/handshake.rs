@@ -8,6 +8,7 @@ use crate::connection::Phase;
 use crate::proofs::Claim;
 use crate::register::{Crowded, Seat};
 use crate::shard::Shard;
+use crate::stamped;
 use crate::tokens::Ticket;
 use broker::{Effects, Slot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
@@ -244,11 +245,13 @@ impl Shard {
         {
             seat.close_channel();
         }
+        stamped::forget(&self.household, &mut self.desk, slot, Some(channel));
         self.broker.close_channel(slot, channel, &mut self.desk);
     }
 
     /// A session is over: it counts no more, and what it had goes.
     pub(crate) fn close_session(&mut self, slot: Slot) {
+        stamped::forget(&self.household, &mut self.desk, slot, None);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.seat = None;
         }

@@ -5,9 +5,12 @@
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
 use crate::desk::Copied;
-use crate::limits::PROGRAM_BYTES;
+use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
 use crate::register::Register;
 use crate::tokens::Tokens;
+use catalog::Stamp;
+use federation::Window;
+use federation::limits::WINDOW_STAMPS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -26,12 +29,14 @@ struct Line {
 pub struct Household {
     lines: Box<[Line]>,
     memory_bytes_max: u64,
-    /// What is held from the beginning to the end: buffers of RDMA ports.
-    fixed_bytes: u64,
+    /// Buffers of RDMA ports: of those that listen from the beginning to the end, of others as long as there are such.
+    ports_bytes: AtomicU64,
     connections_max: u32,
     stopping: AtomicBool,
     pub(crate) register: Register,
     pub(crate) tokens: Tokens,
+    /// What came with a stamp lately, whichever shard it came to; none where nothing did.
+    window: Mutex<Option<Window>>,
     /// What RDMA ports did whose shards have ended; `None` where no shard had one.
     ports: Mutex<Option<verbs::Counters>>,
 }
@@ -44,11 +49,12 @@ impl Household {
         Household {
             lines,
             memory_bytes_max,
-            fixed_bytes: 0,
+            ports_bytes: AtomicU64::new(0),
             connections_max,
             stopping: AtomicBool::new(false),
             register: Register::default(),
             tokens: Tokens::default(),
+            window: Mutex::new(None),
             ports: Mutex::new(None),
         }
     }
@@ -58,9 +64,28 @@ impl Household {
         Household { tokens: Tokens::given(wait), ..self }
     }
 
-    /// So many bytes are held whatever happens, and count.
-    pub fn with_fixed(self, fixed_bytes: u64) -> Self {
-        Household { fixed_bytes, ..self }
+    /// The ports that listen have buffers of so many bytes.
+    pub fn with_ports(self, ports_bytes: u64) -> Self {
+        Household { ports_bytes: AtomicU64::new(ports_bytes), ..self }
+    }
+
+    /// One more port has buffers of so many bytes. False: they would leave too little for messages.
+    pub(crate) fn add_port(&self, bytes: u64) -> bool {
+        let before = self.ports_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = before + bytes <= self.memory_bytes_max / PORTS_PART_MIN;
+        if !has_room {
+            self.remove_port(bytes);
+        }
+        has_room
+    }
+
+    /// A port is gone.
+    pub(crate) fn remove_port(&self, bytes: u64) {
+        self.ports_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn ports_bytes(&self) -> u64 {
+        self.ports_bytes.load(Ordering::Relaxed)
     }
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
@@ -75,7 +100,7 @@ impl Household {
     pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
         self.lines[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.lines.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
-        self.fixed_bytes + all > self.memory_bytes_max / 10 * 9
+        self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
     /// What a shard holds, as it noted last.
@@ -83,9 +108,9 @@ impl Household {
         self.lines[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
-    /// What all shards hold, with what is held from the beginning.
+    /// What all shards hold, with the buffers of ports.
     pub fn memory_bytes(&self) -> u64 {
-        self.fixed_bytes + self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
+        self.ports_bytes() + self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// Notes how many bytes of bodies a shard has copied since it began.
@@ -102,6 +127,22 @@ impl Household {
             bytes_in: all.bytes_in + bytes_in,
             bytes_out: all.bytes_out + bytes_out,
         })
+    }
+
+    /// A stamped message is here. Answers whether it is for the first time. The one lock on the way of a message, and of none
+    /// that has no stamp.
+    pub(crate) fn enter_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
+    }
+
+    /// The broker has not taken the messages with these stamps.
+    pub(crate) fn take_out_stamps(&self, refused: &[Stamp]) {
+        if let Some(window) = &mut *self.window.lock().unwrap_or_else(PoisonError::into_inner) {
+            for stamp in refused {
+                window.take_out(*stamp);
+            }
+        }
     }
 
     /// A shard with RDMA ports ends, and this is what they did.

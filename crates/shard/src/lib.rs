@@ -5,8 +5,10 @@
 //! Never:  decides what a message means; that is the broker's.
 #![forbid(unsafe_code)]
 
+mod asking;
 mod connection;
 mod desk;
+mod federate;
 mod flush;
 mod handshake;
 mod household;
@@ -15,6 +17,8 @@ mod mail;
 mod operator;
 mod ports;
 mod proofs;
+mod push;
+mod pushed;
 mod rdma;
 mod reactor;
 mod register;
@@ -22,8 +26,14 @@ mod serve;
 mod server;
 mod shard;
 mod spin;
+mod stamped;
+mod standing;
+mod tie;
+mod tied;
+mod ties;
 mod timers;
 mod tokens;
+mod wants;
 
 pub use broker::{Address, Request};
 pub use desk::{Copied, Desk};
@@ -33,5 +43,7 @@ pub use mail::{Bell, Doorbell, Mail};
 pub use operator::{Operator, requests};
 pub use proofs::Prover;
 pub use rdma::{RdmaListen, RdmaOptions, RdmaPoll};
+pub use reactor::Dialler;
 pub use server::{Server, ServerOptions, StartError, Stopper};
 pub use shard::{Shard, ShardOptions, Work};
+pub use ties::{Asked, Dial, DialError, Dialled, Otherwise, Reached, Tell};

@@ -40,6 +40,12 @@ pub const PROGRAM_BYTES: u64 = 8 << 20;
 /// What part of the memory limit the buffers of RDMA ports may take, one in so many: a broker that has nothing left for
 /// messages does not start.
 pub const PORTS_PART_MIN: u64 = 2;
+/// Connections to other brokers for which a port has receive buffers that is opened for them alone, where no port listens
+/// over their card or it has no room. For more there is another such port.
+pub const DIALLED_OF_A_PORT: usize = 16;
+/// Messages that another broker may send over a link that was dialled before it gets a credit back, at least: it sends for
+/// all its clients, and with 16 a small message cost the CPU of two.
+pub const DIALLED_CREDITS_MIN: u16 = 64;
 /// How often the memory in use is added up, while there is traffic.
 pub const MEMORY_CHECK: Duration = Duration::from_millis(2);
 /// How many waits that looking would have shortened are remembered ...

@@ -11,8 +11,10 @@ use crate::ports::Ports;
 use crate::rdma::RdmaPoll;
 use crate::shard::{Shard, Work};
 use crate::spin::Spin;
-use broker::Address;
+use crate::ties::{Dial, DialError, Reached, Tell};
+use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
+use federation::{LinkStatus, Order};
 use link::{Abort, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
@@ -25,8 +27,10 @@ use verbs::limits::DEADLINES_EVERY;
 pub(crate) const BELL: Token = Token(usize::MAX);
 /// Listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
-/// All descriptors of RDMA devices.
-const PORTS: Token = Token(LISTENERS - 1024);
+/// Descriptors of RDMA devices.
+pub(crate) const PORTS: Token = Token(LISTENERS - 1024);
+/// Those of them that tell of rare events.
+pub(crate) const NEWS: Token = Token(LISTENERS - 1025);
 /// Events taken from the poll at once.
 const EVENTS: usize = 1024;
 
@@ -46,6 +50,18 @@ pub(crate) enum Arrival {
     Look(Box<dyn FnOnce(&Catalog) + Send>),
     /// The answer to an administrative request.
     Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
+    /// A change of links and routes, and whom to tell that it is taken.
+    Federate(Order, Sender<()>),
+    /// An operator looks at the links of this shard.
+    Links(Sender<Vec<LinkStatus>>),
+    /// What became of a dial.
+    Dialled(Dial, Result<Reached, DialError>),
+}
+
+/// Makes connections to other brokers.
+pub trait Dialler: Send + Sync {
+    /// Connects to an address as clients write it, on some other thread, and tells what became of it.
+    fn dial(&self, url: &str, tell: Tell);
 }
 
 /// The way to a shard, and its doorbell.
@@ -63,6 +79,10 @@ pub(crate) struct Reactor {
     /// The same while there are connections over RDMA.
     pub ports_spin: Spin,
     pub drain_timeout: Duration,
+    /// Who makes connections to other brokers.
+    pub dialler: Option<Arc<dyn Dialler>>,
+    /// The way to this shard itself.
+    pub door: Door,
     pub ports: Ports,
     /// Rounds since the poll was asked last, while ports kept the shard busy.
     pub rounds_without_poll: u32,
@@ -74,7 +94,7 @@ impl Reactor {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut accept_again = self.register_listeners()?;
-        self.ports.register(self.poll.registry(), PORTS)?;
+        self.ports.register(self.poll.registry())?;
         let mut stop_at: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -87,6 +107,14 @@ impl Reactor {
                     }
                     Arrival::Look(look) => look(self.shard.broker().catalog()),
                     Arrival::Answer { to, properties, body } => self.shard.answer(to, &properties, &body, now),
+                    Arrival::Federate(order, taken) => {
+                        self.shard.federate(order, now);
+                        let _heard = taken.send(());
+                    }
+                    Arrival::Links(seen) => {
+                        let _heard = seen.send(self.shard.links(now));
+                    }
+                    Arrival::Dialled(dial, outcome) => self.dialled(dial, outcome, now),
                 }
             }
             if accept_again {
@@ -107,7 +135,11 @@ impl Reactor {
                     return Ok(());
                 }
             }
-            let mut wait = match self.shard.tick(now) {
+            let work = self.shard.tick(now);
+            while let Some(dial) = self.shard.next_dial() {
+                self.dial(dial, now);
+            }
+            let mut wait = match work {
                 Work::More => Some(Duration::ZERO),
                 Work::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
             };
@@ -117,13 +149,14 @@ impl Reactor {
             if self.ports.is_empty() {
                 self.wait(&mut events, wait)?;
             } else {
-                self.ports.flush(self.poll.registry());
+                self.ports.flush(self.poll.registry(), &self.household);
                 self.wait_for_ports_too(&mut events, wait, ports_came)?;
             }
             for event in &events {
                 match event.token() {
                     // Whoever is awake looks at all ports.
                     BELL | PORTS => {}
+                    NEWS => self.ports.heed_news(),
                     Token(token) if token > LISTENERS - 1024 => accept_again = true,
                     Token(slot) => {
                         let closed = event.is_read_closed() || event.is_error();
@@ -197,7 +230,7 @@ impl Reactor {
                 break;
             }
             let came = self.ports.look(&mut self.shard, &self.household, began + waited);
-            self.ports.flush(self.poll.registry());
+            self.ports.flush(self.poll.registry(), &self.household);
             if looks.is_multiple_of(ROUNDS_WITHOUT_POLL_MAX) {
                 poll(&mut self.poll, events, Some(Duration::ZERO))?;
             }
@@ -260,10 +293,50 @@ impl Reactor {
 
     fn adopt(&mut self, link: Box<dyn Link>, now: Instant) {
         let slot = self.shard.accept(link, now);
+        self.register(slot, now);
+    }
+
+    /// Has a connection made by whoever dials here, who tells this shard what became of it.
+    fn dial(&mut self, dial: Dial, now: Instant) {
+        let Some(dialler) = &self.dialler else {
+            let error = DialError { text: "this broker dials nobody".into(), is_refusal: true };
+            self.shard.dialled(&dial, Err(error), now);
+            return;
+        };
+        let url = dial.url.clone();
+        dialler.dial(&url, self.teller(dial));
+    }
+
+    /// Tells this shard what became of a dial, from any thread.
+    fn teller(&self, dial: Dial) -> Tell {
+        let (sender, bell) = self.door.clone();
+        Box::new(move |outcome| {
+            // A shard that has ended needs no connection.
+            if sender.send(Arrival::Dialled(dial, outcome)).is_ok() {
+                bell.wake();
+            }
+        })
+    }
+
+    fn dialled(&mut self, dial: Dial, outcome: Result<Reached, DialError>, now: Instant) {
+        let outcome = match outcome {
+            Ok(Reached::Way(asked)) => {
+                let tell = self.teller(dial.clone());
+                return self.ports.ask(dial, *asked, tell, &self.household, self.poll.registry());
+            }
+            Ok(Reached::Link(dialled)) => Ok(dialled),
+            Err(error) => Err(error),
+        };
+        if let Some(slot) = self.shard.dialled(&dial, outcome, now) {
+            self.register(slot, now);
+        }
+    }
+
+    fn register(&mut self, slot: Slot, now: Instant) {
         let registered = self.shard.link(slot).map(|link| link.register(self.poll.registry(), Token(slot as usize)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");
-            self.shard.give_up(slot);
+            self.shard.give_up(slot, now);
         }
     }
 }

@@ -5,10 +5,14 @@
 //! Never:  keeps a buffer for a connection that has nothing half read.
 
 use crate::connection::{Farewell, Phase};
+use crate::desk::Desk;
+use crate::federate::hear;
 use crate::handshake::greeting_with;
+use crate::household::Household;
 use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
-use broker::{BodyRef, Flow, Publish, Slot};
+use crate::stamped::was_here;
+use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
@@ -41,11 +45,14 @@ pub(crate) enum Next {
     Secret,
     /// The peer has ended the session.
     Leave,
+    /// Another broker, whose client this one is, has said something.
+    Heard(federation::Hear),
 }
 
 impl Shard {
     /// Reads a connection for one turn.
     pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
+        self.go_on_tied(slot, now);
         let mut have = 0;
         let mut turn_bytes = 0;
         let mut fresh = false;
@@ -57,11 +64,12 @@ impl Shard {
         }
         loop {
             let may_read = self.may_serve(slot);
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
-            if !may_read && connection.peer_closed && self.broker.holds_its_own(slot) {
+            if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.comes_again(slot)) {
+                self.lose(slot, "the other broker closed the connection", now);
                 self.remove(slot);
                 return;
             }
+            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
             if !may_read {
                 // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
                 connection.unparsed = true;
@@ -99,6 +107,11 @@ impl Shard {
         {
             connection.kept = self.scratch[..have].to_vec();
         }
+    }
+
+    /// Whether the peer has closed the link, or it is broken.
+    fn is_closed(&self, slot: Slot) -> bool {
+        matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.peer_closed)
     }
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
@@ -148,11 +161,13 @@ impl Shard {
                 Some(0)
             }
             Ok(Received::Closed) => {
+                self.lose(slot, "the other broker closed the connection", now);
                 self.remove(slot);
                 None
             }
             Err(error) => {
                 tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
+                self.lose(slot, &error.to_string(), now);
                 self.remove(slot);
                 None
             }
@@ -173,7 +188,13 @@ impl Shard {
             let next = match connection.inbound.next(&mut input, out, pool) {
                 Ok(Some(event)) => {
                     let taken = *have - input.len();
-                    let next = carry_out(slot, event, &mut self.broker, &mut self.desk);
+                    let next = match connection.tie {
+                        None => carry_out(slot, event, &mut self.broker, &mut self.desk, &self.household),
+                        Some(tie) => {
+                            let (ties, household) = (&mut self.ties, &self.household);
+                            hear(ties, tie, slot, event, &mut self.broker, &mut self.desk, household)
+                        }
+                    };
                     at = taken;
                     next
                 }
@@ -245,6 +266,7 @@ impl Shard {
                 }
             }
             Next::Leave => self.leave(slot, now),
+            Next::Heard(hear) => self.heard(slot, hear, now),
         }
     }
 
@@ -257,6 +279,9 @@ impl Shard {
         (class_id, method_id): (u16, u16),
         now: Instant,
     ) {
+        if self.is_tied(slot) {
+            return self.route_refused(slot, channel, &refusal.text, now);
+        }
         let scope = match refusal.scope {
             catalog::Scope::Channel if channel > 0 => Scope::Channel,
             _ => Scope::Connection,
@@ -274,6 +299,9 @@ impl Shard {
                 tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "told to leave")
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
+        }
+        if let Some(tie) = connection.tie {
+            return self.tie_failed(tie, slot, fault, now);
         }
         let Some((out, pool)) = self.desk.writer(slot) else { return };
         let done = connection.inbound.fail(fault, out, pool);
@@ -301,7 +329,7 @@ impl Shard {
 
 /// One event of a client.
 #[inline]
-fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &mut crate::desk::Desk) -> Next {
+fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk, household: &Household) -> Next {
     match event {
         Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
             let body = match &body {
@@ -309,7 +337,14 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut broker::Broker, desk: &m
                 Body::Large(slice) => BodyRef::Large(slice),
             };
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            match broker.publish(slot, channel, publish, desk) {
+            let is_twice = properties.has_headers()
+                && broker.is_link(slot)
+                && was_here(slot, channel, &publish, broker, desk, household);
+            let published = match is_twice {
+                false => broker.publish(slot, channel, publish, desk),
+                true => broker.publish_nowhere(slot, channel),
+            };
+            match published {
                 Ok(Flow::Go) => Next::Go,
                 Ok(Flow::Wait | Flow::Gather) => Next::Wait,
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },

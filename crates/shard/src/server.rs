@@ -13,7 +13,7 @@ use crate::operator::Operator;
 use crate::ports::Ports;
 use crate::proofs::Prover;
 use crate::rdma::{RdmaListen, RdmaOptions};
-use crate::reactor::{BELL, Front, Reactor};
+use crate::reactor::{BELL, Dialler, Front, NEWS, PORTS, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
 use broker::{Broker, BrokerOptions, Request};
@@ -69,6 +69,10 @@ pub struct ServerOptions {
     pub spin: Duration,
     /// How long connections may take to end when the broker stops.
     pub drain_timeout: Duration,
+    /// What this broker calls itself to others.
+    pub cluster_name: Box<str>,
+    /// Who makes connections to other brokers; without it there are none.
+    pub dialler: Option<Arc<dyn Dialler>>,
     /// Where administrative requests go; without it there is nobody who answers them.
     pub requests: Option<SyncSender<Request>>,
 }
@@ -214,7 +218,7 @@ impl Server {
         }
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
         let household = Household::new(options.shards, options.memory_bytes_max, options.connections_max);
-        let mut household = household.with_fixed(ports_bytes);
+        let mut household = household.with_ports(ports_bytes);
         if ports > 0 {
             household = household.give_tokens(rdma_settings.token_max);
         }
@@ -225,11 +229,14 @@ impl Server {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
         let doors: Vec<_> = senders.into_iter().zip(bells.iter().cloned()).collect();
         let operator = Operator::new(doors.clone());
-        let mut front = Some(Front { listeners: listeners.into(), shards: doors });
+        let mut front = Some(Front { listeners: listeners.into(), shards: doors.clone() });
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let prover = Prover::new();
+        let mut origin = [0; 8];
+        rand::rngs::OsRng.try_fill_bytes(&mut origin).map_err(io::Error::other)?;
+        let origin = u64::from_ne_bytes(origin);
         let mut threads = Vec::new();
         let (listens, listening) = mpsc::channel();
         let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
@@ -253,7 +260,9 @@ impl Server {
                 greeting: Arc::clone(&greeting),
                 login_timeout: options.login_timeout,
                 epoch,
+                cluster_name: options.cluster_name.clone(),
             };
+            let (dialler, door) = (options.dialler.clone(), doors[usize::from(id)].clone());
             let watch =
                 Watch { shard: id, stopper: Stopper { household: Arc::clone(&household), bells: bells.clone() } };
             let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
@@ -268,9 +277,9 @@ impl Server {
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
                 let _watch = watch;
-                let mut ports = Ports::new(rdma_poll);
+                let mut ports = Ports::new(rdma_poll, rdma_settings, (PORTS, NEWS));
                 for (address, device) in devices {
-                    if let Err(error) = ports.open(device, &address, &rdma_settings, &household) {
+                    if let Err(error) = ports.open(device, &address, &household) {
                         household.stop();
                         // Whoever starts the broker waits for this.
                         let _heard = listens.send(Err(StartError::Listen { address, error }));
@@ -284,7 +293,8 @@ impl Server {
                 if let Some(requests) = requests {
                     desk.send_requests_to(requests);
                 }
-                let broker = Broker::new(broker_options, catalog);
+                let mut broker = Broker::new(broker_options, catalog);
+                broker.set_origin(origin);
                 let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
                 shard.prove_with(prover, Arc::clone(&bell));
                 if let Some(external) = external {
@@ -303,6 +313,8 @@ impl Server {
                     spin,
                     ports_spin,
                     drain_timeout,
+                    dialler,
+                    door,
                     ports,
                     rounds_without_poll,
                 }

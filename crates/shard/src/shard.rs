@@ -8,6 +8,7 @@
 
 use crate::connection::{Connection, Farewell, Phase};
 use crate::desk::Desk;
+use crate::federate::given_up;
 use crate::handshake::{External, greeting_with};
 use crate::household::Household;
 use crate::limits::{
@@ -16,6 +17,8 @@ use crate::limits::{
 };
 use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
+use crate::stamped;
+use crate::ties::Ties;
 use crate::timers::Timers;
 use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
@@ -43,6 +46,8 @@ pub struct ShardOptions {
     pub login_timeout: Duration,
     /// The moment from which the broker core counts its time: the same for all shards.
     pub epoch: Instant,
+    /// What this broker calls itself to others.
+    pub cluster_name: Box<str>,
 }
 
 /// How much a tick has left to do.
@@ -81,7 +86,9 @@ pub struct Shard {
     vhosts_noted: Vec<(VhostId, u64)>,
     /// Publishers that give consumers a moment, in the order in which theirs is over.
     paced: VecDeque<(Instant, Slot)>,
-    draining: bool,
+    pub(crate) draining: bool,
+    /// Links to other brokers.
+    pub(crate) ties: Ties,
 }
 
 impl Shard {
@@ -109,6 +116,7 @@ impl Shard {
             vhosts_noted: Vec::new(),
             paced: VecDeque::new(),
             draining: false,
+            ties: Ties::default(),
         }
     }
 
@@ -139,10 +147,7 @@ impl Shard {
 
     /// Takes over a link of a client that is known already, by the token that it has come with, or is not.
     pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
-        let slot = self.next_slot();
-        self.free.pop();
-        self.serial = self.serial.wrapping_add(1);
-        let peer = link.peer();
+        let (slot, peer) = (self.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.shape();
         // A user may have as many channels as it may have.
@@ -164,6 +169,20 @@ impl Shard {
             inbound.lend_from(shape.lend_from_bytes);
             out.set_part_bytes_min(shape.lend_from_bytes);
         }
+        let slot = self.place(link, inbound, out, now);
+        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+            (connection.token, connection.ticket) = (token, ticket);
+            connection.lend_from_bytes = shape.lend_from_bytes;
+        }
+        slot
+    }
+
+    /// A link gets its slot, whoever opened it.
+    pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
+        let slot = self.next_slot();
+        self.free.pop();
+        self.serial = self.serial.wrapping_add(1);
+        let copy_below_bytes = link.shape().copy_below_bytes;
         let connection = Connection {
             link,
             inbound,
@@ -178,13 +197,16 @@ impl Shard {
             sent_at: now,
             heartbeat: None,
             readable: true,
+            heard: false,
             peer_closed: false,
             queued: false,
             capabilities: Default::default(),
-            token,
-            ticket,
+            token: None,
+            ticket: None,
             seat: None,
-            lend_from_bytes: shape.lend_from_bytes,
+            lend_from_bytes: usize::MAX,
+            tie: None,
+            ends: None,
             timer_at: None,
         };
         let deadline = connection.deadline;
@@ -194,7 +216,7 @@ impl Shard {
         }
         self.connections[index] = Some(Box::new(connection));
         self.set_timer(slot, deadline);
-        self.desk.open(slot, out, shape.copy_below_bytes);
+        self.desk.open(slot, out, copy_below_bytes);
         self.enqueue(slot);
         slot
     }
@@ -213,6 +235,7 @@ impl Shard {
         }
         if readable || closed {
             connection.readable = true;
+            connection.heard |= readable;
             connection.peer_closed |= closed;
             self.enqueue(slot);
         }
@@ -232,9 +255,11 @@ impl Shard {
             self.take_proofs(now);
         }
         self.unpace(now);
+        self.tend_ties(now);
         self.serve_ready(now);
         self.broker.fire(&mut self.desk);
         self.broker.end_of_batch(&mut self.desk);
+        self.tell_wants();
         self.desk_work(now);
         self.fire_timers(now);
         self.check_memory(now);
@@ -331,15 +356,17 @@ impl Shard {
             let again = match connection.phase {
                 Phase::Open { .. } => {
                     let Some(heartbeat) = connection.heartbeat else { continue };
-                    if !self.broker.may_read(slot) {
-                        // It is the broker that does not read: that is no sign of a dead peer.
+                    let heard = std::mem::take(&mut connection.heard);
+                    if !self.broker.may_read(slot) || (heard && self.desk.is_full(slot)) {
+                        // It is the broker that does not read: that is no sign of a dead peer. One that reads nothing itself must
+                        // send something in this time, read or not, or its output would stay here for ever.
                         connection.received_at = now;
                     }
                     match heartbeat.due(now, connection.received_at, connection.sent_at) {
                         Due::Dead => {
                             let peer = &*connection.link.peer().address;
                             tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                            self.abort(slot, Abort::Silent);
+                            self.abort(slot, Abort::Silent, now);
                             continue;
                         }
                         Due::Send => {
@@ -358,7 +385,7 @@ impl Shard {
                 _ if now >= connection.deadline => {
                     let phase = connection.phase;
                     tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-                    self.abort(slot, Abort::Overdue);
+                    self.abort(slot, Abort::Overdue, now);
                     continue;
                 }
                 _ => connection.deadline,
@@ -452,6 +479,7 @@ impl Shard {
             || (!self.ready.is_empty() && !congested)
             || !self.desk.resumed.is_empty()
             || !self.desk.refusals.is_empty()
+            || !self.ties.dials.is_empty()
         {
             return Work::More;
         }
@@ -460,7 +488,7 @@ impl Shard {
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.timers.next()].into_iter().flatten().min();
+        let until = [look_up, paced, queues, self.timers.next(), self.ties.next_at()].into_iter().flatten().min();
         Work::Idle { until }
     }
 
@@ -477,10 +505,11 @@ impl Shard {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort) {
+    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.link.abort(why);
         }
+        self.lose(slot, given_up(why), now);
         self.remove(slot);
     }
 
@@ -494,10 +523,14 @@ impl Shard {
             "connection closed"
         );
         connection.token.iter().for_each(|token| self.household.tokens.forget(token));
+        stamped::forget(&self.household, &mut self.desk, slot, None);
         self.broker.close_session(slot, &mut self.desk);
         self.desk.close(slot);
         self.free.push(slot);
         self.household.connection_gone(self.options.shard.0);
+        if let Some(number) = connection.ends {
+            self.ties.ended(number);
+        }
     }
 
     /// Connections of this shard.
@@ -517,7 +550,7 @@ impl Shard {
             );
             match self.connections[slot as usize].as_ref().map(|connection| connection.phase) {
                 Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown),
+                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
                 Some(Phase::Closing | Phase::Leaving) | None => {}
             }
         }
@@ -554,7 +587,7 @@ impl Shard {
     }
 
     /// Ends a connection that cannot be served.
-    pub fn give_up(&mut self, slot: Slot) {
-        self.abort(slot, Abort::Limit);
+    pub fn give_up(&mut self, slot: Slot, now: Instant) {
+        self.abort(slot, Abort::Limit, now);
     }
 }

@@ -2,15 +2,17 @@
 
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
-use link::sim::{Cable, Side, SimLink, SimOptions, pair};
+use federation::limits::BACK_OFF_MIN;
+use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Login, Order, RouteKind, RouteSpec};
+use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
 use link::{Link, Received};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Bell, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use shard::{Bell, Desk, Dialled, Doorbell, Household, Mail, Shard, ShardOptions, Work};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::method::{basic, connection, queue};
-use wire::{Method, ShortStr, Table, TableRef};
+use wire::{Method, ShortStr, Table, TableRef, Value};
 
 struct NoBell;
 
@@ -25,6 +27,11 @@ fn some_instant() -> Instant {
 
 /// A shard alone, whose connections may have so many bytes waiting.
 fn shard(output_bytes_max: usize) -> Shard {
+    named("harrier", output_bytes_max, 0)
+}
+
+/// One that others know by a name, and that wants a heartbeat.
+fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
     let mail = Mail::connect(&[Doorbell::new(Box::new(NoBell))]).pop().expect("mail for one");
     let household = Arc::new(Household::new(1, 1 << 30, 10));
     household.place_connection().expect("there is room for ten");
@@ -38,13 +45,18 @@ fn shard(output_bytes_max: usize) -> Shard {
     ] {
         catalog.execute(&definition).expect("a fresh catalog takes its first definitions");
     }
+    let can = ["publisher_confirms", "basic.nack"];
+    let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
+    let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
+    let properties = properties.with("cluster_name", Value::text(name)).expect("short");
     let options = ShardOptions {
         shard: ShardId(0),
-        session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        session: SessionLimits { heartbeat_s, ..SessionLimits::default() },
         rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
-        greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
+        greeting: Arc::new(Greeting::new(&properties, "PLAIN")),
         login_timeout: Duration::from_secs(10),
         epoch: some_instant(),
+        cluster_name: name.into(),
     };
     let broker_options = BrokerOptions {
         shard: ShardId(0),
@@ -176,18 +188,27 @@ fn arrive(shard: &mut Shard, now: Instant) -> Client {
     client
 }
 
-#[test]
-fn a_client_that_did_not_read_is_served_again_once_it_reads() {
-    let now = some_instant();
-    let mut shard = shard(400);
-    let (mut consumer, mut publisher) = (arrive(&mut shard, now), arrive(&mut shard, now));
+/// A client goes.
+fn leave(shard: &mut Shard, client: Client, now: Instant) {
+    let (cable, slot) = (client.cable.clone(), client.slot);
+    drop(client);
+    while !cable.is_over(Side::Right) {
+        let edges = cable.take_edges(Side::Right);
+        shard.edge(slot, edges.readable, edges.writable, edges.closed);
+        shard.tick(now);
+    }
+}
+
+/// A consumer of `q` with so much to read that the broker reads nothing of it.
+fn full(shard: &mut Shard, now: Instant) -> Client {
+    let (mut consumer, mut publisher) = (arrive(shard, now), arrive(shard, now));
     let queue = ShortStr::literal("q");
     let arguments = TableRef::EMPTY;
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
     consumer.say(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
     let (consumer_tag, no_local, no_ack) = (ShortStr::literal("c"), false, true);
     consumer.say(basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
-    run(&mut shard, &consumer, now);
+    run(shard, &consumer, now);
     consumer.read();
     assert_eq!(consumer.answers, 2);
 
@@ -196,10 +217,18 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
     publisher.out.publish(&publisher.pool, 1, &head, &[0, 0], BodyOut::Copy(&[1; 2_000]));
     while !publisher.out.is_empty() {
         publisher.send();
-        run(&mut shard, &publisher, now);
+        run(shard, &publisher, now);
     }
     assert!(shard.desk().output_bytes() >= 800);
+    leave(shard, publisher, now);
+    consumer
+}
 
+#[test]
+fn a_client_that_did_not_read_is_served_again_once_it_reads() {
+    let now = some_instant();
+    let mut shard = shard(400);
+    let mut consumer = full(&mut shard, now);
     // The question arrives while the broker does not read on; no edge will tell of it again.
     consumer.say(basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
     run(&mut shard, &consumer, now);
@@ -210,4 +239,123 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
         run(&mut shard, &consumer, now + round * Duration::from_millis(20));
     }
     assert_eq!((consumer.deliveries, consumer.answers), (1, 3));
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_kept_while_it_lives_and_not_when_it_is_dead() {
+    let began = some_instant();
+    let mut shard = named("harrier", 400, 10);
+    let mut consumer = full(&mut shard, began);
+    let mut now = began;
+    for _ in 0..20 {
+        now += Duration::from_secs(5);
+        consumer.out.heartbeat(&consumer.pool);
+        consumer.send();
+        run(&mut shard, &consumer, now);
+    }
+    assert_eq!(shard.connections(), 1, "its heartbeats arrive, though nobody reads them");
+    while consumer.deliveries == 0 {
+        consumer.read();
+        run(&mut shard, &consumer, now);
+    }
+    leave(&mut shard, consumer, now);
+
+    let consumer = full(&mut shard, now);
+    consumer.cable.cut(Cut::Silence);
+    for _ in 0..6 {
+        now += Duration::from_secs(5);
+        run(&mut shard, &consumer, now);
+    }
+    assert_eq!(shard.connections(), 0, "nothing arrives of it");
+}
+
+/// The other end of a link, and the numbers of its ends.
+struct Joint {
+    cable: Cable,
+    slots: [u32; 2],
+}
+
+/// What has arrived at an end of a link is carried out.
+fn serve(shard: &mut Shard, joint: &Joint, side: Side, now: Instant) {
+    joint.cable.step();
+    let edges = joint.cable.take_edges(side);
+    if edges.any() {
+        shard.edge(joint.slots[side as usize], edges.readable, edges.writable, edges.closed);
+    }
+    shard.tick(now);
+}
+
+#[test]
+fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
+    let began = some_instant();
+    let (mut source, mut destination) = (named("source", 1 << 20, 0), named("destination", 1 << 20, 0));
+    let mut client = arrive(&mut source, began);
+    let (queue, arguments) = (ShortStr::literal("orders"), TableRef::EMPTY);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+    client.say(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    run(&mut source, &client, began);
+    let key = LinkKey { vhost: "/".into(), peer: "destination".into() };
+    let url = "amqp://destination".into();
+    let link = LinkSpec { key: key.clone(), url, user: "guest".into(), durable: false };
+    let route = RouteSpec {
+        exchange: "amq.direct".into(),
+        kind: RouteKind::Queue { queue: "orders".into() },
+        direction: Direction::Push,
+        ack: Ack::None,
+        credit: 0,
+        hops_max: 8,
+        durable: false,
+        forced: false,
+    };
+    source.federate(Order::AddLink(link.clone()), began);
+    source.federate(Order::AddRoute(key.clone(), route.clone()), began);
+    let mut now = began;
+    for forgets in [false, true] {
+        let Some(dial) = (0..100).find_map(|_| {
+            now += BACK_OFF_MIN;
+            source.tick(now);
+            source.next_dial()
+        }) else {
+            panic!("nobody dials: {:?}", source.links(now));
+        };
+        let (near, far, cable) = pair(&SimOptions::faultless());
+        let name = |text: &str| text.into();
+        let login = Login {
+            user: name("guest"),
+            password: name("guest"),
+            vhost: name("/"),
+            address: name("destination"),
+            external: false,
+        };
+        let there = destination.accept(Box::new(far), now);
+        let dialled = Dialled { link: Box::new(near), login, first: None };
+        let here = source.dialled(&dial, Ok(dialled), now).expect("it is wanted");
+        let joint = Joint { cable, slots: [here, there] };
+        while source.links(now).iter().any(|link| link.state != LinkState::Running) {
+            serve(&mut source, &joint, Side::Left, now);
+            serve(&mut destination, &joint, Side::Right, now);
+        }
+        // The destination is busy, and has not read the end.
+        if forgets {
+            source.federate(Order::RemoveLink(key.clone()), now);
+            source.federate(Order::AddLink(link.clone()), now);
+        } else {
+            source.federate(Order::RemoveRoute(key.clone(), route.clone()), now);
+        }
+        source.federate(Order::AddRoute(key.clone(), route.clone()), now);
+        for _ in 0..20 {
+            now += BACK_OFF_MIN;
+            serve(&mut source, &joint, Side::Left, now);
+            assert_eq!(source.next_dial(), None, "what is under way on the old connection comes first");
+        }
+        while !joint.cable.is_over(Side::Left) {
+            serve(&mut destination, &joint, Side::Right, now);
+            serve(&mut source, &joint, Side::Left, now);
+        }
+    }
+    now += BACK_OFF_MIN;
+    source.tick(now);
+    now += BACK_OFF_MIN;
+    source.tick(now);
+    assert!(source.next_dial().is_some());
 }

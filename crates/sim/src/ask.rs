@@ -112,7 +112,7 @@ impl Run {
         let uid = self.uid();
         // A client that fills its own exclusive queue and goes is held back by it for ever: nobody else can empty it.
         let switches = self.setting.switches;
-        let exclusive = switches.has(Feature::Exclusive, &mut self.chance) && self.setting.is_roomy();
+        let exclusive = switches.has(Feature::Exclusive, &mut self.chance) && self.setting.bounds.is_roomy();
         let auto_delete = switches.has(Feature::AutoDelete, &mut self.chance);
         let server_named = switches.has(Feature::ServerNamed, &mut self.chance);
         let owner = exclusive.then(|| self.actors[actor].uid);
@@ -127,7 +127,7 @@ impl Run {
         };
         let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.is_asked_about(*queue));
         let name = match free {
-            Some(queue) if self.setting.is_roomy() && self.chance.permille(500) => {
+            Some(queue) if self.setting.bounds.is_roomy() && self.chance.permille(500) => {
                 self.model.queues[queue].name.clone()
             }
             _ => format!("q{uid}"),
@@ -186,7 +186,7 @@ impl Run {
         let known = &mut self.model.queues[queue];
         let is_simple = known.owner.is_none() && !known.auto_delete && !known.name.starts_with("amq.");
         // Behind those who are held back it would make a queue that somebody has deleted meanwhile.
-        if !is_simple || !known.life.surely(now, now) || !self.setting.is_roomy() {
+        if !is_simple || !known.life.surely(now, now) || !self.setting.bounds.is_roomy() {
             return None;
         }
         known.redeclared = Some(period);
@@ -378,7 +378,7 @@ impl Run {
         let uid = self.uid();
         let switches = self.setting.switches;
         let no_ack = switches.has(Feature::NoAck, &mut self.chance);
-        let exclusive = switches.has(Feature::Alone, &mut self.chance) && self.setting.is_roomy();
+        let exclusive = switches.has(Feature::Alone, &mut self.chance) && self.setting.bounds.is_roomy();
         let tag = if self.chance.permille(200) { String::new() } else { format!("c{uid}") };
         let name = self.model.queues[queue].name.clone();
         let table = if switches.has(Feature::ConsumerPriorities, &mut self.chance) {

@@ -248,7 +248,7 @@ impl Run {
 
     /// Whether a channel may have had something for so long that the broker has ended it.
     pub(crate) fn may_be_overdue(&self, channel: &crate::actor::Channel) -> bool {
-        let timeout_us = self.setting.consumer_timeout_ms * 1_000;
+        let timeout_us = self.setting.bounds.consumer_timeout_ms * 1_000;
         timeout_us > 0 && channel.owing_since_us.is_some_and(|since_us| since_us + timeout_us <= self.world.us())
     }
 

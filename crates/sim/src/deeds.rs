@@ -112,7 +112,7 @@ impl Run {
                 self.actors[actor].client.vanish();
                 self.gone(actor);
             }
-            3 if self.setting.heartbeat_s > 0 => {
+            3 if self.setting.bounds.heartbeat_s > 0 => {
                 self.note(|_| format!("client {uid} is cut off in silence"));
                 cable.cut(Cut::Silence);
                 self.actors[actor].client.paused = true;

@@ -116,7 +116,7 @@ impl Run {
                 if let Some((_, what)) = channel.suspicions.first() {
                     complain(what.clone());
                 }
-                let timeout_us = self.setting.consumer_timeout_ms * 1_000;
+                let timeout_us = self.setting.bounds.consumer_timeout_ms * 1_000;
                 let now_us = self.world.us();
                 // What a transaction settles is not waited for, committed or not, as in RabbitMQ.
                 let late = |held: &&crate::actor::Held| {
@@ -134,7 +134,7 @@ impl Run {
         for (shard, node) in self.world.nodes.iter().enumerate() {
             // A heartbeat may be on its way at any moment.
             let heartbeats =
-                if self.setting.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
+                if self.setting.bounds.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
             let bytes = node.shard.desk().output_bytes().saturating_sub(heartbeats);
             // One that is held back is not missed when it falls silent, as in RabbitMQ.
             if bytes > 0 && !held_back {
@@ -230,7 +230,7 @@ impl Run {
             self.all_go();
             self.rest();
             // Those who are held back go once there is room; their messages may still come.
-            self.draining = self.actors.is_empty() && self.setting.is_roomy();
+            self.draining = self.actors.is_empty() && self.setting.bounds.is_roomy();
         }
         if self.drain().is_none() {
             return;
@@ -311,7 +311,7 @@ impl Run {
             let Some(actor) = self.actor_of(uid) else { return };
             self.model.tick();
             // It settles only when nothing moves any more, which may be too late.
-            let no_ack = self.setting.consumer_timeout_ms > 0;
+            let no_ack = self.setting.bounds.consumer_timeout_ms > 0;
             let number = self.uid();
             let (name, tag) = (self.model.queues[queue].name.clone(), format!("d{number}"));
             let consume = basic::Consume {
@@ -449,20 +449,7 @@ impl Run {
         if self.world.household.connections() > 0 {
             left.push(format!("{} connections counted", self.world.household.connections()));
         }
-        for (shard, node) in self.world.nodes.iter_mut().enumerate() {
-            node.pool.collect();
-            let counts = [
-                ("connections", node.shard.connections()),
-                ("queues", node.shard.broker().queues().count()),
-                ("bytes of output", node.shard.desk().output_bytes()),
-                ("bytes of lists", node.shard.broker().room_bytes()),
-                ("bytes of message memory", node.pool.used_bytes()),
-            ];
-            let counts = counts.into_iter().chain(node.shard.broker().census());
-            for (what, count) in counts.filter(|&(_, count)| count > 0) {
-                left.push(format!("{count} {what} on shard {shard}"));
-            }
-        }
+        left.extend(self.world.left());
         if self.pool.used_bytes() > 0 {
             left.push(format!("{} bytes of the clients' memory", self.pool.used_bytes()));
         }

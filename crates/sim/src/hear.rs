@@ -258,7 +258,7 @@ impl Run {
                 consumer.tag = tag;
                 consumer.stage = Stage::Active;
                 // An answer that is heard late may be of a consumer that has been overdue since, and is gone.
-                let may_be_gone = self.setting.consumer_timeout_ms > 0 && !consumer.no_ack;
+                let may_be_gone = self.setting.bounds.consumer_timeout_ms > 0 && !consumer.no_ack;
                 let (queue, consumer, exclusive) = (consumer.queue, consumer.uid, consumer.exclusive);
                 self.consumes(queue, consumer, uid, exclusive, may_be_gone);
             }
@@ -408,7 +408,7 @@ impl Run {
     pub(crate) fn depart(&mut self, actor: usize, channel: usize, is_closing: bool) {
         let now = self.model.now;
         let period = self.leaving_period();
-        let roomy = self.setting.is_roomy();
+        let roomy = self.setting.bounds.is_roomy();
         let one = &mut self.actors[actor].channels[channel];
         let consumers = std::mem::take(&mut one.consumers);
         let held = std::mem::take(&mut one.held);
@@ -475,7 +475,7 @@ impl Run {
     /// The last period in which somebody who leaves now may be noticed to have left: one that is held back is not noticed
     /// before it is heard again.
     pub(crate) fn leaving_period(&self) -> u32 {
-        if self.setting.is_roomy() { self.model.period } else { u32::MAX }
+        if self.setting.bounds.is_roomy() { self.model.period } else { u32::MAX }
     }
 
     /// All channels end with their connection, and so do the queues it owns.

@@ -17,6 +17,8 @@
 //! headers; limits hold; what must expire does, and not too early; the highest priority goes first; what comes back too often
 //! goes, and what is held for too long ends its channel; nobody waits for an answer when nothing moves; queues with messages
 //! have no consumer with room; no connection or channel ends without a cause; and when all have gone no memory is in use.
+//!
+//! [`federation`] has several brokers, with links between them, and another book of promises.
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -25,6 +27,7 @@ mod came;
 mod client;
 mod deeds;
 mod features;
+pub mod federation;
 mod finish;
 mod hear;
 mod letters;
@@ -34,8 +37,10 @@ mod routing;
 mod run;
 mod setting;
 mod swarm;
+mod terms;
 mod world;
 
 pub use run::{Failure, Tally, run};
 pub use setting::Setting;
 pub use swarm::{Feature, Switches};
+pub use terms::Bounds;

@@ -4,7 +4,6 @@
 //! Owns:   the threads, the clock, the line on the terminal.
 //! Never:  decides what is right: the library does.
 
-use sim::{Failure, Tally};
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -21,8 +20,18 @@ thread_local! {
     pub static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
+/// What runs are summed up in.
+pub trait Sum: Copy + Default + std::ops::AddAssign + std::fmt::Display + Send {}
+
+impl<T: Copy + Default + std::ops::AddAssign + std::fmt::Display + Send> Sum for T {}
+
+/// What a run comes to: its sum, or the failure.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
 /// What is to be run.
-pub struct Order {
+pub struct Order<T> {
+    /// One of them.
+    pub run: fn(u64) -> Outcome<T>,
     /// The seeds.
     pub seeds: Range<u64>,
     /// How long they may be begun.
@@ -38,31 +47,32 @@ pub enum End {
     /// Somebody pressed Ctrl-C.
     Interrupted,
     /// A promise was broken.
-    Broken(Box<Failure>),
+    Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// What the threads share.
-struct Work {
+struct Work<T> {
+    run: fn(u64) -> Outcome<T>,
     next: AtomicU64,
     end: u64,
     stopped: Arc<AtomicBool>,
-    sums: Mutex<(u64, Tally)>,
+    sums: Mutex<(u64, T)>,
 }
 
-impl Work {
+impl<T: Sum> Work<T> {
     fn take(&self) -> Option<u64> {
         let go = !self.stopped.load(Ordering::Relaxed);
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&seed| go && seed < self.end)
     }
 
-    fn sums(&self) -> (u64, Tally) {
+    fn sums(&self) -> (u64, T) {
         *self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, failures: &Sender<Box<Failure>>) {
+    fn run(&self, failures: &Sender<(u64, Box<dyn std::error::Error + Send + Sync>)>) {
         while let Some(seed) = self.take() {
             SEED.set(seed);
-            match sim::run(seed, false) {
+            match (self.run)(seed) {
                 Ok(tally) => {
                     let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
                     sums.0 += 1;
@@ -72,7 +82,7 @@ impl Work {
                     // The others end the seeds they have begun, and one of those may be smaller.
                     self.stopped.store(true, Ordering::Relaxed);
                     // Nobody listens only if the program is ending anyway.
-                    let _unheard = failures.send(failure);
+                    let _unheard = failures.send((seed, failure));
                 }
             }
         }
@@ -81,16 +91,17 @@ impl Work {
 
 /// Runs them. `interrupted` becomes true when no more are to be begun.
 #[expect(clippy::disallowed_methods, reason = "a program may say how long it runs")]
-pub fn run(order: &Order, interrupted: &Arc<AtomicBool>) -> End {
+pub fn run<T: Sum>(order: &Order<T>, interrupted: &Arc<AtomicBool>) -> End {
     let start = Instant::now();
     let work = Work {
+        run: order.run,
         next: AtomicU64::new(order.seeds.start),
         end: order.seeds.end,
         stopped: Arc::clone(interrupted),
-        sums: Mutex::new((0, Tally::default())),
+        sums: Mutex::new((0, T::default())),
     };
     let shown = std::io::stderr().is_terminal();
-    let mut broken: Option<Box<Failure>> = None;
+    let mut broken: Option<(u64, Box<dyn std::error::Error + Send + Sync>)> = None;
     std::thread::scope(|scope| {
         let (sender, failures) = channel();
         for _ in 0..order.threads.max(1) {
@@ -101,7 +112,7 @@ pub fn run(order: &Order, interrupted: &Arc<AtomicBool>) -> End {
         loop {
             match failures.recv_timeout(PROGRESS_EVERY) {
                 Ok(failure) => {
-                    if broken.as_ref().is_none_or(|before| failure.seed < before.seed) {
+                    if broken.as_ref().is_none_or(|before| failure.0 < before.0) {
                         broken = Some(failure);
                     }
                 }
@@ -124,7 +135,7 @@ pub fn run(order: &Order, interrupted: &Arc<AtomicBool>) -> End {
     let each_ms = seconds * 1e3 * order.threads as f64 / runs.max(1) as f64;
     println!("{runs} seeds from {first} on {} threads in {seconds:.1} s, {each_ms:.1} ms each: {sums}", order.threads);
     match broken {
-        Some(failure) => End::Broken(failure),
+        Some((_, failure)) => End::Broken(failure),
         None if runs == order.seeds.end.saturating_sub(first)
             || order.time.is_some_and(|time| start.elapsed() >= time) =>
         {
@@ -135,7 +146,7 @@ pub fn run(order: &Order, interrupted: &Arc<AtomicBool>) -> End {
 }
 
 /// One line, written over itself.
-fn progress(order: &Order, runs: u64, elapsed: Duration) {
+fn progress<T>(order: &Order<T>, runs: u64, elapsed: Duration) {
     let rate = runs as f64 / elapsed.as_secs_f64().max(1e-3);
     let all = order.seeds.end - order.seeds.start;
     let by_count_s = (all - runs.min(all)) as f64 / rate.max(1e-3);

@@ -85,12 +85,14 @@ fn matches(kind: Kind, binding: &Binding, message: &Message) -> bool {
         Kind::Default => false,
         Kind::Direct => message.keys().any(|key| binding.key == *key),
         Kind::Fanout => true,
-        Kind::Topic => {
-            let pattern: Vec<&str> = binding.key.split('.').collect();
-            message.keys().any(|key| topic(&pattern, &key.split('.').collect::<Vec<_>>()))
-        }
+        Kind::Topic => message.keys().any(|key| is_topic(&binding.key, key)),
         Kind::Headers => binding.headers.is_some_and(|wanted| headers(wanted, message.headers)),
     }
+}
+
+/// Whether a topic exchange lets a key through a binding.
+pub fn is_topic(pattern: &str, key: &str) -> bool {
+    topic(&pattern.split('.').collect::<Vec<_>>(), &key.split('.').collect::<Vec<_>>())
 }
 
 /// `*` is one word, `#` is any number of them.

@@ -9,8 +9,9 @@ use crate::client::{Client, Heard};
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US, REST_ROUNDS_MAX, SCRATCH_BYTES, TRACE_LINES_SHOWN};
 use crate::model::Model;
 use crate::setting::Setting;
-use crate::world::{World, session_limits};
-use link::sim::{Chance, SimOptions};
+use crate::terms::{Terms, some_instant};
+use crate::world::World;
+use link::sim::Chance;
 use slab::{Pool, PoolOptions};
 
 /// What happened in a run.
@@ -145,7 +146,8 @@ impl std::fmt::Display for Failure {
         for line in &self.trace[self.trace.len().saturating_sub(TRACE_LINES_SHOWN)..] {
             writeln!(f, "  {line}")?;
         }
-        let Setting { shards, clients, steps, consumer_timeout_ms, switches, .. } = &self.setting;
+        let Setting { shards, clients, steps, bounds, switches, .. } = &self.setting;
+        let consumer_timeout_ms = bounds.consumer_timeout_ms;
         writeln!(f, "seed {}: {}", self.seed, self.what)?;
         writeln!(f, "{shards} shards, {clients} clients, {steps} steps, consumer timeout {consumer_timeout_ms} ms")?;
         writeln!(f, "switches: {switches}")?;
@@ -190,9 +192,11 @@ pub fn run(seed: u64, traced: bool) -> Result<Tally, Box<Failure>> {
 
 impl Run {
     fn new(setting: Setting, traced: bool) -> Self {
+        let Setting { seed, shards, bounds, .. } = setting;
+        let terms = Terms { name: "harrier".into(), seed, shards, bounds, now: some_instant() };
         Run {
             chance: Chance::new(setting.seed),
-            world: World::new(&setting),
+            world: World::new(&terms),
             pool: Pool::new(PoolOptions::default()),
             model: Model::new(),
             actors: Vec::new(),
@@ -261,12 +265,10 @@ impl Run {
     /// A client connects.
     pub(crate) fn arrive(&mut self) -> usize {
         let uid = self.uid() as u32;
-        let seed = self.chance.number();
-        let mut options = if self.setting.faulty_links { SimOptions::faulty(seed) } else { SimOptions::faultless() };
-        options.seed = seed;
+        let options = self.setting.bounds.cable(0, &mut self.chance);
         let (link, wire) = self.world.connect(&options);
         let cable = self.world.wires[wire].cable.clone();
-        let client = Client::new(link, cable, session_limits(&self.setting), &self.pool, self.world.now);
+        let client = Client::new(link, cable, self.setting.bounds.session(), &self.pool, self.world.now);
         let shard = self.world.wires[wire].shard;
         self.tally.connections += 1;
         self.note(|_| format!("client {uid} connects to shard {shard}"));
@@ -340,7 +342,7 @@ impl Run {
             wire.cable.set_pace(link::sim::Side::Right, None);
         }
         // Long enough for a broker to give up a peer that it hears nothing of.
-        let heartbeat_us = u64::from(self.setting.heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);
+        let heartbeat_us = u64::from(self.setting.bounds.heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);
         let mut quiet = 0;
         let mut before = (self.model.now, self.tally.digest);
         for _ in 0..REST_ROUNDS_MAX {
@@ -365,7 +367,7 @@ impl Run {
             moved |= self.world.is_busy();
             if moved {
                 // One that has said goodbye hears no more of what it is sent, and reads it all the same: heartbeats too, for ever.
-                let reads = |actor: &Actor| actor.standing == Standing::Leaving && self.setting.heartbeat_s == 0;
+                let reads = |actor: &Actor| actor.standing == Standing::Leaving && self.setting.bounds.heartbeat_s == 0;
                 if self.actors.iter().any(reads) {
                     quiet = 0;
                 }

@@ -1,15 +1,15 @@
-//! The broker's side of the simulation: shards that sleep and wake as their threads would, links, and time.
+//! A broker of the simulation: shards that sleep and wake as their threads would, links, and time.
 //!
-//! Enters: connections, rounds.  Leaves: ticks of the shards, in random order.
+//! Enters: connections, dials, rounds.  Leaves: ticks of the shards, in random order.
 //! Owns:   the clock, the shards, the cables of all connections.
 //! Never:  ticks a shard that a reactor would have left asleep: a wake-up that is lost stays lost.
 
-use crate::setting::Setting;
+use crate::terms::Terms;
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
-use session::{Greeting, SessionLimits};
-use shard::{Bell, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use session::Greeting;
+use shard::{Bell, Desk, Dial, DialError, Dialled, Doorbell, Household, Mail, Shard, ShardOptions, Work};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,11 +30,14 @@ pub struct Node {
 
 /// A connection's way through the broker.
 pub struct Wire {
-    /// The cable; the broker is its right side.
+    /// The cable.
     pub cable: Cable,
+    /// The broker's end: the right one of those that came, the left one of those that it has dialled.
+    pub side: Side,
     /// The shard that serves it.
     pub shard: usize,
-    slot: u32,
+    /// Its slot there.
+    pub slot: u32,
     over: bool,
 }
 
@@ -46,7 +49,7 @@ impl Bell for NoteBell {
     }
 }
 
-/// Everything but the clients.
+/// A broker with its links: everything but the clients.
 pub struct World {
     /// The shards.
     pub nodes: Vec<Node>,
@@ -61,38 +64,25 @@ pub struct World {
     pub ticks: u64,
 }
 
-/// What a connection of a run may use.
-pub fn session_limits(setting: &Setting) -> SessionLimits {
-    SessionLimits {
-        frame_bytes_max: setting.frame_bytes_max,
-        heartbeat_s: setting.heartbeat_s,
-        ..SessionLimits::default()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from; nothing depends on it")]
-fn some_instant() -> Instant {
-    Instant::now()
-}
-
 impl World {
     /// A broker without connections.
-    pub fn new(setting: &Setting) -> Self {
-        let mut chance = Chance::new(setting.seed ^ 0xB40C);
-        let (now, epoch_unix_s) = (some_instant(), 1_000_000_000);
-        let household = Arc::new(Household::new(setting.shards, setting.memory_bytes_max, 1_000));
-        let rungs: Vec<_> = (0..setting.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
+    pub fn new(terms: &Terms) -> Self {
+        let mut chance = Chance::new(terms.seed ^ 0xB40C);
+        let (now, epoch_unix_s) = (terms.now, 1_000_000_000);
+        let household = Arc::new(Household::new(terms.shards, terms.bounds.memory_bytes_max, 1_000));
+        let rungs: Vec<_> = (0..terms.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let bells: Vec<_> = rungs.iter().map(|rung| Doorbell::new(Box::new(NoteBell(Arc::clone(rung))))).collect();
         let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
         let capabilities = capabilities
             .iter()
             .fold(Table::default(), |table, name| table.with(name, Value::Bool(true)).expect("a short name"));
         let properties = Table::default().with("capabilities", Value::Table(capabilities)).expect("a short name");
+        let properties = properties.with("cluster_name", Value::text(&terms.name)).expect("a short name");
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
-        let nodes = Mail::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..setting.shards);
+        let nodes = Mail::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
         let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
             let mut catalog = Catalog::new(Limits {
-                hash_seed: setting.seed,
+                hash_seed: terms.seed,
                 // Delivery limits come with the other types of queues.
                 queue_types_as_classic: true,
                 ..Limits::default()
@@ -117,21 +107,24 @@ impl World {
             seed[..8].copy_from_slice(&chance.number().to_le_bytes());
             let broker_options = BrokerOptions {
                 shard,
-                shards: setting.shards,
-                queue_bytes_max: setting.queue_bytes_max,
+                shards: terms.shards,
+                queue_bytes_max: terms.bounds.queue_bytes_max,
                 epoch_unix_s,
-                consumer_timeout_ms: setting.consumer_timeout_ms,
+                consumer_timeout_ms: terms.bounds.consumer_timeout_ms,
             };
             let options = ShardOptions {
                 shard,
-                session: session_limits(setting),
+                session: terms.bounds.session(),
                 rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
                 epoch: now,
+                cluster_name: terms.name.clone(),
             };
-            let desk = Desk::new(pool.clone(), mail, setting.output_bytes_max, seed);
-            let shard = Shard::new(options, Broker::new(broker_options, catalog), desk, Arc::clone(&household));
+            let desk = Desk::new(pool.clone(), mail, terms.bounds.output_bytes_max, seed);
+            let mut broker = Broker::new(broker_options, catalog);
+            broker.set_origin(terms.seed);
+            let shard = Shard::new(options, broker, desk, Arc::clone(&household));
             Node { shard, pool, doorbell, rung, awake: true, until: None }
         });
         World { nodes: nodes.collect(), wires: Vec::new(), household, now, start: now, ticks: 0 }
@@ -139,13 +132,48 @@ impl World {
 
     /// A client connects. Answers its end, and the number of its wire.
     pub fn connect(&mut self, options: &SimOptions) -> (SimLink, usize) {
-        let shard = usize::from(self.household.place_connection().expect("there is room for a thousand"));
         let (near, far, cable) = pair(options);
+        (near, self.admit(far, cable))
+    }
+
+    /// The right end of a cable comes in. Answers the number of its wire.
+    pub fn admit(&mut self, far: SimLink, cable: Cable) -> usize {
+        let shard = usize::from(self.household.place_connection().expect("there is room for a thousand"));
         let node = &mut self.nodes[shard];
         let slot = node.shard.accept(Box::new(far), self.now);
         node.awake = true;
-        self.wires.push(Wire { cable, shard, slot, over: false });
-        (near, self.wires.len() - 1)
+        self.wires.push(Wire { cable, side: Side::Right, shard, slot, over: false });
+        self.wires.len() - 1
+    }
+
+    /// What became of a dial of a shard. Answers the number of the wire, if the shard still wanted one.
+    pub fn dialled(
+        &mut self,
+        shard: usize,
+        dial: &Dial,
+        outcome: Result<(Dialled, Cable), DialError>,
+    ) -> Option<usize> {
+        let node = &mut self.nodes[shard];
+        node.awake = true;
+        let (outcome, cable) = match outcome {
+            Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
+            Err(error) => (Err(error), None),
+        };
+        let slot = node.shard.dialled(dial, outcome, self.now)?;
+        self.wires.push(Wire { cable: cable?, side: Side::Left, shard, slot, over: false });
+        Some(self.wires.len() - 1)
+    }
+
+    /// Does something to a shard that wakes it, as an arrival would.
+    pub fn wake<T>(&mut self, shard: usize, what: impl FnOnce(&mut Shard, Instant) -> T) -> T {
+        let node = &mut self.nodes[shard];
+        node.awake = true;
+        what(&mut node.shard, self.now)
+    }
+
+    /// Forgets the wires that are over.
+    pub fn forget_wires(&mut self) {
+        self.wires.retain(|wire| !wire.over);
     }
 
     /// Microseconds since the beginning.
@@ -168,11 +196,11 @@ impl World {
         let now = self.now;
         let mut edges_came = false;
         for wire in self.wires.iter_mut().filter(|wire| !wire.over && wire.shard == node) {
-            if wire.cable.is_over(Side::Right) {
+            if wire.cable.is_over(wire.side) {
                 wire.over = true;
                 continue;
             }
-            let edges = wire.cable.take_edges(Side::Right);
+            let edges = wire.cable.take_edges(wire.side);
             if edges.any() {
                 edges_came = true;
                 self.nodes[node].shard.edge(wire.slot, edges.readable, edges.writable, edges.closed);
@@ -206,6 +234,25 @@ impl World {
             format!("slot {} of shard {}: {left} bytes for the client, {right} for the broker", wire.slot, wire.shard)
         });
         nodes.chain(wires).collect()
+    }
+
+    /// What is left of connections, queues and messages, in words: when everybody has gone, a leak.
+    pub fn left(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        for (shard, node) in self.nodes.iter_mut().enumerate() {
+            node.pool.collect();
+            let counts = [
+                ("connections", node.shard.connections()),
+                ("queues", node.shard.broker().queues().count()),
+                ("bytes of output", node.shard.desk().output_bytes()),
+                ("bytes of lists", node.shard.broker().room_bytes()),
+                ("bytes of message memory", node.pool.used_bytes()),
+            ];
+            let counts = counts.into_iter().chain(node.shard.broker().census());
+            let counts = counts.filter(|&(_, count)| count > 0);
+            left.extend(counts.map(|(what, count)| format!("{count} {what} on shard {shard}")));
+        }
+        left
     }
 
     /// Whether bytes are under way anywhere, or an edge waits for a shard.

@@ -21,6 +21,9 @@ pub trait Device: Send + 'static {
     /// What the device can do.
     fn abilities(&self) -> Abilities;
 
+    /// The name of the card that it is a share of: what one share of a card can reach another can, too.
+    fn card(&self) -> String;
+
     /// Time since some moment, which never goes back: all deadlines are counted by it.
     fn now(&self) -> Duration;
 
@@ -58,6 +61,11 @@ pub trait Device: Send + 'static {
     /// The device is broken.
     fn arm(&mut self) -> Result<(), DeviceError>;
 
+    /// The next [`events`](Device::events) look for all that there is, for an owner that was woken by one of
+    /// [`news_descriptors`](Device::news_descriptors), or by something that it cannot tell from them. [`wait`](Device::wait)
+    /// tells by itself. Else a device may look now and then alone.
+    fn heed_news(&mut self) {}
+
     /// Blocks until there may be a completion (if armed) or an event, or so long.
     ///
     /// # Errors
@@ -67,6 +75,11 @@ pub trait Device: Send + 'static {
     /// Descriptors that are readable when [`wait`](Device::wait) would answer at once, for an owner that waits for other
     /// things too; they stay the same for the device's life. None: it has to look by itself.
     fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
+    /// Those of them that tell of rare events, and of no completion.
+    fn news_descriptors(&self) -> Vec<RawFd> {
         Vec::new()
     }
 
@@ -97,11 +110,11 @@ pub trait Device: Send + 'static {
     /// Forgets a queue pair and what it was given. Its completions may still be polled.
     fn destroy(&mut self, pair: QueuePair);
 
-    /// Appends what the connection manager has to tell.
+    /// Appends what the connection manager has to tell. `now` is what [`now`](Device::now) has just said.
     ///
     /// # Errors
     /// The channel of events is broken.
-    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError>;
+    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError>;
 }
 
 /// A device of whatever kind.
@@ -110,6 +123,10 @@ pub type AnyDevice = Box<dyn Device>;
 impl Device for AnyDevice {
     fn abilities(&self) -> Abilities {
         (**self).abilities()
+    }
+
+    fn card(&self) -> String {
+        (**self).card()
     }
 
     fn now(&self) -> Duration {
@@ -148,6 +165,14 @@ impl Device for AnyDevice {
         (**self).descriptors()
     }
 
+    fn heed_news(&mut self) {
+        (**self).heed_news();
+    }
+
+    fn news_descriptors(&self) -> Vec<RawFd> {
+        (**self).news_descriptors()
+    }
+
     fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
         (**self).listen(address)
     }
@@ -172,8 +197,24 @@ impl Device for AnyDevice {
         (**self).destroy(pair);
     }
 
-    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
-        (**self).events(into)
+    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+        (**self).events(now, into)
+    }
+}
+
+/// The way to a peer, looked up and not yet taken.
+pub struct Way {
+    /// The name of the card that leads there, see [`Device::card`].
+    pub card: String,
+    /// Where the peer is, in words that a device of that card need not look up: connecting there does not wait.
+    pub place: String,
+    /// A device of that card, for who has none.
+    pub open: Box<dyn FnOnce() -> Result<AnyDevice, DeviceError> + Send>,
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Way({} by {})", self.place, self.card)
     }
 }
 
@@ -190,6 +231,9 @@ pub struct Abilities {
     pub reads_answered_max: u8,
     /// Receive buffers that the shared queue takes.
     pub receives_max: usize,
+    /// The end that asked for a connection sends the first message, and the other none before it has come: iWARP's rule. That
+    /// the connection stands is told to the end that accepted too early there.
+    pub asker_speaks_first: bool,
 }
 
 /// What is wanted of a queue pair.

@@ -60,6 +60,8 @@ pub const FETCH_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// How often deadlines are looked at.
 pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
+/// An end that has to speak first does so again after this long, as long as nothing has come back.
+pub const FIRST_WORD_EVERY: Duration = Duration::from_secs(1);
 /// How long a program that drops its connection waits for its last words to arrive.
 pub const LINGER_MAX: Duration = Duration::from_secs(2);
 /// Requests for connections that wait for their handshake; more are refused.
@@ -94,7 +96,7 @@ pub const RESOLVE_MAX: Duration = Duration::from_secs(5);
 /// How long a queue pair that has ended may keep the device from giving the last receive buffers back.
 pub const LAST_RECEIVES_MAX: Duration = Duration::from_millis(100);
 /// A card's rare news (connections, faults) is looked for so often while messages are polled without a pause, since each
-/// look is a call into the kernel; and at every round of an owner that is about to sleep, or has slept.
+/// look is a call into the kernel; and when a descriptor tells of some.
 pub const NEWS_EVERY: Duration = Duration::from_millis(2);
 
 const _: () = assert!(HEAD_BYTES_MAX <= HEAD_SLOT_BYTES);

@@ -59,6 +59,14 @@ impl<D: Device> VerbsLink<D> {
         self.port.core().with(self.id).is_none_or(|(connection, _)| connection.is_readable())
     }
 
+    /// Waits for its peer as long as that lives, whatever the port's [`fetch_max`](crate::Settings::fetch_max) says: what
+    /// suits an end that asked for the connection, on a port that others have asked to be let in at.
+    pub fn be_patient(&self) {
+        if let Some((connection, _)) = self.port.core().with(self.id) {
+            connection.is_patient = true;
+        }
+    }
+
     /// What the peer showed to be let in.
     pub fn token(&self) -> Option<Token> {
         self.token
@@ -135,34 +143,46 @@ impl<D: Device> Link for VerbsLink<D> {
     }
 
     /// Drives the whole port while it waits.
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: Wait, mut timeout: Option<Duration>) -> Result<bool, LinkError> {
         let mut core = self.port.core();
         let broken = |error: crate::device::DeviceError| LinkError::Lost(error.into());
-        core.poll().map_err(broken)?;
-        core.flush();
-        let until = timeout.map(|timeout| core.shared.now.saturating_add(timeout));
+        // Where there was nothing the last time, most likely there is nothing now: then the look that must follow the arming
+        // will do. Else what is there already is found without a call into the kernel.
+        let mut sleeps_at_once = std::mem::take(&mut core.has_slept) && !core.shared.has_work();
+        let mut until = None;
         loop {
+            if !sleeps_at_once {
+                core.poll().map_err(broken)?;
+                if core.shared.settings.corked {
+                    core.flush();
+                }
+            }
             let Some((connection, shared)) = core.with(self.id) else { return Ok(true) };
             let is_ready = (what.wants_readable() && connection.is_readable())
                 || (what.wants_writable() && connection.is_writable(shared));
             if is_ready {
                 return Ok(true);
             }
-            let now = shared.now;
-            if until.is_some_and(|until| now >= until) {
-                return Ok(false);
-            }
-            let nap = until.map_or(DEADLINES_EVERY, |until| (until - now).min(DEADLINES_EVERY));
+            let nap = if sleeps_at_once {
+                timeout.map_or(DEADLINES_EVERY, |timeout| timeout.min(DEADLINES_EVERY))
+            } else {
+                let now = shared.now;
+                let until = *until.get_or_insert_with(|| timeout.map(|timeout| now.saturating_add(timeout)));
+                if until.is_some_and(|until| now >= until) {
+                    return Ok(false);
+                }
+                until.map_or(DEADLINES_EVERY, |until| (until - now).min(DEADLINES_EVERY))
+            };
             shared.device.arm().map_err(broken)?;
-            core.poll().map_err(broken)?;
-            core.flush();
-            let Some((connection, shared)) = core.with(self.id) else { return Ok(true) };
-            if connection.is_readable() && what.wants_readable() {
-                return Ok(true);
+            if !core.came_meanwhile().map_err(broken)? {
+                core.shared.device.wait(Some(nap)).map_err(broken)?;
+                core.has_slept = true;
+                if sleeps_at_once {
+                    // No clock was read before: a nap that ended early counts as a whole one, and is short.
+                    timeout = timeout.map(|timeout| timeout - nap);
+                }
             }
-            shared.device.wait(Some(nap)).map_err(broken)?;
-            core.poll().map_err(broken)?;
-            core.flush();
+            sleeps_at_once = false;
         }
     }
 }

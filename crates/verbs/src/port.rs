@@ -123,8 +123,35 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// What the device says, or that there are no receive buffers left.
     pub fn connect(&self, address: &str, token: Option<Token>) -> Result<VerbsLink<D>, DeviceError> {
-        let id = self.core().connect(address, token)?;
+        let mut core = self.core();
+        let credits = core.shared.settings.credits;
+        let id = core.connect(address, token, credits)?;
+        drop(core);
         Ok(VerbsLink::new(self.clone(), id))
+    }
+
+    /// The same, with a promise to the peer of its own (see [`Settings::credits`]).
+    ///
+    /// # Errors
+    /// As [`connect`](Port::connect).
+    pub fn connect_promising(
+        &self,
+        address: &str,
+        token: Option<Token>,
+        credits: u16,
+    ) -> Result<VerbsLink<D>, DeviceError> {
+        let id = self.core().connect(address, token, credits)?;
+        Ok(VerbsLink::new(self.clone(), id))
+    }
+
+    /// Whether it has receive buffers for one connection more, with such a promise.
+    pub fn has_room_for(&self, credits: u16) -> bool {
+        self.core().has_room_for(credits)
+    }
+
+    /// The name of its device's card (see [`Device::card`]).
+    pub fn card(&self) -> String {
+        self.core().shared.device.card()
     }
 
     /// The next connection that a peer has made.
@@ -171,12 +198,35 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// The device is broken.
     pub fn arm(&self) -> Result<(), DeviceError> {
+        let device = &mut self.core().shared.device;
+        // In the round between this and the sleep. What comes later ends the sleep, and is seen before the next: so an owner
+        // that waits for edges, and hears only once of what is not taken, misses nothing, and a sleep costs one look.
+        device.heed_news();
+        device.arm()
+    }
+
+    /// The same for an owner that calls [`heed_news`](Port::heed_news) when it is woken by one of
+    /// [`news_descriptors`](Port::news_descriptors): its sleeps cost no look at them.
+    ///
+    /// # Errors
+    /// The device is broken.
+    pub fn arm_for_messages(&self) -> Result<(), DeviceError> {
         self.core().shared.device.arm()
+    }
+
+    /// The next poll looks for rare events, too.
+    pub fn heed_news(&self) {
+        self.core().shared.device.heed_news();
     }
 
     /// Descriptors that are readable when the device has something to tell (see [`Device::descriptors`]).
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.core().shared.device.descriptors()
+    }
+
+    /// Those of them that tell of rare events alone (see [`Device::news_descriptors`]).
+    pub fn news_descriptors(&self) -> Vec<RawFd> {
+        self.core().shared.device.news_descriptors()
     }
 
     /// Appends the edges since the last call.

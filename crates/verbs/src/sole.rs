@@ -17,6 +17,7 @@ use mio::{Interest, Registry};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// One connection over a device that nobody else uses.
@@ -27,6 +28,8 @@ pub struct SoleLink<D: Device> {
     peer: Peer,
     /// Of a link that somebody waits for with a registry.
     bell: Option<Bell>,
+    /// What its owner waits for on its behalf.
+    registered: Vec<RawFd>,
     /// The last `send` took less than it was offered, and its owner was not told that it would take more now.
     is_blocked: bool,
 }
@@ -61,7 +64,7 @@ impl<D: Device> SoleLink<D> {
             Err(error) => return Err(failed(error)),
         }
         let peer = link.peer().clone();
-        Ok(SoleLink { link: Some(link), port, peer, bell: None, is_blocked: false })
+        Ok(SoleLink { link: Some(link), port, peer, bell: None, registered: Vec::new(), is_blocked: false })
     }
 
     /// The port, to look at.
@@ -114,6 +117,13 @@ fn unfinished(received: Received) -> Received {
 
 impl<D: Device> Link for SoleLink<D> {
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+        if self.bell.is_none() {
+            // What a wait has heard of comes first; only who finds nothing looks.
+            let received = self.inner()?.receive(direct, scratch)?;
+            if received != Received::Idle {
+                return Ok(received);
+            }
+        }
         self.look();
         let received = self.inner()?.receive(direct, scratch)?;
         if self.bell.is_none() {
@@ -187,8 +197,15 @@ impl<D: Device> Link for SoleLink<D> {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this RDMA device has no descriptors to wait for"));
         }
         let bell = Bell::new()?;
-        for descriptor in descriptors.iter().chain([&bell.descriptor()]) {
-            registry.register(&mut SourceFd(descriptor), token, Interest::READABLE)?;
+        self.registered.clear();
+        for descriptor in descriptors.into_iter().chain([bell.descriptor()]) {
+            match registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
+                Ok(()) => self.registered.push(descriptor),
+                // What a card tells of itself it tells the whole process by one descriptor: its owner may wait for it
+                // already, for another connection over this card or for a port of its own.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
         }
         self.bell = Some(bell);
         // What is there already is told of at once.
@@ -197,9 +214,8 @@ impl<D: Device> Link for SoleLink<D> {
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        let Some(bell) = self.bell.take() else { return Ok(()) };
-        let descriptors = self.port.descriptors();
-        let mut all = descriptors.iter().copied().chain([bell.descriptor()]);
+        let Some(_bell) = self.bell.take() else { return Ok(()) };
+        let mut all = self.registered.drain(..);
         all.try_for_each(|descriptor| registry.deregister(&mut SourceFd(&descriptor)))
     }
 

@@ -82,3 +82,36 @@ fn small_messages_share_doorbells_and_completions() {
     assert!(many[0] <= 40 && many[2] <= 40 && many[3] <= 10, "under load a doorbell is for many: {many:?}");
     assert!(large[0] <= 1_100 && large[3] <= 3_300, "an offer, a READ and a word that it is done: {large:?}");
 }
+
+/// Buffers go to the device several at a time. For each message that a peer may send it has one all the same, and half of the
+/// spare ones for those that a peer may not.
+#[test]
+fn receive_buffers_go_back_in_lists_and_no_credit_is_without_one() {
+    let (spare_buffers, credits) = (16, 16);
+    let settings =
+        Settings { spare_buffers, credits, receive_buffers: spare_buffers + usize::from(credits), ..settings() };
+    let world = World::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
+    let (mut near, mut far) = world.connect();
+    world.steps(3);
+    let lists = || world.ports[1].counters().receive_doorbells;
+    let (before, messages) = (lists(), 200);
+    for turn in 0..messages {
+        let mut out = Gather::new();
+        out.extend(&world.pool, &world::bytes(turn, SMALL_BYTES));
+        near.send(&mut out).expect("open");
+        assert!(out.is_empty(), "a credit came back for each message before");
+        let mut received = 0;
+        world.until("a message", || {
+            received += world::drain(&mut far).expect("open").0.len();
+            received == SMALL_BYTES
+        });
+        world.step();
+        for port in &world.ports {
+            let census = port.census();
+            let ready = census.posted_buffers + census.unread_buffers;
+            assert!(ready >= census.promised_credits + spare_buffers / 2, "{census:?}");
+        }
+    }
+    let lists = lists() - before;
+    assert!(lists <= messages as u64 / (spare_buffers as u64 / 2), "{lists} lists for {messages} messages");
+}

@@ -41,7 +41,7 @@ impl Raw {
         let pair = device.connect("0", &HELLO.encode(), &WISHES).expect("room");
         let mut events = Vec::new();
         world.until("an answer", || {
-            device.events(&mut events).expect("whole");
+            device.events(device.now(), &mut events).expect("whole");
             !events.is_empty()
         });
         assert!(matches!(events[..], [Event::Established { .. }]), "{events:?}");
@@ -372,7 +372,7 @@ fn answer(world: &World, private: &[u8]) -> Option<Reject> {
     let pair = device.connect("0", private, &WISHES).expect("room");
     let mut events = Vec::new();
     world.until("an answer", || {
-        device.events(&mut events).expect("whole");
+        device.events(device.now(), &mut events).expect("whole");
         !events.is_empty()
     });
     match &events[0] {
@@ -411,7 +411,7 @@ fn a_flood_of_requests_is_refused_when_the_buffers_are_promised_and_passes() {
     let pairs: Vec<_> = (0..200).map(|_| device.connect("0", &HELLO.encode(), &WISHES).expect("room")).collect();
     let mut events = Vec::new();
     scene.world.until("all answers", || {
-        device.events(&mut events).expect("whole");
+        device.events(device.now(), &mut events).expect("whole");
         let census = scene.world.ports[0].census();
         assert!(census.promised_credits + scene.settings.spare_buffers <= scene.settings.receive_buffers);
         events.len() == pairs.len()

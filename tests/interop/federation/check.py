@@ -5,13 +5,7 @@ Owns:   a private RabbitMQ that federates, the downstream; on the upstream excha
 Never:  sleeps: every wait is for a message, a return or a count, with a deadline.
 """
 
-import json
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -20,55 +14,13 @@ sys.path.insert(0, str(HERE.parent / "pika"))
 
 import pika
 
-from scene import URL, connection, unique, until  # first: it says where report.py is
+from scene import BROKER, URL, connection, unique, until  # first: it says where report.py is
+from brokers import RabbitMQ
 from report import Report, Skip, equal
 
-RABBITMQ = HERE.parent.parent / "rabbitmq"
+import joined
+
 DOWNSTREAM = "harrier-test-downstream"
-NO_SUCH_PACKAGES = 77
-
-
-def definitions():
-    """Whatever is called `federated…` pulls from the broker under test."""
-    upstream = {"uri": URL, "prefetch-count": 100, "ack-mode": "on-confirm", "reconnect-delay": 1, "max-hops": 2}
-    policy = {"vhost": "/", "name": "federated", "pattern": "^federated", "apply-to": "all", "priority": 0}
-    return {
-        "users": [{"name": "guest", "password": "guest", "tags": "administrator"}],
-        "vhosts": [{"name": "/"}],
-        "permissions": [{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
-        "parameters": [{"vhost": "/", "component": "federation-upstream", "name": "tested", "value": upstream}],
-        "policies": [policy | {"definition": {"federation-upstream-set": "all"}}],
-        "global_parameters": [{"name": "cluster_name", "value": DOWNSTREAM}],
-    }
-
-
-class Downstream:
-    """A RabbitMQ with the plugin."""
-
-    def __init__(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="interop-federation-"))
-        known = self.folder / "definitions.json"
-        known.write_text(json.dumps(definitions()))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        more = {"RABBITMQ_PLUGINS": "rabbitmq_federation", "RABBITMQ_CONF_EXTRA": f"load_definitions = {known}"}
-        command = [RABBITMQ / "start", self.folder / "broker", port]
-        answer = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if answer.returncode == NO_SUCH_PACKAGES:
-            raise Skip(answer.stderr.strip())
-        if answer.returncode:
-            raise RuntimeError(answer.stderr.strip())
-        self.url = dict(line.split(" ", 1) for line in answer.stdout.splitlines())["url"]
-
-    def connect(self):
-        settings = pika.URLParameters(self.url)
-        settings.heartbeat = 0
-        return pika.BlockingConnection(settings)
-
-    def stop(self):
-        subprocess.run([RABBITMQ / "stop", self.folder / "broker", "--wipe"], check=True, capture_output=True)
-        shutil.rmtree(self.folder)
 
 
 class Scene:
@@ -146,6 +98,8 @@ def bindings_are_mirrored(scene):
     equal([(m.exchange, m.routing_key, body) for m, _, body in got], [(exchange, "a.b", b"first"), (exchange, "c", b"first")])
     [hop] = got[0][1].headers["x-received-from"]
     equal((hop["exchange"], hop["vhost"], hop["redelivered"]), (exchange, "/", False), "where it came from")
+    # Pika keeps what a server says of itself in the connection beneath.
+    equal(hop["cluster-name"], scene.far._impl.server_properties["cluster_name"], "from whom")
     scene.down.queue_unbind(queue, exchange, "c")
     scene.until_it_does_not(exchange, "c")
     equal(scene.goes(exchange, "a.b"), True, "the other binding stays")
@@ -220,24 +174,36 @@ EXPECTATIONS = {
 }
 
 
-def main():
-    report = Report()
+def run_all(report, expectations, make, scene_of):
+    """Runs expectations on what `make` makes, each with a scene of its own."""
+    wanted = [name for name in expectations if not report.only or name in report.only]
+    if not wanted:
+        return
     try:
-        downstream = Downstream()
+        brokers = make()
     except Skip as why:
-        for name in EXPECTATIONS:
+        for name in wanted:
             report.skip(name, why)
-        report.exit()
+        return
 
     def run(body):
-        with Scene(downstream) as scene:
+        with scene_of(brokers) as scene:
             body(scene)
 
     try:
-        for name, body in EXPECTATIONS.items():
-            report.check(name, run, body)
+        for name in wanted:
+            report.check(name, run, expectations[name])
     finally:
-        downstream.stop()
+        brokers.stop()
+
+
+def main():
+    report = Report()
+    # Whatever is called `federated…` pulls from the broker under test.
+    run_all(report, EXPECTATIONS, lambda: RabbitMQ(DOWNSTREAM, {"federated": URL}), Scene)
+    # What Harrier does as a downstream is tried where it is the broker under test.
+    if BROKER == "harrier":
+        run_all(report, joined.EXPECTATIONS, joined.Joined, joined.Scene)
     report.exit()
 
 

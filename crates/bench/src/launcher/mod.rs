@@ -158,6 +158,22 @@ fn watcher(address: &str) -> Result<Option<usize>, String> {
     ask(move |controller| controller.watcher(&address))
 }
 
+/// The address of this host that others reach it by, if they are where `host:port` is.
+///
+/// # Errors
+/// An address that leads nowhere.
+pub fn address_towards(other: &str) -> Result<IpAddr, String> {
+    host::own_address_towards(host::resolved(other)?)
+}
+
+/// How many ranks there are: 0 without a launcher.
+///
+/// # Errors
+/// The conversation with them has ended.
+pub fn ranks() -> Result<usize, String> {
+    if has_ranks() { ask(|controller| Ok(controller.ranks.len())) } else { Ok(0) }
+}
+
 /// Where a stand-in for a broker (a relay, a null broker) listens so that every role reaches it: on the broker's address
 /// where it is played on the broker's host, otherwise on the one that this host speaks to the broker from.
 ///

@@ -12,7 +12,7 @@ pub(super) const RATE_MAX: f64 = 8_000_000.0;
 
 /// A search in progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Search {
+pub(crate) struct Search {
     kept: Option<f64>,
     failed: Option<f64>,
     next: f64,
@@ -20,12 +20,12 @@ pub(super) struct Search {
 
 impl Search {
     /// Begins with a guess.
-    pub(super) fn from(guess: f64) -> Self {
+    pub(crate) fn from(guess: f64) -> Self {
         Self { kept: None, failed: None, next: guess.clamp(RATE_MIN, RATE_MAX) }
     }
 
     /// The rate to try; `None`: the search is over.
-    pub(super) fn rate(&self) -> Option<f64> {
+    pub(crate) fn rate(&self) -> Option<f64> {
         let open = match (self.kept, self.failed) {
             (Some(kept), Some(failed)) => failed / kept > RESOLUTION,
             (Some(kept), None) => kept < RATE_MAX,
@@ -36,7 +36,7 @@ impl Search {
     }
 
     /// The rate that was to be tried kept the objective, or did not.
-    pub(super) fn learn(&mut self, kept: bool) {
+    pub(crate) fn learn(&mut self, kept: bool) {
         if kept {
             self.kept = Some(self.next);
         } else {
@@ -51,12 +51,12 @@ impl Search {
     }
 
     /// The highest rate that kept the objective.
-    pub(super) fn best(&self) -> Option<f64> {
+    pub(crate) fn best(&self) -> Option<f64> {
         self.kept
     }
 
     /// A rate that kept the objective did not when it was tried longer: everything from it on counts as failed.
-    pub(super) fn step_down(&mut self) -> Option<f64> {
+    pub(crate) fn step_down(&mut self) -> Option<f64> {
         let lower = self.kept? / RESOLUTION / RESOLUTION;
         self.failed = self.kept;
         self.kept = (lower >= RATE_MIN).then_some(lower);

@@ -30,55 +30,74 @@ const REST_LEFT_MIN: u64 = 4_096;
 /// The consumer's tag on its channel.
 pub(super) const TAG: &str = "c";
 
-struct Consumer {
-    client: Client,
-    channel: Channel,
+pub(super) struct Consumer {
+    pub(super) client: Client,
+    pub(super) channel: Channel,
     unacknowledged: u64,
 }
 
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     let task: ConsumerTask = orders.task()?;
     let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
-    let mut poll = Poll::new().map_err(|error| error.to_string())?;
+    let mut poll = watched(&mut consumers)?;
+    report(&Report::Ready { port: 0 })?;
+    while let Some(segment) = orders.next_while::<Segment>(|| keep_alive(&mut consumers))? {
+        report(&take_segment(&mut consumers, &mut poll, &task, &segment)?)?;
+    }
+    consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
+}
+
+/// Several consumers are polled; a single one waits by itself.
+pub(super) fn watched(consumers: &mut [Consumer]) -> Result<Poll, String> {
+    let poll = Poll::new().map_err(|error| error.to_string())?;
     if consumers.len() > 1 {
         for (index, consumer) in consumers.iter_mut().enumerate() {
             consumer.client.register(poll.registry(), Token(index)).map_err(|error| error.to_string())?;
         }
     }
-    report(&Report::Ready { port: 0 })?;
-    while let Some(segment) = orders.next_while::<Segment>(|| keep_alive(&mut consumers))? {
-        let mut arrivals: Vec<Arrivals> = consumers.iter().map(|_| Arrivals::new(&task, &segment)).collect();
-        let meters = Meters::start();
-        report(&Report::Armed)?;
-        collect(&mut consumers, &mut arrivals, &mut poll, &task, &segment)?;
-        let used = meters.stop();
-        let mut faults = Faults::default();
-        let mut rates = vec![0.0; PARTS_OF_A_SEGMENT];
-        for one in &arrivals {
-            faults.add(one.tally.faults());
-            rates.iter_mut().zip(one.rates()).for_each(|(sum, rate)| *sum += rate);
-        }
-        if segment.count < PARTS_OF_A_SEGMENT as u64 {
-            rates.clear();
-        }
-        let received = arrivals.iter().map(|one| one.tally.received()).sum();
-        report(&Report::Consumed { received, faults, rates, used })?;
-    }
-    consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
+    Ok(poll)
 }
 
-fn keep_alive(consumers: &mut [Consumer]) -> Result<(), String> {
+/// One segment: says that it is armed, takes the messages. Answers the figures.
+pub(super) fn take_segment(
+    consumers: &mut [Consumer],
+    poll: &mut Poll,
+    task: &ConsumerTask,
+    segment: &Segment,
+) -> Result<Report, String> {
+    let mut arrivals: Vec<Arrivals> = consumers.iter().map(|_| Arrivals::new(task, segment)).collect();
+    let meters = Meters::start();
+    report(&Report::Armed)?;
+    collect(consumers, &mut arrivals, poll, task, segment)?;
+    let used = meters.stop();
+    let mut faults = Faults::default();
+    let mut rates = vec![0.0; PARTS_OF_A_SEGMENT];
+    for one in &arrivals {
+        faults.add(one.tally.faults());
+        rates.iter_mut().zip(one.rates()).for_each(|(sum, rate)| *sum += rate);
+    }
+    if segment.count < PARTS_OF_A_SEGMENT as u64 {
+        rates.clear();
+    }
+    let received = arrivals.iter().map(|one| one.tally.received()).sum();
+    let ended_ns = arrivals.iter().filter_map(|one| one.marks_ns.last()).copied().max().unwrap_or(0);
+    Ok(Report::Consumed { received, faults, rates, ended_ns, used })
+}
+
+pub(super) fn keep_alive(consumers: &mut [Consumer]) -> Result<(), String> {
     consumers.iter_mut().try_for_each(|consumer| consumer.client.keep_alive()).map_err(|error| error.to_string())
 }
 
-fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
+pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
     let mut consumers = Vec::with_capacity(task.consumers);
     for index in 0..task.consumers {
         let mut client = super::connect(&task.url, "consumer")?;
         let channel = client.open_channel()?;
-        let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
-        client.declare_exchange(channel, &task.reply_exchange, "direct", &auto_delete)?;
-        client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
+        if !task.on_leaf {
+            let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
+            client.declare_exchange(channel, &task.reply_exchange, "direct", &auto_delete)?;
+            client.declare_exchange(channel, &task.exchange, &task.exchange_type, &auto_delete)?;
+        }
         let queue = declare_queue(&mut client, channel, task, index)?;
         if index == 0 && !task.decoys.is_empty() {
             bind_decoys(&mut client, channel, task)?;
@@ -141,6 +160,7 @@ struct Arrivals {
     /// Messages after which the time is noted next, and how many parts of the segment there are.
     next_mark: u64,
     part: u64,
+    count: u64,
     began_ns: u64,
     marks_ns: Vec<u64>,
 }
@@ -153,8 +173,9 @@ impl Arrivals {
             tally: if task.checks { Tally::checking(size_bytes, count) } else { Tally::new(size_bytes, count) },
             next_mark: part,
             part,
+            count,
             began_ns: now_ns(),
-            marks_ns: Vec::with_capacity(PARTS_OF_A_SEGMENT + 1),
+            marks_ns: Vec::with_capacity(PARTS_OF_A_SEGMENT + 2),
         }
     }
 
@@ -162,7 +183,9 @@ impl Arrivals {
     fn arrived(&mut self, body: &[u8]) {
         self.tally.arrived(body);
         if self.tally.received() >= self.next_mark {
-            self.next_mark += self.part;
+            // The last mark is the last message, whether a part ends with it or not.
+            let is_last = self.next_mark >= self.count;
+            self.next_mark = if is_last { u64::MAX } else { (self.next_mark + self.part).min(self.count) };
             self.marks_ns.push(now_ns());
         }
     }
@@ -206,7 +229,7 @@ fn collect(
         (consumers, arrivals) => collect_polled(consumers, arrivals, poll, task, segment)?,
     }
     for (consumer, arrivals) in consumers.iter_mut().zip(arrivals) {
-        if segment.shape == Shape::Stream && !arrivals.tally.complete() {
+        if segment.shape == Shape::Stream && !task.on_leaf && !arrivals.tally.complete() {
             consumer.reply(task).map_err(|error| error.to_string())?;
         }
     }
@@ -282,7 +305,7 @@ impl Consumer {
             }
         });
         let drained = dispatched.map_err(|error| error.to_string())?.drained;
-        if segment.shape == Shape::Stream && arrivals.tally.complete() && !before {
+        if segment.shape == Shape::Stream && !task.on_leaf && arrivals.tally.complete() && !before {
             self.reply(task).map_err(|error| error.to_string())?;
         }
         Ok(drained)

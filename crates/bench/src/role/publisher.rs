@@ -15,13 +15,14 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 use super::task::PublisherTask;
 use super::{Orders, report};
 use crate::limits::{
-    CANNED_BATCH_BYTES, CONFIRM_SAMPLES_A_WINDOW, KEYS_CANNED_MAX, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT,
+    CANNED_BATCH_BYTES, CONFIRM_SAMPLES_A_WINDOW, KEYS_CANNED_MAX, PROBE_BYTES, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN,
+    SILENCE_WAIT,
 };
 use crate::plan::{Meters, Report, Segment, Shape};
 use gauge::clock::{Deadline, now_ns};
 use gauge::{Latencies, Stamp, write_sequence};
 
-struct Publisher {
+pub(super) struct Publisher {
     client: Client,
     channel: Channel,
     task: PublisherTask,
@@ -48,25 +49,46 @@ struct Sent {
 pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     let mut publisher = Publisher::connect(orders.task()?).map_err(|error| error.to_string())?;
     report(&Report::Ready { port: 0 })?;
-    while let Some(segment) =
-        orders.next_while::<Segment>(|| publisher.client.keep_alive().map_err(|error| error.to_string()))?
-    {
-        publisher.prepare(&segment).map_err(|error| error.to_string())?;
+    while let Some(segment) = orders.next_while::<Segment>(|| publisher.keep_alive())? {
+        report(&publisher.segment(&segment)?)?;
+    }
+    publisher.close()
+}
+
+impl Publisher {
+    /// Publishes a segment. Answers the figures.
+    pub(super) fn segment(&mut self, segment: &Segment) -> Result<Report, String> {
+        self.prepare(segment).map_err(|error| error.to_string())?;
         let meters = Meters::start();
         let sent = match segment.shape {
-            Shape::Stream => publisher.stream(&segment),
-            Shape::PingPong => publisher.ping_pong(&segment),
+            Shape::Stream => self.stream(segment),
+            Shape::PingPong => self.ping_pong(segment),
         }?;
         let used = meters.stop();
         let Sent { began_ns, ended_ns, published, latencies, confirms, refused } = sent;
         let (latencies, confirms) = (latencies.buckets(), confirms.buckets());
-        report(&Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })?;
+        Ok(Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })
     }
-    publisher.client.close().map_err(|error| error.to_string())
-}
 
-impl Publisher {
-    fn connect(task: PublisherTask) -> client::Result<Self> {
+    /// Publishes one message that is nothing but its number, and waits until the broker has read it.
+    pub(super) fn probe(&mut self, number: u64) -> client::Result<()> {
+        self.body.clear();
+        self.body.resize(PROBE_BYTES, 0);
+        self.stamp = None;
+        self.publish(PROBE_BYTES, number)?;
+        self.await_swallowed()
+    }
+
+    /// Shows the broker that this client lives.
+    pub(super) fn keep_alive(&mut self) -> Result<(), String> {
+        self.client.keep_alive().map_err(|error| error.to_string())
+    }
+
+    pub(super) fn close(self) -> Result<(), String> {
+        self.client.close().map_err(|error| error.to_string())
+    }
+
+    pub(super) fn connect(task: PublisherTask) -> client::Result<Self> {
         let mut client = super::connect(&task.url, "publisher")?;
         let channel = client.open_channel()?;
         client.declare_exchange(

@@ -139,7 +139,13 @@ pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
             }
         }
         let used = meters.stop();
-        report(&Report::Consumed { received: segment.count, faults: Faults::default(), rates: Vec::new(), used })?;
+        report(&Report::Consumed {
+            received: segment.count,
+            faults: Faults::default(),
+            rates: Vec::new(),
+            ended_ns: now_ns(),
+            used,
+        })?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::feature::Feature;
+use crate::plan::Segment;
 use crate::tcp::TcpOptions;
 
 /// A publisher's task.
@@ -68,6 +69,9 @@ pub(crate) struct ConsumerTask {
     pub feature: Feature,
     /// What answers is no broker but a source: ask it for the messages of each segment.
     pub from_source: bool,
+    /// The broker is the leaf of a tree: the exchange is there already, and nobody waits for replies.
+    #[serde(default)]
+    pub on_leaf: bool,
 }
 
 /// A binder's task: bindings that come and go while messages flow.
@@ -83,6 +87,111 @@ pub(crate) struct BinderTask {
     pub queue: String,
     /// Bindings that are added each second; as many are taken away.
     pub changes_per_s: u64,
+}
+
+/// What a consuming process on a leaf of a tree is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum LeafOrder {
+    /// Say when each consumer has had a probe; it is over when each has had the last one.
+    Probe,
+    /// Take the messages of a segment.
+    Take(Segment),
+}
+
+/// What the publisher at the root of a tree is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RootOrder {
+    /// Publish one probe with this number.
+    Probe(u64),
+    /// Publish the messages of a segment.
+    Send(Segment),
+}
+
+/// The task of whoever keeps a broker of a tree.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeeperTask {
+    /// What the broker calls itself; empty for one that is alone.
+    pub cluster_name: String,
+    /// Which address of this host it listens on, or how to find it.
+    pub place: Place,
+    /// The user that comes from elsewhere; without one everything is on one host, and guest does.
+    pub login: Option<Login>,
+    /// What its children reach it over.
+    pub transport: Transport,
+    /// The exchange of the tree, which is declared.
+    pub exchange: String,
+    /// Its type.
+    pub exchange_type: String,
+    /// More options for the broker.
+    pub options: Vec<String>,
+}
+
+/// Where a broker of a tree listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Place {
+    /// On this address.
+    At(IpAddr),
+    /// On the address of its host that whoever listens at this one is spoken to from.
+    Towards(String),
+}
+
+/// A user with a password.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+/// What a broker is reached over by those below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Transport {
+    Tcp,
+    Unix,
+    Rdma,
+}
+
+/// Where a broker of a tree listens, in its keeper's words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// For clients.
+    pub url: String,
+    /// For the brokers below.
+    pub source: String,
+}
+
+/// A dynamic route that a broker is to pull messages through.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RouteTask {
+    /// The broker above.
+    pub source: String,
+    /// `none` or `confirm`.
+    pub ack: String,
+    /// Messages under way; zero: without a limit.
+    pub credit: u16,
+}
+
+/// What the keeper of a broker is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum KeeperOrder {
+    /// Add a route, by the program's own command.
+    Join(RouteTask),
+    /// Say whether all routes run.
+    Look,
+    /// Begin to measure.
+    Begin,
+    /// End, and say what was used.
+    End,
+    /// End the broker, and then itself.
+    Quit,
+}
+
+/// How the routes of a broker stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Routes {
+    /// Whether there is one and all run.
+    pub run: bool,
+    /// If not: what they do instead.
+    pub why: String,
 }
 
 /// What a binder is told.

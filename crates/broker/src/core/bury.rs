@@ -133,7 +133,14 @@ impl Broker {
 
     /// Hands a routed dead letter to its queues, and to the exchanges that delay it.
     fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &Route, last: &LastDeath, first: bool, fx: &mut E) {
-        let content = letter(dead, last, self.now_us);
+        let mut content = letter(dead, last, self.now_us);
+        let stamped;
+        if route.stamped
+            && let Some(changed) = self.stamp(content.properties())
+        {
+            stamped = changed;
+            content.properties = &stamped;
+        }
         if !route.held.is_empty() && !self.hold(route, &content, fx) {
             self.counters.unroutable += 1;
         }

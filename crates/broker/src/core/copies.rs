@@ -12,13 +12,14 @@ use catalog::{ExchangeId, Refusal, Route};
 use std::sync::Arc;
 use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 
-/// A publish with further routing keys.
+/// A publish with further routing keys, or properties that are not those it came with.
+#[derive(Default)]
 pub(super) struct Copies {
     /// The keys behind the first.
     pub keys: Vec<Box<[u8]>>,
     /// Those that nobody sees, as they are kept.
     pub blind: Vec<u8>,
-    /// The properties without `BCC`, if there was one.
+    /// The properties without `BCC`, if there was one, and with the stamp that they need.
     pub properties: Option<Vec<u8>>,
 }
 

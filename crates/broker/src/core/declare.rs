@@ -11,6 +11,7 @@ use crate::direct_reply::{Address, PSEUDO_QUEUE};
 use crate::effects::{Effects, Slot};
 use crate::letter::Ask;
 use crate::peer::{PlainReply, Then};
+use catalog::arguments::X_HARRIER_WINDOW;
 use catalog::{
     Definition, ExchangeKind, Kind, Name, Operation, Refusal, Resource, SessionId, ShardId, UserId, VhostId,
 };
@@ -35,6 +36,9 @@ impl Broker {
         let name = Name::new(Kind::Exchange, declare.exchange.as_bytes())?;
         if declare.passive {
             self.catalog.exchange_for(vhost, name.as_bytes())?;
+            if let Some(needed) = claimed_link(declare.arguments) {
+                self.claim_link(slot, needed)?;
+            }
             if !declare.no_wait {
                 fx.reply(slot, number, Method::ExchangeDeclareOk(exchange::DeclareOk {}));
             }
@@ -268,6 +272,12 @@ impl Broker {
             fx,
         )
     }
+}
+
+/// Whether who looks for an exchange says that it is a link to another broker (`x-harrier-window`), and if so, whether it must be
+/// believed.
+fn claimed_link(arguments: wire::TableRef<'_>) -> Option<bool> {
+    arguments.get(X_HARRIER_WINDOW).and_then(wire::ValueRef::as_bool)
 }
 
 /// Arguments as they are kept.

@@ -49,6 +49,15 @@ impl Broker {
         self.send_definition(None, definition, fx);
     }
 
+    /// A queue goes, with what is in it, whoever has it; nobody waits for that.
+    pub fn delete_queue<E: Effects>(&mut self, vhost: VhostId, name: &[u8], fx: &mut E) {
+        let id = self.catalog.queue(vhost, name);
+        if let Some(name) = id.and_then(|id| self.catalog.queue_definition(id)).map(|queue| queue.name.clone()) {
+            self.define_unasked(Definition::DeleteQueue { vhost, name, session: None }, fx);
+            self.dispatch_due(fx);
+        }
+    }
+
     pub(super) fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
         self.send_definitions(asker, vec![definition], fx);
     }

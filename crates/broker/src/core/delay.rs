@@ -79,7 +79,15 @@ impl Broker {
             return;
         }
         let mut kept = Some(message.clone());
-        let content = message.content();
+        let mut content = message.content();
+        let stamped;
+        if route.stamped
+            && let Some(changed) = self.stamp(content.properties())
+        {
+            stamped = changed;
+            content.properties = &stamped;
+            kept = None;
+        }
         for queue in &route.queues {
             if self.is_home(queue.home) {
                 let _taken = self.offer(queue.id, &content, &mut kept, false, fx);

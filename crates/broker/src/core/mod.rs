@@ -5,7 +5,7 @@
 //! Never:  knows a frame, a socket, a thread or a lock; asks for the time, which it is told.
 //!
 //! The files beside this one hold its commands: `publish`, `dispatch` (who gets the next message), `settle`, `consume`, `declare`, `define` (on every shard), `runs` (of definitions), `transact`,
-//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `delay` (what waits in an exchange), `bury` (dead letters), `copies` (further routing keys) and `request` (administrators'); `commands` says which method is whose.
+//! `questions` (to other shards) and `post` (mail from them), `time` (what expires), `delay` (what waits in an exchange), `bury` (dead letters), `copies` (further routing keys), `stamp` (what may come twice) and `request` (administrators'); `commands` says which method is whose.
 
 mod bury;
 mod commands;
@@ -21,6 +21,7 @@ mod questions;
 mod request;
 mod runs;
 mod settle;
+mod stamp;
 mod time;
 mod transact;
 
@@ -42,6 +43,7 @@ use crate::timers::Timers;
 use catalog::{Catalog, Definition, QueueId, Refusal, ShardId, VhostId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
+use stamp::Stamps;
 use std::collections::VecDeque;
 use wire::method::{Method, connection};
 
@@ -162,6 +164,8 @@ pub struct Broker {
     dead: DeadLetters,
     /// The last of them that was.
     last_death: Option<Box<LastDeath>>,
+    /// For messages that may come to somebody twice.
+    stamps: Stamps,
 }
 
 impl Broker {
@@ -199,6 +203,7 @@ impl Broker {
             overdue_look_us: 0,
             dead: DeadLetters::default(),
             last_death: None,
+            stamps: Stamps::default(),
         };
         broker.find_rooms();
         broker.make_queues();
@@ -314,6 +319,15 @@ impl Broker {
     /// Whether a channel is open.
     pub fn has_channel(&self, slot: Slot, number: u16) -> bool {
         self.channel_key(slot, number).is_some()
+    }
+
+    /// Messages of a channel that are under way: published and not safe yet, delivered and not settled.
+    pub fn under_way(&self, slot: Slot, number: u16) -> u64 {
+        let Some(channel) = self.channel_key(slot, number).and_then(|key| self.tables.channels.get(key)) else {
+            return 0;
+        };
+        let confirms = &channel.confirms;
+        confirms.published - confirms.told + channel.ledger.owed() as u64
     }
 
     /// Whether the connection's next command may be read.

@@ -71,13 +71,21 @@ impl Broker {
         let mut copies = None;
         if properties.has_headers() {
             copies = copies::of(properties).map_err(|refusal| self.exchange_first(slot, publish.exchange, refusal))?;
+            if self.catalog.is_pulled_from() {
+                self.take_stamp_off(slot, properties, &mut copies);
+            }
         }
         let route = match &copies {
-            None => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
-            Some(copies) => self.route_copies(slot, publish.exchange, publish.routing_key, &copies.keys, properties)?,
+            Some(copies) if !copies.keys.is_empty() => {
+                self.route_copies(slot, publish.exchange, publish.routing_key, &copies.keys, properties)?
+            }
+            _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
         };
-        if let Some(stripped) = copies.as_ref().and_then(|copies| copies.properties.as_deref()) {
-            properties = RawProperties::new(stripped);
+        if route.stamped {
+            self.stamp_publish(properties, &mut copies);
+        }
+        if let Some(changed) = copies.as_ref().and_then(|copies| copies.properties.as_deref()) {
+            properties = RawProperties::new(changed);
         }
         let content = Content {
             exchange: publish.exchange,
@@ -106,7 +114,7 @@ impl Broker {
                     ));
                 }
                 let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
-                let copies = copies.map(|copies| copies.keys.into());
+                let copies = copies.filter(|copies| !copies.keys.is_empty()).map(|copies| copies.keys.into());
                 steps.push(Step::Publish { message, mandatory, copies });
                 return Ok(self.after_publish(slot, first, &route, fx));
             }

@@ -3,7 +3,7 @@
 use super::*;
 use wire::method::exchange;
 
-fn exchange(world: &mut World, at: At, name: &str, kind: &str, arguments: &[(&str, Value)]) {
+pub fn exchange(world: &mut World, at: At, name: &str, kind: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -24,7 +24,7 @@ fn delete_exchange(world: &mut World, at: At, name: &str) {
     assert_eq!(world.heard(at), "exchange.delete-ok");
 }
 
-fn bind(world: &mut World, at: At, exchange: &str, key: &str, queue: &str, arguments: &[(&str, Value)]) {
+pub fn bind(world: &mut World, at: At, exchange: &str, key: &str, queue: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -40,14 +40,22 @@ fn unbind(world: &mut World, at: At, exchange: &str, key: &str, queue: &str) {
     assert_eq!(world.heard(at), "queue.unbind-ok");
 }
 
-fn with_headers(headers: &[(&str, Value)]) -> Properties {
+pub fn with_headers(headers: &[(&str, Value)]) -> Properties {
     let headers = headers
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     Properties { headers: Some(headers), ..Properties::default() }
 }
 
-fn publish(world: &mut World, at: At, exchange: &str, key: &str, body: &str, properties: &Properties, mandatory: bool) {
+pub fn publish(
+    world: &mut World,
+    at: At,
+    exchange: &str,
+    key: &str,
+    body: &str,
+    properties: &Properties,
+    mandatory: bool,
+) {
     let _flow = world.publish_first(at, exchange, key, body, &properties.to_bytes(), mandatory);
     world.settle();
 }

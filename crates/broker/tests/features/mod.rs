@@ -2,6 +2,7 @@
 
 mod delays;
 mod policies;
+mod stamps;
 
 use crate::world::{At, World};
 use catalog::Limits;

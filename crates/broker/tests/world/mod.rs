@@ -8,7 +8,7 @@ use broker::{
     Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, NotTaken,
     Place, Publish, Request, Slot, Stored,
 };
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId};
+use catalog::{Catalog, Definition, Limits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, Stamp};
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Method, RawProperties};
@@ -26,6 +26,8 @@ pub struct Recorder {
     pub resumed: Vec<Slot>,
     /// Administrative requests.
     pub requests: Vec<Request>,
+    /// The bodies of deliveries, with the stamps of the messages.
+    pub stamps: Vec<(String, Option<Stamp>)>,
 }
 
 /// Requests that a shard of this world takes.
@@ -58,6 +60,7 @@ impl Effects for Recorder {
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
+        self.stamps.push((text(&delivery.content), Stamp::of(RawProperties::new(delivery.content.properties))));
         self.say(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
@@ -154,6 +157,7 @@ impl World {
                 blocked: BTreeSet::new(),
                 resumed: Vec::new(),
                 requests: Vec::new(),
+                stamps: Vec::new(),
             };
             (Broker::new(options, catalog), recorder)
         });

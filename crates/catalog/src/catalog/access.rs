@@ -18,6 +18,8 @@ use crate::{
 const ADMINISTRATOR: &str = "administrator";
 /// The tag of users by whose tokens others come over RDMA (Harrier extension).
 const CARRIER: &str = "carrier";
+/// The tag of users that are other brokers.
+const FEDERATION: &str = "federation";
 
 impl Catalog {
     /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
@@ -55,6 +57,12 @@ impl Catalog {
     /// Whether a user may bring others over RDMA, who log in by themselves: has the tag `carrier`.
     pub fn is_carrier(&self, user: UserId) -> bool {
         self.has_tag(user, CARRIER)
+    }
+
+    /// Whether a user may be another broker: has the tag `federation`, or is an administrator. What such a one says of messages,
+    /// that they have been here already, makes this broker drop those of others.
+    pub fn is_federation(&self, user: UserId) -> bool {
+        self.has_tag(user, FEDERATION) || self.is_administrator(user)
     }
 
     fn has_tag(&self, user: UserId, wanted: &str) -> bool {

@@ -6,12 +6,13 @@
 
 use super::*;
 use crate::{
-    arguments,
+    arguments::{self, X_HARRIER_WINDOW},
     binding::{Head, Said, Target, Through},
     exchange::{Matching, consistent_hash, headers},
     ids::VhostId,
+    watch::UNWATCHED,
 };
-use wire::Table;
+use wire::{Table, Value};
 
 /// What `bind` and `unbind` for queues and exchanges have in common.
 struct Asked<'a> {
@@ -139,9 +140,10 @@ impl Catalog {
     /// Puts a new binding on its lists.
     fn link(&mut self, binding: u32, source: u32, target: Target) {
         let exchange = self.exchanges.0.at_mut(source);
-        let root = exchange.root;
+        let (root, watch) = (exchange.root, exchange.watch);
         self.bindings.link(Through::Source, &mut exchange.from, binding);
         exchange.to_exchanges += u32::from(target.as_exchange().is_some());
+        self.exchange_stamped(binding, target, 1);
         let mut into = *self.head_into(target);
         self.bindings.link(Through::Destination, &mut into, binding);
         *self.head_into(target) = into;
@@ -152,6 +154,9 @@ impl Catalog {
             Matching::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
             Matching::ConsistentHash(_) => self.seat(binding, source, target),
             Matching::Fanout | Matching::Headers | Matching::FederationUpstream(_) => {}
+        }
+        if watch != UNWATCHED {
+            self.note_binding(watch, binding, true);
         }
         self.routes_altered(source);
     }
@@ -187,15 +192,32 @@ impl Catalog {
         self.bindings.unlink(Through::Source, &mut exchange.from, binding);
         exchange.to_exchanges -= u32::from(target.as_exchange().is_some());
         let goes = exchange.definition.auto_delete && exchange.from == Head::default();
+        let watch = exchange.watch;
+        self.exchange_stamped(binding, target, -1);
         let mut into = *self.head_into(target);
         self.bindings.unlink(Through::Destination, &mut into, binding);
         *self.head_into(target) = into;
         if leaves_seat && let Some(heir) = self.others(binding, source, into).last() {
             self.seat(heir, source, target);
         }
+        if watch != UNWATCHED {
+            self.note_binding(watch, binding, false);
+        }
         self.bindings.remove(binding);
         self.routes_altered(source);
         goes.then_some(source)
+    }
+
+    /// Counts a binding to an exchange that asks for stamps.
+    fn exchange_stamped(&mut self, binding: u32, target: Target, by: i32) {
+        if let (Some(target), Some(arguments)) = (target.as_exchange(), self.bindings.arguments(binding))
+            && arguments.get(X_HARRIER_WINDOW).and_then(Value::as_bool) == Some(true)
+        {
+            let exchange = self.exchanges.0.at_mut(target);
+            exchange.stamped = exchange.stamped.wrapping_add_signed(by);
+            let source = self.exchanges.0.at_mut(self.bindings.get(binding).source);
+            source.asks = source.asks.wrapping_add_signed(by);
+        }
     }
 
     /// Routes through an exchange may be different now: those from it, and, if messages reach it from other

@@ -8,8 +8,9 @@ use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE},
     binding::Head,
-    exchange::{Exchange, ExchangeDefinition, Matching},
+    exchange::{Exchange, ExchangeDefinition, ExchangeKind, Matching},
     ids::VhostId,
+    watch::UNWATCHED,
 };
 
 impl Catalog {
@@ -72,6 +73,7 @@ impl Catalog {
         let vhost = self.vhosts.at_mut(definition.vhost);
         definition.policy = vhost.policies.of_exchange(&definition.name);
         let alternate = alternate_of(&definition);
+        self.upstreams += u32::from(definition.kind == ExchangeKind::FederationUpstream);
         // It may be the alternate that others look for.
         if vhost.alternates != 0 {
             vhost.version = version;
@@ -79,7 +81,7 @@ impl Catalog {
         vhost.alternates += u32::from(alternate.is_some());
         let root = if let Matching::Topic = matching { self.topics.plant() } else { u32::MAX };
         let serial = self.exchanges.0.next_serial();
-        self.exchanges.0.insert(Exchange {
+        let index = self.exchanges.0.insert(Exchange {
             definition,
             serial,
             matching,
@@ -87,10 +89,15 @@ impl Catalog {
             from: Head::default(),
             to_exchanges: 0,
             into: Head::default(),
+            stamped: 0,
+            asks: 0,
             root,
             version,
             walk: 0,
-        })
+            watch: UNWATCHED,
+        });
+        self.note_exchange(index);
+        index
     }
 
     pub(super) fn delete_exchange(
@@ -118,6 +125,7 @@ impl Catalog {
     /// with that, and so on.
     pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<u32>) {
         while let Some(index) = doomed.pop() {
+            self.note_exchange_gone(index);
             while let Some(binding) = self.exchanges.0.at(index).from.first() {
                 self.remove_binding(binding);
             }
@@ -126,6 +134,7 @@ impl Catalog {
             }
             let version = self.next_version();
             let exchange = self.exchanges.0.remove(index);
+            self.upstreams -= u32::from(exchange.definition.kind == ExchangeKind::FederationUpstream);
             if exchange.root != u32::MAX {
                 self.topics.fell(exchange.root);
             }

@@ -161,6 +161,18 @@ impl Catalog {
         }
     }
 
+    /// Whether another broker pulls from here: there is an exchange of type `x-federation-upstream`.
+    #[inline]
+    pub fn is_pulled_from(&self) -> bool {
+        self.upstreams > 0
+    }
+
+    /// Whether somebody who takes from an exchange may get messages twice, and wants to see that: a binding from it to another
+    /// exchange asks for stamps.
+    pub fn asks_for_stamps(&self, id: ExchangeId) -> bool {
+        self.exchanges.get(id).is_some_and(|exchange| exchange.asks > 0)
+    }
+
     /// How many bindings there are; the implicit ones to the default exchange do not count.
     pub fn bindings_count(&self) -> usize {
         self.bindings.len()

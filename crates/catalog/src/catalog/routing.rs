@@ -34,7 +34,7 @@ pub(super) struct Walk {
 impl Default for Walk {
     fn default() -> Self {
         let nowhere = [Decided::ByKey, Decided::ByKeyAndTrace, Decided::ByMessage]
-            .map(|decided| Arc::new(Route { queues: Box::default(), held: Box::default(), decided }));
+            .map(|decided| Arc::new(Route { queues: Box::default(), held: Box::default(), decided, stamped: false }));
         Self {
             number: 0,
             to_visit: Vec::new(),
@@ -116,7 +116,7 @@ impl Catalog {
         let vhost = exchange.definition.vhost;
         self.walk.queues.clear();
         self.walk.queues.extend(keys.iter().filter_map(|key| self.queues.table.find(vhost, key)));
-        self.found(Decided::ByMessage)
+        self.found(Decided::ByMessage, false)
     }
 
     /// A route that does not follow from one routing key.
@@ -124,7 +124,8 @@ impl Catalog {
         if route.decided == Decided::ByMessage {
             return route;
         }
-        Arc::new(Route { queues: route.queues.clone(), held: Box::default(), decided: Decided::ByMessage })
+        let queues = route.queues.clone();
+        Arc::new(Route { queues, held: Box::default(), decided: Decided::ByMessage, stamped: route.stamped })
     }
 
     fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
@@ -132,7 +133,7 @@ impl Catalog {
         let mut targets = std::mem::take(&mut self.walk.targets);
         self.walk.queues.clear();
         self.next_walk();
-        let mut decided = Decided::ByKey;
+        let (mut decided, mut stamped) = (Decided::ByKey, false);
         self.visit_once(index, &mut walk);
         while let Some(index) = walk.pop() {
             targets.clear();
@@ -181,17 +182,17 @@ impl Catalog {
             }
             for target in &targets {
                 match target.as_exchange() {
-                    Some(exchange) => self.visit_once(exchange, &mut walk),
+                    Some(exchange) => stamped |= self.visit_once(exchange, &mut walk),
                     None => self.walk.queues.push(target.index()),
                 }
             }
         }
         (self.walk.to_visit, self.walk.targets) = (walk, targets);
-        self.found(decided)
+        self.found(decided, stamped)
     }
 
     /// The route to the queues that a walk has come upon.
-    fn found(&mut self, decided: Decided) -> Arc<Route> {
+    fn found(&mut self, decided: Decided, stamped: bool) -> Arc<Route> {
         let Walk { queues, routed, last, held, .. } = &mut self.walk;
         if queues.len() > 1 {
             queues.sort_unstable();
@@ -200,18 +201,18 @@ impl Catalog {
         if !held.is_empty() {
             let queues = queues.iter().map(|&queue| self.queues.routed(queue)).collect();
             let held = held.drain(..).map(|index| self.exchanges.id(index)).collect();
-            return Arc::new(Route { queues, held, decided: Decided::ByMessage });
+            return Arc::new(Route { queues, held, decided: Decided::ByMessage, stamped });
         }
         match **queues {
             [] => return self.walk.nowhere(decided),
-            [queue] if decided == Decided::ByKey => return self.queues.route(queue),
+            [queue] if decided == Decided::ByKey && !stamped => return self.queues.route(queue),
             _ => {}
         }
         routed.clear();
         routed.extend(queues.iter().map(|&queue| self.queues.routed(queue)));
         let last = &mut last[decided as usize];
-        if *last.queues != **routed {
-            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), decided });
+        if *last.queues != **routed || last.stamped != stamped {
+            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), decided, stamped });
         }
         Arc::clone(last)
     }
@@ -226,13 +227,15 @@ impl Catalog {
         };
     }
 
+    /// Answers whether what goes there is stamped.
     #[inline]
-    fn visit_once(&mut self, index: u32, to_visit: &mut Vec<u32>) {
+    fn visit_once(&mut self, index: u32, to_visit: &mut Vec<u32>) -> bool {
         let exchange = self.exchanges.0.at_mut(index);
         if exchange.walk != self.walk.number {
             exchange.walk = self.walk.number;
             to_visit.push(index);
         }
+        exchange.stamped > 0
     }
 }
 

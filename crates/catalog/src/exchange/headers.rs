@@ -5,7 +5,7 @@
 //! Never:  looks at a routing key.
 
 use crate::{
-    arguments::{X_MATCH, term},
+    arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
     binding::{Bindings, Head, Target, Through},
     refusal::Refusal,
 };
@@ -66,7 +66,9 @@ fn satisfies(headers: TableRef<'_>, arguments: &Table) -> bool {
     let Some(Match { all, with_x }) = mode(arguments.get(X_MATCH)) else { return false };
     let mut wanted = arguments.iter().filter(|(name, _)| {
         let name = name.as_bytes();
-        name != X_MATCH.as_bytes() && (with_x || !name.starts_with(b"x-"))
+        // What brokers say of a mirrored binding is no header that anybody asks for.
+        let is_asked = |name| [X_MATCH, X_BOUND_FROM, X_HARRIER_WINDOW].iter().all(|own| own.as_bytes() != name);
+        !name.starts_with(b"x-") || (with_x && is_asked(name))
     });
     let holds = |(name, value): (wire::ShortStr<'_>, &Value)| {
         let header = headers.iter().map_while(Result::ok).find(|(found, _)| *found == name);

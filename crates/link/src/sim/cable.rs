@@ -187,6 +187,8 @@ impl State {
 
     fn cut(&mut self, cut: Cut) {
         match cut {
+            // Nor is it told of what comes later.
+            Cut::Reset if self.silent => {}
             Cut::Reset => {
                 self.break_end(Side::Left);
                 self.break_end(Side::Right);

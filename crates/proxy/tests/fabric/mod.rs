@@ -316,6 +316,10 @@ impl Device for Wired {
         self.device.abilities()
     }
 
+    fn card(&self) -> String {
+        self.device.card()
+    }
+
     fn now(&self) -> Duration {
         self.device.now()
     }
@@ -382,7 +386,7 @@ impl Device for Wired {
         self.device.destroy(pair);
     }
 
-    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
-        self.device.events(into)
+    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+        self.device.events(now, into)
     }
 }

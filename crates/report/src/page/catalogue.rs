@@ -90,7 +90,7 @@ fn spec(id: &str, title: &str, benchmarks: &[&str], over: Over, metric: Metric, 
 
 /// All chapters in the order of the page.
 pub(super) fn chapters() -> Vec<Chapter> {
-    vec![latency(), stream(), pairs(), fanout(), topic(), confirm(), churn(), drain(), open(), order()]
+    vec![latency(), stream(), pairs(), fanout(), topic(), confirm(), churn(), drain(), open(), order(), trees()]
 }
 
 fn latency() -> Chapter {
@@ -374,6 +374,59 @@ fn order() -> Chapter {
                 Spread::Log10,
             )
         }],
+    }
+}
+
+fn trees() -> Chapter {
+    let base = |id, title, over, metric, spread| spec(id, title, &["topology"], over, metric, spread);
+    Chapter {
+        id: "topology",
+        title: "Trees of brokers",
+        about: "One publisher at the root of a tree of brokers, consumers on its leaves, each of which gets every message. B-2B-4C \
+                is a root, two brokers below it, and four consumers, two on each of them. As in the 2009 paper: messages a \
+                second are those of one stream, MB/s are those of all consumers together.",
+        figures: vec![
+            Spec {
+                about: "Messages a second of one stream (Figures 6, 9, 12 and 15 of the 2009 paper).",
+                ..base(
+                    "topology-rate",
+                    "Message rate of one stream, small messages",
+                    Over::Size(0.0, SMALL_BYTES),
+                    Metric::PublishedPerS,
+                    Spread::Log10,
+                )
+            },
+            Spec {
+                about: "Bodies delivered to all consumers together (Figures 7, 10, 13 and 16 of the 2009 paper).",
+                ..base(
+                    "topology-bandwidth",
+                    "Delivered bandwidth of all streams, large messages",
+                    Over::Size(SMALL_BYTES, f64::INFINITY),
+                    Metric::MbPerS,
+                    Spread::Linear,
+                )
+            },
+            Spec {
+                about: "Context switches of all brokers together for a thousand deliveries.",
+                ..base(
+                    "topology-switches",
+                    "Context switches of the brokers",
+                    ALL,
+                    Metric::SwitchesPerThousand(Role::Broker),
+                    Spread::Log10,
+                )
+            },
+            Spec {
+                about: "Page faults of all brokers together for a thousand deliveries.",
+                ..base(
+                    "topology-faults",
+                    "Page faults of the brokers",
+                    ALL,
+                    Metric::FaultsPerThousand(Role::Broker),
+                    Spread::Log10,
+                )
+            },
+        ],
     }
 }
 

@@ -54,7 +54,14 @@ pub fn render_section(section: &Section) -> String {
     for fact in &section.facts {
         _ = writeln!(html, "<p>{}</p>", escaped(fact));
     }
-    html.push_str("</header>\n<div class=\"wide\"><table>\n<thead><tr>");
+    html.push_str("</header>\n");
+    html.push_str(&table(section));
+    html + "</body>\n</html>\n"
+}
+
+/// The table of a section.
+pub(super) fn table(section: &Section) -> String {
+    let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
     for column in &section.columns {
         _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
     }
@@ -68,7 +75,7 @@ pub fn render_section(section: &Section) -> String {
         }
         html.push_str("</tr>\n");
     }
-    html + "</tbody></table></div>\n</body>\n</html>\n"
+    html + "</tbody></table></div>\n"
 }
 
 /// The beginning of every page, up to its body.

@@ -194,6 +194,8 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
         login_timeout: PATIENCE,
         spin: plan.spin,
         drain_timeout: PATIENCE,
+        cluster_name: "harrier".into(),
+        dialler: None,
         requests: None,
     })
 }

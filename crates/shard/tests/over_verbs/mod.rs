@@ -74,6 +74,7 @@ fn shard(bounds: &Bounds, now: Instant) -> Shard {
         greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
         login_timeout: Duration::from_secs(10),
         epoch: now,
+        cluster_name: "harrier".into(),
     };
     let broker_options = BrokerOptions {
         shard: ShardId(0),
@@ -241,7 +242,7 @@ impl World {
         (0..3).for_each(|_| self.step());
         for port in &self.ports {
             let census = port.census();
-            assert_eq!(census.posted_buffers, self.settings.receive_buffers, "{census:?}");
+            assert_eq!(census.posted_buffers + census.free_buffers, self.settings.receive_buffers, "{census:?}");
             assert_eq!(census.free_landings, self.settings.landing_blocks, "{census:?}");
             assert_eq!((census.promised_credits, census.granted_bytes), (0, 0), "{census:?}");
         }

@@ -84,7 +84,7 @@ pub(super) fn device_towards(address: SocketAddr) -> Result<Context, DeviceError
             Some(About::Failed { errno, .. }) => return Err(nowhere(&std::io::Error::from_raw_os_error(errno))),
             Some(_) => {}
             // The kernel's own time-out is an event, and earlier than this one.
-            None if readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? => {}
+            None if readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
             None => return Err(nowhere(&"the kernel does not answer")),
         }
     }

@@ -9,7 +9,7 @@ use super::conn::{Conn, Pair, terms};
 use super::family::{Family, Mailbox};
 use super::heads::Heads;
 use super::turns::Turns;
-use super::wait::readable;
+use super::wait::Watch;
 use crate::device::{
     Abilities, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
 };
@@ -68,8 +68,12 @@ pub(super) struct Card {
     pub ready: VecDeque<Completion>,
     pub batch: Vec<ib::Completion>,
     pub finished: Vec<Finished<BlockMut>>,
-    /// In how many of the next rounds news are looked for, whatever the time.
-    pub looks: u8,
+    /// The next round looks for news, whatever the time.
+    pub is_look_due: bool,
+    /// Of a device that somebody has waited for by `wait`.
+    watch: Option<Watch>,
+    /// A wait has just looked for them.
+    pub has_looked: bool,
     pub looked_at: Duration,
     begun: Instant,
     pub broken: Option<DeviceError>,
@@ -113,6 +117,7 @@ impl Card {
                 reads_answered_max: facts.reads_served_max.min(READS_ANSWERED_MAX),
                 // The other half of the queue is for what is sent.
                 receives_max: facts.shared_receives_max.min(queue.entries() / 2).min(ib::WORK_MAX) as usize,
+                asker_speaks_first: context.is_iwarp(),
             },
             queue,
             met: Met::new(&domain),
@@ -131,7 +136,9 @@ impl Card {
             ready: VecDeque::new(),
             batch: Vec::new(),
             finished: Vec::new(),
-            looks: 0,
+            is_look_due: false,
+            watch: None,
+            has_looked: false,
             looked_at: Duration::ZERO,
             begun,
             broken: None,
@@ -230,6 +237,10 @@ impl Device for Card {
         self.abilities
     }
 
+    fn card(&self) -> String {
+        self.context.name()
+    }
+
     fn now(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -270,22 +281,34 @@ impl Device for Card {
         // What has woken us is taken before the next is asked for: it would wake for ever. It is one at most, since the
         // last time that it was asked for.
         self.wakes.take(1).map_err(told)?;
-        // In the round before the owner sleeps, and in the one after. An owner that waits for edges hears only once of
-        // what is not taken.
-        self.looks = 2;
         self.queue.arm().map_err(told)
+    }
+
+    fn heed_news(&mut self) {
+        self.is_look_due = true;
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
         if !self.ready.is_empty() || self.mailbox.has_letters() {
             return Ok(());
         }
-        self.looks = self.looks.max(1);
-        readable(&self.fds(), timeout).map(drop)
+        let watch = match self.watch.take() {
+            Some(watch) => watch,
+            None => Watch::new(&self.fds())?,
+        };
+        let [_, channel, device, _] = self.watch.insert(watch).news(timeout)?;
+        self.is_look_due |= channel || device;
+        // Who was told which are readable has looked.
+        self.has_looked = true;
+        Ok(())
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
         self.fds().iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn news_descriptors(&self) -> Vec<RawFd> {
+        vec![self.channel.as_fd().as_raw_fd(), self.context.async_fd().as_raw_fd()]
     }
 
     fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
@@ -354,8 +377,8 @@ impl Device for Card {
         self.forget(pair.0);
     }
 
-    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
-        self.hear_news(into)?;
+    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+        self.hear_news(now, into)?;
         self.let_leave()?;
         self.met.sweep();
         self.check()

@@ -18,10 +18,12 @@ mod queues;
 mod turns;
 mod wait;
 
-use crate::device::{AnyDevice, DeviceError};
+use crate::device::{AnyDevice, DeviceError, Way};
 use address::{addresses, device_at, device_towards};
 use device::Card;
 use family::Family;
+use ib::Context;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// So many devices, one for each shard, on the card that has an address of ours (`host:port`; names, too; IPv6 in
@@ -59,14 +61,30 @@ pub fn at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, Device
 /// # Errors
 /// As [`at`]; or no card leads there.
 pub fn towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
+    let (context, address) = lead(peer_address)?;
+    let mut card = Card::open(&context)?;
+    card.known = Some((peer_address.to_owned(), address));
+    Ok(Box::new(card))
+}
+
+/// The same way, for who may have a port on that card already. It waits as [`towards`] does.
+///
+/// # Errors
+/// As [`towards`].
+pub fn way(peer_address: &str) -> Result<Way, DeviceError> {
+    let (context, address) = lead(peer_address)?;
+    let open = {
+        let context = context.clone();
+        Box::new(move || Ok(Box::new(Card::open(&context)?) as AnyDevice))
+    };
+    Ok(Way { card: context.name(), place: address.to_string(), open })
+}
+
+fn lead(peer_address: &str) -> Result<(Context, SocketAddr), DeviceError> {
     let mut last = DeviceError(format!("`{peer_address}` has no address"));
     for address in addresses(peer_address)? {
         match device_towards(address) {
-            Ok(context) => {
-                let mut card = Card::open(&context)?;
-                card.known = Some((peer_address.to_owned(), address));
-                return Ok(Box::new(card));
-            }
+            Ok(context) => return Ok((context, address)),
             Err(error) => last = error,
         }
     }

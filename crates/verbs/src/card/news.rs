@@ -9,7 +9,7 @@ use super::conn::terms;
 use super::device::Card;
 use super::family::{Letter, announce};
 use super::wait::readable;
-use crate::device::{Device, DeviceError, Event, QueuePair, Request};
+use crate::device::{DeviceError, Event, QueuePair, Request};
 use crate::limits::{NEWS_EVERY, RESOLVE_MAX};
 use ib::{About, AsyncEvent, CmEvent, Id, Reads};
 use link::Peer;
@@ -25,13 +25,14 @@ const RECEIVE_QUEUE_FAILED: u32 = 14;
 
 impl Card {
     /// Looks for news if it is time: each look is a call into the kernel.
-    pub fn hear_news(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+    pub fn hear_news(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
         self.check()?;
-        let now = self.now();
-        if self.looks > 0 || now >= self.looked_at + NEWS_EVERY {
-            self.looks = self.looks.saturating_sub(1);
+        if std::mem::take(&mut self.has_looked) {
             self.looked_at = now;
-            if readable(&[self.channel.as_fd(), self.context.async_fd()], Some(Duration::ZERO))? {
+        }
+        if std::mem::take(&mut self.is_look_due) || now >= self.looked_at + NEWS_EVERY {
+            self.looked_at = now;
+            if readable(&[self.channel.as_fd(), self.context.async_fd()], Some(Duration::ZERO))?.contains(&true) {
                 self.hear_all(into)?;
             }
         }

@@ -12,7 +12,7 @@ use crate::Readiness;
 use crate::device::{Device, QueuePair, WorkId};
 use crate::fault::Fault;
 use crate::limits::{
-    CREDITS_MAX, CROWDED_SET_UP_PART, DESCRIPTOR_BYTES, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX,
+    CREDITS_MAX, CROWDED_SET_UP_PART, DESCRIPTOR_BYTES, FIRST_WORD_EVERY, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX,
 };
 use crate::wire::{Descriptor, Header, Hello, Kind, decode_close, decode_done, encode_close, encode_done};
 use link::Peer;
@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     early: Vec<(u32, BlockMut)>,
     /// Nobody holds a link to it.
     pub is_orphan: bool,
+    /// The peer may leave unread what it is offered for as long as it lives.
+    pub is_patient: bool,
     /// Why it broke, for the owner.
     pub fault: Option<Fault>,
     /// The owner was told, or need not be.
@@ -78,6 +80,8 @@ pub(crate) struct Connection {
     heard_at: Duration,
     has_pinged: bool,
     owes_ping: bool,
+    /// The peer says nothing before it has heard of us, and has said nothing: when to speak again.
+    speaks_again_at: Option<Duration>,
     owes_pong: bool,
     owes_done: Option<u32>,
     /// The number of the first rendezvous of the peer for which no DONE was said or is owed.
@@ -88,7 +92,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new<D>(shared: &Shared<D>, slot: u32, pair: QueuePair, peer: Peer, phase: Phase) -> Self {
+    /// `credits` are what the peer is promised.
+    pub fn new<D>(shared: &Shared<D>, slot: u32, pair: QueuePair, peer: Peer, phase: Phase, credits: u16) -> Self {
         Connection {
             slot,
             pair,
@@ -97,11 +102,12 @@ impl Connection {
             peer,
             token: None,
             terms: Terms { payload_max: 0, threshold: 0, rendezvous_max: 0 },
-            credits: Credits::new(0, shared.settings.credits),
+            credits: Credits::new(0, credits),
             inward: Inward::default(),
             outward: Outward::default(),
             early: Vec::new(),
             is_orphan: false,
+            is_patient: false,
             fault: None,
             told: false,
             sending_ended: false,
@@ -113,6 +119,7 @@ impl Connection {
             heard_at: shared.now,
             has_pinged: false,
             owes_ping: false,
+            speaks_again_at: None,
             owes_pong: false,
             owes_done: None,
             not_done: 0,
@@ -127,7 +134,7 @@ impl Connection {
         let threshold = hello.rendezvous_threshold_bytes.max(shared.settings.rendezvous_threshold_bytes);
         let rendezvous_max = if hello.reads_issued_max > 0 { usize::from(hello.rendezvous_max) } else { 0 };
         self.terms = Terms { payload_max, threshold: threshold as usize, rendezvous_max };
-        self.credits = Credits::new(hello.credits.min(CREDITS_MAX), shared.settings.credits);
+        self.credits = Credits::new(hello.credits.min(CREDITS_MAX), self.credits.promised());
         self.token = hello.token;
     }
 
@@ -137,6 +144,13 @@ impl Connection {
         self.heard_at = shared.now;
         let edges = Readiness { readable: false, writable: true, closed: false };
         self.raise(shared, edges);
+    }
+
+    /// The peer waits for a word of ours. Not every device passes the first one on when it comes (siw, on a busy machine, only
+    /// with the next), so it is repeated until something comes back.
+    pub fn speak_first(&mut self, now: Duration) {
+        self.owes_ping = true;
+        self.speaks_again_at = Some(now + FIRST_WORD_EVERY);
     }
 
     pub fn raise<D>(&mut self, shared: &mut Shared<D>, edges: Readiness) {
@@ -170,6 +184,7 @@ impl Connection {
         }
         self.heard_at = shared.now;
         self.has_pinged = false;
+        self.speaks_again_at = None;
         shared.counters.messages_received += 1;
         let mut kept = None;
         let heard = self.understand(shared, bytes, buffer, &mut kept);
@@ -375,6 +390,10 @@ impl Connection {
         }
         if self.inward.reading.as_ref().is_some_and(|reading| now >= reading.deadline) {
             return Err(Fault::ReadOverdue);
+        }
+        if self.speaks_again_at.is_some_and(|at| now >= at) {
+            self.speak_first(now);
+            self.touch(shared);
         }
         if now >= self.heard_at + shared.settings.ping_after && !self.has_pinged {
             self.has_pinged = true;

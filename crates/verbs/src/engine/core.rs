@@ -26,7 +26,8 @@ pub(crate) struct Core<D> {
     pub shared: Shared<D>,
     places: Vec<Place>,
     vacant: Vec<u32>,
-    by_pair: HashMap<QueuePair, u32>,
+    /// By numbers of the device's own, which no peer chooses.
+    by_pair: hashbrown::HashMap<QueuePair, u32>,
     /// Credits promised to the peers of connections that have a place, and of those that had one in the last round.
     promised: usize,
     retiring: usize,
@@ -38,6 +39,8 @@ pub(crate) struct Core<D> {
     pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
     is_stopping: bool,
     next_check: Duration,
+    /// Whoever waited last for a link of this port had to sleep.
+    pub has_slept: bool,
     /// Peers that went, until what they had sent is polled.
     gone: Vec<QueuePair>,
     completions: Vec<Completion>,
@@ -50,7 +53,7 @@ impl<D: Device> Core<D> {
             shared,
             places: Vec::new(),
             vacant: Vec::new(),
-            by_pair: HashMap::new(),
+            by_pair: hashbrown::HashMap::new(),
             promised: 0,
             retiring: 0,
             accepting: 0,
@@ -59,6 +62,7 @@ impl<D: Device> Core<D> {
             doorkeeper: None,
             is_stopping: false,
             next_check: Duration::ZERO,
+            has_slept: false,
             gone: Vec::new(),
             completions: Vec::new(),
             events: Vec::new(),
@@ -79,8 +83,13 @@ impl<D: Device> Core<D> {
     }
 
     fn has_room(&self) -> bool {
+        self.has_room_for(self.shared.settings.credits)
+    }
+
+    /// Whether there are receive buffers for one connection more whose peer is promised so many.
+    pub fn has_room_for(&self, credits: u16) -> bool {
         let settings = &self.shared.settings;
-        self.promised + usize::from(settings.credits) <= settings.receive_buffers - settings.spare_buffers
+        self.promised + usize::from(credits) <= settings.receive_buffers - settings.spare_buffers
     }
 
     fn wishes(&self) -> QueueWishes {
@@ -93,13 +102,13 @@ impl<D: Device> Core<D> {
         }
     }
 
-    fn hello(&self, versions: (u8, u8), token: Option<Token>) -> Hello {
+    fn hello(&self, versions: (u8, u8), token: Option<Token>, credits: u16) -> Hello {
         let settings = &self.shared.settings;
         let wishes = self.wishes();
         Hello {
             versions,
             receive_buffer_bytes: settings.receive_buffer_bytes,
-            credits: settings.credits,
+            credits,
             rendezvous_max: settings.rendezvous_max,
             rendezvous_threshold_bytes: settings.rendezvous_threshold_bytes,
             reads_issued_max: wishes.reads_issued_max,
@@ -108,15 +117,15 @@ impl<D: Device> Core<D> {
         }
     }
 
-    fn add(&mut self, pair: QueuePair, peer: Peer, phase: Phase) -> LinkId {
+    fn add(&mut self, pair: QueuePair, peer: Peer, phase: Phase, credits: u16) -> LinkId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, connection: None });
             (self.places.len() - 1) as u32
         });
-        self.promised += usize::from(self.shared.settings.credits);
+        self.promised += usize::from(credits);
         self.by_pair.insert(pair, slot);
         let place = &mut self.places[slot as usize];
-        place.connection = Some(Box::new(Connection::new(&self.shared, slot, pair, peer, phase)));
+        place.connection = Some(Box::new(Connection::new(&self.shared, slot, pair, peer, phase, credits)));
         LinkId { slot, generation: place.generation }
     }
 
@@ -131,17 +140,17 @@ impl<D: Device> Core<D> {
         self.retiring += usize::from(connection.credits.promised());
     }
 
-    pub fn connect(&mut self, address: &str, token: Option<Token>) -> Result<LinkId, DeviceError> {
-        if !self.has_room() {
+    pub fn connect(&mut self, address: &str, token: Option<Token>, credits: u16) -> Result<LinkId, DeviceError> {
+        if !self.has_room_for(credits) {
             return Err(DeviceError("there are no receive buffers left for another connection".into()));
         }
         // Whoever has no connections may not have polled for long: the time to stand begins now, not then.
         self.shared.now = self.shared.device.now();
-        let hello = self.hello((VERSION_MIN, VERSION_MAX), token).encode();
+        let hello = self.hello((VERSION_MIN, VERSION_MAX), token, credits).encode();
         let wishes = self.wishes();
         let pair = self.shared.device.connect(address, &hello, &wishes)?;
         let peer = Peer { address: address.into(), local_address: "rdma".into(), is_loopback: false };
-        Ok(self.add(pair, peer, Phase::Asking))
+        Ok(self.add(pair, peer, Phase::Asking, credits))
     }
 
     /// Lets one client in that shows this token, for a while.
@@ -198,11 +207,12 @@ impl<D: Device> Core<D> {
                 return self.shared.device.reject(request, &reject.encode());
             }
         };
-        let answer = self.hello((version, version), None).encode();
+        let credits = self.shared.settings.credits;
+        let answer = self.hello((version, version), None, credits).encode();
         let wishes = self.wishes();
         match self.shared.device.accept(request, &answer, &wishes) {
             Ok(pair) => {
-                let id = self.add(pair, peer, Phase::Accepting);
+                let id = self.add(pair, peer, Phase::Accepting, credits);
                 self.accepting += 1;
                 if let Some((connection, shared)) = self.with(id) {
                     connection.agree(shared, &hello);
@@ -225,6 +235,9 @@ impl<D: Device> Core<D> {
                 {
                     connection.agree(shared, &hello);
                     connection.open(shared);
+                    if shared.abilities.asker_speaks_first {
+                        connection.speak_first(shared.now);
+                    }
                     connection.touch(shared);
                     if let Err(fault) = connection.hear_early(shared) {
                         connection.fail(shared, fault);
@@ -233,7 +246,8 @@ impl<D: Device> Core<D> {
                 Ok(_) => connection.fail(shared, Fault::Private(crate::wire::PrivateError::Value("version"))),
                 Err(error) => connection.fail(shared, Fault::Private(error)),
             },
-            Phase::Accepting => connection.open(shared),
+            // Else the first message says so.
+            Phase::Accepting if !shared.abilities.asker_speaks_first => connection.open(shared),
             _ => {}
         }
         self.welcome(slot);
@@ -361,8 +375,23 @@ impl<D: Device> Core<D> {
         outcome
     }
 
+    /// A look at completions alone, by who has armed the device after a whole look that found nothing, and sleeps if this does
+    /// not either. Says whether there were some: then a whole look follows.
+    ///
+    /// # Errors
+    /// The device is broken, which the next whole look tells all connections.
+    pub fn came_meanwhile(&mut self) -> Result<bool, DeviceError> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let polled = self.shared.device.poll(&mut completions, COMPLETIONS_MAX);
+        for completion in completions.drain(..) {
+            self.completion(completion);
+        }
+        self.completions = completions;
+        Ok(polled? > 0)
+    }
+
     fn take_all(&mut self, events: &mut Vec<Event>, completions: &mut Vec<Completion>) -> Result<(), DeviceError> {
-        self.shared.device.events(events)?;
+        self.shared.device.events(self.shared.now, events)?;
         for event in events.drain(..) {
             self.event(event);
         }

@@ -72,6 +72,8 @@ impl std::ops::AddAssign for Counters {
 pub struct Census {
     /// Receive buffers that the device has.
     pub posted_buffers: usize,
+    /// Receive buffers that the device gets with the next list of them.
+    pub free_buffers: usize,
     /// Receive buffers that hold bytes nobody has received.
     pub unread_buffers: usize,
     /// Credits promised to all peers together.

@@ -66,9 +66,11 @@ impl<D: Device> Shared<D> {
         self.posted_buffers -= 1;
     }
 
-    /// Gives free buffers to the device. It must happen before the credits for them are returned.
+    /// Gives free buffers to the device, once they are worth a list. It must happen before the credits for them are returned,
+    /// but for so many that half of the spare buffers stand in for them: the device has one for each message that peers may
+    /// send, and the other half for those that they may not.
     pub fn replenish(&mut self) -> Result<(), DeviceError> {
-        if self.free_buffers.is_empty() {
+        if self.free_buffers.len() <= self.settings.spare_buffers / 2 {
             return Ok(());
         }
         self.posted_buffers += self.free_buffers.len();
@@ -98,9 +100,15 @@ impl<D: Device> Shared<D> {
         self.device.revoke(grant);
     }
 
+    /// Whether a look has something to do, whatever the device says.
+    pub fn has_work(&self) -> bool {
+        !self.dirty.is_empty() || !self.landing_queue.is_empty()
+    }
+
     pub fn census(&self) -> Census {
         Census {
             posted_buffers: self.posted_buffers,
+            free_buffers: self.free_buffers.len(),
             granted_bytes: self.granted_bytes,
             free_landings: self.free_landings.len(),
             ..Census::default()

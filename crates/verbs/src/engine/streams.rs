@@ -15,6 +15,7 @@ use crate::wire::{Descriptor, Kind};
 use link::{LinkError, Received, Sent};
 use slab::{BlockMut, Gather};
 use std::ops::Range;
+use std::time::Duration;
 
 /// What became of a large body.
 enum Offer {
@@ -134,7 +135,8 @@ impl Connection {
         match shared.grant(body.clone()) {
             Ok(grant) => {
                 let number = self.outward.next_number();
-                let deadline = shared.now.saturating_add(shared.settings.fetch_max);
+                let fetch_max = if self.is_patient { Duration::MAX } else { shared.settings.fetch_max };
+                let deadline = shared.now.saturating_add(fetch_max);
                 let descriptor = Descriptor { number, bytes: bytes as u32, address: grant.address, key: grant.key };
                 self.outward.offer(Offered { grant, bytes, deadline });
                 self.put_message(shared, Kind::Rendezvous, &descriptor.encode(), Default::default());

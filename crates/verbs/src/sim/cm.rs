@@ -72,6 +72,9 @@ impl Net {
             pair.peer = Some((node, number));
         }
         self.tell(client, Event::Established { pair: QueuePair(theirs), private });
+        if self.options.asker_speaks_first {
+            self.tell(node, Event::Established { pair: QueuePair(number), private: Vec::new() });
+        }
         Ok(QueuePair(number))
     }
 
@@ -110,6 +113,7 @@ impl Net {
                     let was = std::mem::replace(&mut it.stage, Stage::Up);
                     if was == Stage::Asking
                         && let Some((there, theirs)) = it.peer
+                        && !self.options.asker_speaks_first
                     {
                         // It hears last that the connection stands; a message may come before that.
                         self.tell(there, Event::Established { pair: QueuePair(theirs), private: Vec::new() });

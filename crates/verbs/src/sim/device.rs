@@ -56,13 +56,19 @@ impl Drop for SimDevice {
 
 impl Device for SimDevice {
     fn abilities(&self) -> Abilities {
+        let options = &self.fabric.net().options;
         Abilities {
-            inline_bytes_max: self.fabric.net().options.inline_bytes_max,
+            inline_bytes_max: options.inline_bytes_max,
             parts_max: MESSAGE_PARTS_MAX + 1,
             reads_issued_max: 1,
             reads_answered_max: 16,
             receives_max: 1 << 20,
+            asker_speaks_first: options.asker_speaks_first,
         }
+    }
+
+    fn card(&self) -> String {
+        self.fabric.card()
     }
 
     fn now(&self) -> Duration {
@@ -218,7 +224,7 @@ impl Device for SimDevice {
         self.fabric.settle(net);
     }
 
-    fn events(&mut self, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+    fn events(&mut self, _now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
         let mut net = self.fabric.net();
         whole(&net, self.node)?;
         net.look(self.node);

@@ -12,6 +12,7 @@ mod pair;
 
 pub use device::SimDevice;
 
+use crate::device::Way;
 use live::Live;
 use net::Net;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,9 @@ pub struct FabricOptions {
     pub grants_max: usize,
     /// Bytes that a send may carry inline.
     pub inline_bytes_max: usize,
+    /// As iWARP has it: who accepts is told at once that the connection stands, and a message that comes to the end that
+    /// asked before it has the answer ends the connection.
+    pub asker_speaks_first: bool,
 }
 
 impl FabricOptions {
@@ -60,6 +64,7 @@ impl FabricOptions {
             late_news_permille: 0,
             grants_max: usize::MAX,
             inline_bytes_max: 128,
+            asker_speaks_first: false,
         }
     }
 
@@ -74,6 +79,7 @@ impl FabricOptions {
             inline_bytes_max: [0, 64, 128][chance.below(3) as usize],
             grants_max: [usize::MAX, 3, 1][chance.below(3) as usize],
             late_news_permille: [0, 300, 900][chance.below(3) as usize],
+            asker_speaks_first: chance.below(2) == 0,
             ..FabricOptions::faultless()
         }
     }
@@ -130,6 +136,17 @@ impl Fabric {
         nodes.into_iter().map(|node| SimDevice::new(self.clone(), node)).collect()
     }
 
+    /// All devices of a fabric count as shares of one card: each reaches whatever another does.
+    fn card(&self) -> String {
+        format!("sim-{:p}", Arc::as_ptr(&self.0))
+    }
+
+    /// The way to an address of this fabric.
+    pub fn way(&self, place: &str) -> Way {
+        let fabric = self.clone();
+        Way { card: self.card(), place: place.to_owned(), open: Box::new(move || Ok(Box::new(fabric.device()))) }
+    }
+
     fn net(&self) -> MutexGuard<'_, Net> {
         // A test that panics with the lock held has failed already.
         self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,6 +198,11 @@ impl Fabric {
     /// Work fails and bits flip no more.
     pub fn heal(&self) {
         self.net().heal();
+    }
+
+    /// Devices made so far.
+    pub fn devices(&self) -> usize {
+        self.net().nodes.len()
     }
 
     /// Messages delivered so far.

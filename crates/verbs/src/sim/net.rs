@@ -199,8 +199,15 @@ impl Net {
         let Some(pair) = self.pair(node, number) else { return false };
         let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.stage != Stage::Up) else { return false };
         let retries = u32::from(pair.wishes.receiver_not_ready_retries);
-        let reachable = !self.nodes[peer.0].is_gone
-            && self.nodes[peer.0].pairs.get(&peer.1).is_some_and(|other| other.stage == Stage::Up);
+        let stage = self.nodes[peer.0].pairs.get(&peer.1).map(|other| other.stage);
+        if self.options.asker_speaks_first && stage == Some(Stage::Asking) {
+            self.down(peer.0, peer.1, None);
+            self.tell(
+                peer.0,
+                Event::Failed { pair: QueuePair(peer.1), why: "a message has overtaken the answer".into() },
+            );
+        }
+        let reachable = !self.nodes[peer.0].is_gone && stage == Some(Stage::Up);
         if !reachable {
             return self.in_vain(node, number, ACKNOWLEDGE_STEPS_MAX, Status::RetriesExceeded);
         }

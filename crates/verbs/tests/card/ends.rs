@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use verbs::device::AnyDevice;
-use verbs::{Port, Settings, VerbsLink, card};
+use verbs::{Census, Port, Settings, VerbsLink, card};
 
 /// Longer than anything here takes on a loaded machine; who waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -90,6 +90,12 @@ pub fn hold(port: &CardPort, doing: impl FnOnce()) {
     doing();
     poll.poll(&mut events, Some(PATIENCE)).expect("it can wait");
     assert!(!events.is_empty(), "nothing happens");
+}
+
+/// Where a port's memory is, whichever of its free buffers the device has already: they go there in lists.
+pub fn census(port: &CardPort) -> Census {
+    let census = port.census();
+    Census { posted_buffers: census.posted_buffers + census.free_buffers, free_buffers: 0, ..census }
 }
 
 /// Drives ports until something holds, waiting for edges of their descriptors.

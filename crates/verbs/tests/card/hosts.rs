@@ -1,7 +1,7 @@
 //! Two machines, each with one of these tests: `tests/lab/run` joins two guests by a cable and switches the first off in
 //! the middle of a rendezvous, which no event tells the second of.
 
-use super::ends::{CardLink, CardPort, PATIENCE, asking, drive, lab, listening, now, pattern, settings};
+use super::ends::{CardLink, CardPort, PATIENCE, asking, census, drive, lab, listening, now, pattern, settings};
 use link::Link;
 use slab::{Gather, Pool, PoolOptions};
 use std::io::Write as _;
@@ -45,7 +45,7 @@ fn one_asks() {
     let address = format!("{}:{PORT}", std::env::var(PEER).expect("a peer"));
     let pool = Pool::new(PoolOptions::default());
     let port = found(&address);
-    let before = port.census();
+    let before = census(&port);
     let mut near = connected(&port, &address);
     println!("two ports are connected");
     std::io::stdout().flush().expect("standard output");
@@ -63,7 +63,7 @@ fn one_asks() {
     println!("{end}, after {took:?}");
     assert!(end.contains("the peer did not acknowledge in time"), "{end}");
     drop(near);
-    drive(&[&port], "something is not given back", || port.census() == before);
+    drive(&[&port], "something is not given back", || census(&port) == before);
 }
 
 /// A port towards the other machine, once there is a way to it.

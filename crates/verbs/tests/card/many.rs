@@ -113,6 +113,10 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     while near.len() < CONNECTIONS {
         near.extend((0..30).map(|_| clients.connect(&address, None).expect("there is room")));
         drive(&ports, "nobody accepted", || {
+            // One that fails says why, and at once.
+            near.iter_mut().for_each(|link| {
+                link.receive(&mut [], &mut []).expect("the connection stands");
+            });
             for (at, sibling) in siblings.iter().enumerate() {
                 far.extend(std::iter::from_fn(|| sibling.accept()).map(|link| (at, link)));
             }

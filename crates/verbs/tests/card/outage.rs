@@ -1,8 +1,8 @@
 //! The link goes down, and comes back. Last of all: see the trap in it.
 
 use super::ends::{
-    CardLink, CardPort, PATIENCE, asking, carry, connected, drive, fault, fresh, hold, lab, listening, now, pattern,
-    settings,
+    CardLink, CardPort, PATIENCE, asking, carry, census, connected, drive, fault, fresh, hold, lab, listening, now,
+    pattern, settings,
 };
 use link::Link;
 use slab::{Gather, Pool, PoolOptions};
@@ -16,7 +16,7 @@ fn a_link_that_goes_down_ends_connections_and_new_ones_succeed_when_it_is_back()
     let address = fresh(ip);
     let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
     let ports = [&near_port, &far_port];
-    let before = (near_port.census(), far_port.census());
+    let before = (census(&near_port), census(&far_port));
     let (mut near, far) = connected(&near_port, &far_port, &address);
     let pool = Pool::new(PoolOptions::default());
     let begun = now();
@@ -34,7 +34,7 @@ fn a_link_that_goes_down_ends_connections_and_new_ones_succeed_when_it_is_back()
     println!("{text}, after {took:?}");
     assert!(took < Duration::from_secs(30), "the retries end: {took:?}");
     drop((near, far));
-    drive(&ports, "something is not given back", || (near_port.census(), far_port.census()) == before);
+    drive(&ports, "something is not given back", || (census(&near_port), census(&far_port)) == before);
     // The kernel takes a moment to have the way again.
     let deadline = now() + PATIENCE;
     let (mut near, mut far) = loop {

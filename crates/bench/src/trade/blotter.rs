@@ -1,0 +1,328 @@
+//! What a gateway knows of its orders: which are open, what came back, how long it took.
+//!
+//! Enters: the times of orders, messages of the engine.  Leaves: orders as bytes; measurements as bytes; what was found.
+//! Owns:   the numbers on the gateway's side: nothing that comes twice counts twice.
+//! Never:  touches a connection, reads a clock.
+
+use gauge::Latencies;
+use market::limits::ORDERS_UNDER_WAY_MAX;
+use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role, Sample};
+
+use super::found::Traded;
+use super::gateway::GatewayTask;
+use super::usage::Usage;
+
+/// The orders of a gateway.
+pub(super) struct Blotter {
+    gateway: Gateway,
+    flow: Flow,
+    outstanding: Outstanding,
+    orders_checksum: OrdersChecksum,
+    /// The number of the next quote of each symbol.
+    quotes: Box<[u16]>,
+    completion: Latencies,
+    found: Traded,
+    open: u64,
+    heard_ns: u64,
+    ended: bool,
+    interval: Interval,
+}
+
+/// From one measurement to the next.
+struct Interval {
+    /// Orders between two measurements.
+    every: u64,
+    began_ns: u64,
+    completion: Latencies,
+    /// What was found when it began.
+    before: Traded,
+    usage: Usage,
+    bytes: Vec<u8>,
+}
+
+impl Blotter {
+    /// Without an order.
+    pub(super) fn new(task: &GatewayTask) -> Result<Self, String> {
+        let load = &task.load;
+        let gateway = Gateway::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
+        let rules = FlowRules {
+            seed: load.seed,
+            gateway,
+            symbols: load.symbols,
+            matching: load.matching(),
+            shared_by: usize::from(load.gateways),
+        };
+        // At a rate orders wait for nobody, as far as sequence numbers reach.
+        let under_way_max = if task.rate.is_some() { ORDERS_UNDER_WAY_MAX } else { load.window };
+        Ok(Self {
+            gateway,
+            flow: Flow::new(rules),
+            outstanding: Outstanding::new(gateway, under_way_max.min(load.orders)),
+            orders_checksum: OrdersChecksum::default(),
+            quotes: vec![0; usize::from(load.symbols)].into(),
+            completion: Latencies::default(),
+            found: Traded { gateway: task.gateway, ..Traded::default() },
+            open: 0,
+            heard_ns: 0,
+            ended: false,
+            interval: Interval {
+                every: load.sample,
+                began_ns: 0,
+                completion: Latencies::default(),
+                before: Traded::default(),
+                usage: Usage::now(),
+                bytes: Vec::new(),
+            },
+        })
+    }
+
+    /// From now on.
+    pub(super) fn begin(&mut self, begin_ns: u64) {
+        (self.found.began_ns, self.interval.began_ns, self.heard_ns) = (begin_ns, begin_ns, begin_ns);
+        self.interval.usage = Usage::now();
+    }
+
+    /// How many orders were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.found.orders
+    }
+
+    /// How many of them are not answered.
+    pub(super) fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Whether another order may be sent.
+    pub(super) fn has_room(&self) -> bool {
+        !self.outstanding.is_full()
+    }
+
+    /// Whether all that were sent are answered, and the engine has said that this was all.
+    pub(super) fn is_settled(&self) -> bool {
+        self.open == 0 && self.ended
+    }
+
+    /// When an answer came last, or the last order was sent.
+    pub(super) fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+
+    /// The next order, which was to be sent at `due_ns`. Ask `has_room` before.
+    #[inline]
+    pub(super) fn order(&mut self, due_ns: u64, time_ns: u64, is_late: bool) -> [u8; ORDER_BYTES] {
+        let sequence = self.outstanding.send(due_ns);
+        debug_assert_eq!(sequence, Some(self.found.orders), "somebody had room for an order");
+        let order = self.flow.order();
+        self.orders_checksum.add(&order, self.found.orders);
+        self.found.orders += 1;
+        self.found.late += u64::from(is_late);
+        self.found.sent_ns = time_ns;
+        self.heard_ns = self.heard_ns.max(time_ns);
+        self.open += 1;
+        order.encode()
+    }
+
+    /// The end of the orders.
+    pub(super) fn end(&self) -> market::Encoded {
+        let (count, checksum) = (self.found.orders, self.orders_checksum.value());
+        Message::End(End { gateway: self.gateway, count, checksum }).encode()
+    }
+
+    /// Takes in a message of the engine; gives a measurement when one is due.
+    #[inline]
+    pub(super) fn hear(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
+        let Ok(message) = Message::decode(body) else {
+            self.found.malformed += 1;
+            return None;
+        };
+        self.heard_ns = time_ns;
+        match self.outstanding.hear(&message) {
+            Heard::Answer { sent_ns, .. } => {
+                self.count(&message);
+                let ns = time_ns.saturating_sub(sent_ns);
+                self.completion.record(ns);
+                self.interval.completion.record(ns);
+                self.open = self.open.saturating_sub(1);
+                self.found.answered += 1;
+                self.found.ended_ns = time_ns;
+                if self.found.answered.is_multiple_of(self.interval.every) {
+                    return Some(self.sample(time_ns));
+                }
+            }
+            Heard::Trade => self.count(&message),
+            Heard::Quote => self.quote(&message),
+            Heard::End { missing, checksum } => {
+                self.ended = true;
+                self.found.missing = missing;
+                self.found.checksum = checksum;
+            }
+            Heard::Repeat => self.found.repeated += 1,
+            Heard::Unasked => self.found.strays += 1,
+            Heard::Foreign => self.found.malformed += 1,
+        }
+        None
+    }
+
+    #[inline]
+    fn count(&mut self, message: &Message) {
+        match message {
+            Message::Trade(_) => self.found.trades += 1,
+            Message::Confirmation(_) => self.found.confirmations += 1,
+            Message::Reject(_) => self.found.rejects += 1,
+            _ => {}
+        }
+    }
+
+    /// Quotes have numbers of their own: one that comes again is older than the next.
+    #[inline]
+    fn quote(&mut self, message: &Message) {
+        let Message::Quote(quote) = message else { return };
+        let Some(next) = self.quotes.get_mut(usize::from(quote.symbol.0)) else {
+            self.found.malformed += 1;
+            return;
+        };
+        let ahead = quote.number.wrapping_sub(*next) as i16;
+        if ahead < 0 {
+            self.found.repeated += 1;
+            return;
+        }
+        self.found.missing_quotes += ahead as u64;
+        *next = quote.number.wrapping_add(1);
+        self.found.quotes += 1;
+    }
+
+    #[cold]
+    fn sample(&mut self, time_ns: u64) -> &[u8] {
+        let Interval { began_ns, completion, before, usage, bytes, .. } = &mut self.interval;
+        let found = &self.found;
+        let (user_us, system_us) = usage.since();
+        let sample = Sample {
+            role: Role::Gateway(self.gateway),
+            number: found.samples as u32,
+            at_ns: time_ns.saturating_sub(found.began_ns),
+            span_ns: time_ns.saturating_sub(*began_ns),
+            orders: found.orders - before.orders,
+            trades: found.trades - before.trades,
+            confirmations: found.confirmations - before.confirmations,
+            rejects: found.rejects - before.rejects,
+            quotes: found.quotes - before.quotes,
+            user_us,
+            system_us,
+            completions: completion.buckets().iter().collect(),
+        };
+        sample.encode(bytes);
+        self.found.samples += 1;
+        (*began_ns, *completion) = (time_ns, Latencies::default());
+        *before = Traded { completion: gauge::Buckets::default(), ..self.found.clone() };
+        bytes
+    }
+
+    /// Orders that the broker would not take.
+    pub(super) fn refused(&mut self, orders: u64) {
+        self.found.refused += orders;
+    }
+
+    /// What was found in all.
+    pub(super) fn found(mut self) -> Traded {
+        if !self.ended {
+            self.found.missing = self.outstanding.missing();
+        }
+        self.found.completion = self.completion.buckets();
+        self.found.ended_ns = self.found.ended_ns.max(self.found.sent_ns);
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trade::asked::Load;
+    use crate::trade::place::Place;
+    use market::{Engine, Rules, To};
+
+    fn task(orders: u64) -> GatewayTask {
+        let load = Load {
+            orders,
+            gateways: 1,
+            symbols: 4,
+            seed: 1,
+            exact: false,
+            sample: 100,
+            window: 1_000,
+            confirms: false,
+        };
+        let place = Place { url: "amqp://127.0.0.1".to_owned(), name: "m".to_owned(), gateways: 1 };
+        GatewayTask { place, gateway: 0, load, rate: None }
+    }
+
+    /// A gateway and an engine that speak with one another; what the engine says goes through `on_the_way`.
+    fn market(
+        orders: u64,
+        on_the_way: impl Fn(Vec<(To, Message)>) -> Vec<(To, Message)>,
+    ) -> (Traded, Vec<Sample>, u64) {
+        let mut blotter = Blotter::new(&task(orders)).expect("a gateway");
+        let mut engine = Engine::new(Rules { symbols: 4, ..Rules::default() });
+        let mut samples = Vec::new();
+        blotter.begin(1_000);
+        let mut messages: Vec<Vec<u8>> = (0..orders).map(|at| blotter.order(at, 1_000 + at, false).to_vec()).collect();
+        messages.push(blotter.end().to_vec());
+        assert!(!blotter.is_settled());
+        let mut answers: Vec<(To, Message)> = Vec::new();
+        for message in &messages {
+            let _taken = engine.take(message, &mut answers);
+        }
+        for (_, answer) in on_the_way(answers) {
+            let sample = blotter.hear(&answer.encode(), 10_000).map(Sample::decode);
+            samples.extend(sample.map(|sample| sample.expect("a sample")));
+        }
+        (blotter.found(), samples, engine.checksum().value())
+    }
+
+    #[test]
+    fn every_order_is_answered_once_and_measured() {
+        let (found, samples, checksum) = market(1_000, |answers| answers);
+        assert!(found.complaints().is_empty(), "{found:?}");
+        assert_eq!((found.orders, found.answered, found.samples, found.repeated), (1_000, 1_000, 10, 0));
+        assert_eq!(found.checksum, checksum);
+        assert!(found.trades > 0 && found.quotes > 0 && found.confirmations > 0);
+        assert_eq!(samples.len(), 10);
+        let sum: u64 =
+            samples.iter().map(|sample| sample.completions.iter().map(|(_, count)| count).sum::<u64>()).sum();
+        assert_eq!(sum, 1_000, "every order is in one histogram");
+        assert!(samples.iter().any(|sample| sample.trades > 0));
+    }
+
+    #[test]
+    fn what_comes_twice_counts_once() {
+        let (once, ..) = market(500, |answers| answers);
+        let (twice, ..) = market(500, |answers| {
+            let mut doubled: Vec<(To, Message)> = answers[..answers.len() / 2].to_vec();
+            doubled.extend(answers.clone());
+            doubled
+        });
+        assert!(twice.complaints().is_empty(), "{twice:?}");
+        assert!(twice.repeated > 0);
+        let counts = |found: &Traded| (found.answered, found.trades, found.confirmations, found.quotes);
+        assert_eq!(counts(&twice), counts(&once));
+    }
+
+    #[test]
+    fn what_is_lost_is_told() {
+        let (found, ..) = market(500, |mut answers| {
+            let lost =
+                answers.iter().position(|(_, one)| matches!(one, Message::Confirmation(_))).expect("there is one");
+            answers.remove(lost);
+            let lost = answers.iter().position(|(_, one)| matches!(one, Message::Quote(_))).expect("there is one");
+            answers.remove(lost);
+            answers
+        });
+        assert_eq!(
+            found.complaints(),
+            [
+                "gateway 0: 1 orders were never answered",
+                "gateway 0: 1 answers are missing",
+                "gateway 0: 1 quotes are missing"
+            ]
+        );
+    }
+}

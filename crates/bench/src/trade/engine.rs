@@ -1,0 +1,332 @@
+//! The matching engine as a program: orders of the broker in, answers out, and with confirms a journal between them.
+//!
+//! Enters: the queue of orders.  Leaves: answers to gateways, measurements for the reporter, what was found.
+//! Owns:   the connection, the journal, which orders may be acknowledged.
+//! Never:  sends an answer to an order that is not in the journal, if there is one; waits to have more to answer at once.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use client::{Channel, Client, ConsumeOptions, Error, Publish};
+use gauge::clock::{Deadline, now_ns, pause};
+use market::limits::GATEWAYS_MAX;
+use market::{Counts, Role, Rules, Sample, Taken};
+use mio::{Events, Poll, Token};
+use serde::{Deserialize, Serialize};
+
+use super::asked::Load;
+use super::found::Matched;
+use super::journal::{Journal, Kept};
+use super::mailbox::Mailbox;
+use super::place::{ORDERS, Place, STATISTICS};
+use super::usage::Usage;
+use crate::interrupt;
+use crate::limits::{
+    MARKET_END_WAIT, MARKET_LOOK, MARKET_PREFETCH, MARKET_TAKE_OVER_LOOK, MARKET_TAKE_OVER_WAIT,
+    MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX,
+};
+
+/// What an engine is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EngineTask {
+    pub place: Place,
+    pub load: Load,
+    /// Where accepted orders are kept; with it everything is confirmed and acknowledged.
+    pub journal: Option<PathBuf>,
+    /// Whether it ends when every gateway has.
+    pub ends_with_gateways: bool,
+}
+
+/// A running engine.
+pub(crate) struct Engine {
+    client: Client,
+    channel: Channel,
+    poll: Poll,
+    task: EngineTask,
+    engine: market::Engine,
+    journal: Option<Journal>,
+    mailbox: Mailbox,
+    /// With a journal: orders that may be acknowledged as soon as what answers them is confirmed.
+    owed: VecDeque<Owed>,
+    ended: [bool; GATEWAYS_MAX],
+    found: Matched,
+    interval: Interval,
+    readable: bool,
+}
+
+/// Orders up to a delivery tag; confirmed when all publishes up to a tag are.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    delivery_tag: u64,
+    publish_tag: u64,
+    /// Answers of the journal's orders up to there.
+    answers: u64,
+}
+
+/// From one measurement to the next.
+struct Interval {
+    began_ns: u64,
+    before: Counts,
+    usage: Usage,
+    bytes: Vec<u8>,
+}
+
+impl Engine {
+    /// Connects, and takes up what a journal has.
+    pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
+        let rules = Rules { symbols: task.load.symbols, matching: task.load.matching(), ..Rules::default() };
+        let mut engine = market::Engine::new(rules);
+        let mut mailbox = Mailbox::new(&task.place);
+        let (journal, kept) = match &task.journal {
+            Some(path) => Journal::open(path).map(|(journal, kept)| (Some(journal), kept))?,
+            None => (None, Kept::default()),
+        };
+        if kept.torn_bytes > 0 {
+            eprintln!(
+                "harrier market: engine: the end of the journal was torn, {} bytes are left out",
+                kept.torn_bytes
+            );
+        }
+        mailbox.skip(kept.confirmed);
+        for entry in &kept.orders {
+            let entry = entry.as_slice().try_into().map_err(|_| "an entry of the journal is no order".to_owned())?;
+            engine.replay(entry, &mut mailbox).map_err(|error| error.to_string())?;
+        }
+        let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
+        let (client, channel) = connect(&task, &poll).map_err(|error| error.to_string())?;
+        let found = Matched { replayed: kept.orders.len() as u64, ..Matched::default() };
+        let before = *engine.counts();
+        let mut engine = Self {
+            client,
+            channel,
+            poll,
+            engine,
+            journal,
+            mailbox,
+            owed: VecDeque::new(),
+            ended: [false; GATEWAYS_MAX],
+            found,
+            interval: Interval { began_ns: 0, before, usage: Usage::now(), bytes: Vec::new() },
+            readable: true,
+            task,
+        };
+        // Answers that nobody may have had go out before anything new.
+        engine.post().map_err(|error| error.to_string())?;
+        Ok(engine)
+    }
+
+    /// Works until it is told to end (SIGTERM, Ctrl-C), or every gateway has ended and is answered.
+    pub(crate) fn work(mut self) -> Result<Matched, String> {
+        self.trade().map_err(|error| error.to_string())?;
+        self.settle().map_err(|error| error.to_string())?;
+        if let Some(journal) = &mut self.journal
+            && self.ended[..usize::from(self.task.place.gateways)].iter().all(|&ended| ended)
+        {
+            journal.over()?;
+        }
+        self.client.close().map_err(|error| error.to_string())?;
+        let counts = self.engine.counts();
+        Ok(Matched {
+            orders: counts.orders,
+            repeated: counts.repeats,
+            missing: counts.missing - counts.late.min(counts.missing),
+            rejects: counts.rejects,
+            malformed: counts.malformed,
+            trades: counts.trades,
+            confirmations: counts.confirmations,
+            quotes: counts.quotes,
+            sent: self.mailbox.posted(),
+            unaddressed: self.mailbox.unaddressed(),
+            checksum: self.engine.checksum().value(),
+            ..self.found
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        let all = || self.ended[..usize::from(self.task.place.gateways)].iter().all(|&ended| ended);
+        interrupt::requested() || (self.task.ends_with_gateways && all())
+    }
+
+    fn trade(&mut self) -> client::Result<()> {
+        let mut events = Events::with_capacity(16);
+        while !self.is_over() {
+            let has_room = self.has_room();
+            if self.readable && has_room {
+                self.take()?;
+            }
+            self.client.flush_now()?;
+            self.wait(&mut events, if self.readable && has_room { Duration::ZERO } else { MARKET_LOOK })?;
+        }
+        Ok(())
+    }
+
+    /// Whether answers go out; while they do not, no more orders are taken.
+    fn has_room(&self) -> bool {
+        self.client.unsent_bytes() < MARKET_UNSENT_BYTES_MAX
+            && (self.journal.is_none() || self.client.outstanding(self.channel) < MARKET_UNCONFIRMED_MAX)
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Duration) -> client::Result<()> {
+        // What is there already is taken before anything is waited for.
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+            // Heartbeats are looked after where nothing comes.
+            Ok(()) => {
+                self.readable = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes what has come, and answers all of it together.
+    fn take(&mut self) -> client::Result<()> {
+        let Self { engine, mailbox, journal, ended, found, interval, task, .. } = self;
+        let (every, name) = (task.load.sample, &task.place.name);
+        let mut last = None;
+        let came = self.client.dispatch_now(|delivery, outlet| {
+            let body = delivery.body();
+            last = Some(delivery.delivery_tag);
+            let taken = engine.take(body, mailbox);
+            match taken {
+                Taken::Order => {
+                    if let Some(journal) = journal {
+                        journal.order(body);
+                    }
+                    let orders = engine.counts().orders;
+                    let is_due = orders.is_multiple_of(every);
+                    if is_due || found.began_ns == 0 {
+                        found.ended_ns = now_ns();
+                        if found.began_ns == 0 {
+                            (found.began_ns, interval.began_ns) = (found.ended_ns, found.ended_ns);
+                        }
+                        if is_due {
+                            let bytes = interval.sample(found, *engine.counts());
+                            outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
+                        }
+                    }
+                }
+                Taken::End(gateway) => ended[gateway.number()] = true,
+                // Whoever sent it may say where its rejection is to go.
+                Taken::Malformed => mailbox.address(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
+                Taken::Repeat => {}
+            }
+            if journal.is_none() { mailbox.post(delivery.channel, outlet) } else { Ok(()) }
+        })?;
+        self.readable = !came.drained;
+        if came.deliveries > 0 {
+            self.found.ended_ns = now_ns();
+        }
+        if self.journal.is_some() {
+            self.post()?;
+            self.owed.extend(last.map(|delivery_tag| Owed {
+                delivery_tag,
+                publish_tag: self.mailbox.last_tag(),
+                answers: self.mailbox.journaled(),
+            }));
+            self.acknowledge()?;
+        }
+        Ok(())
+    }
+
+    /// Has the journal kept, then sends the answers.
+    fn post(&mut self) -> client::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        if !self.mailbox.is_empty() {
+            journal.sync().map_err(broken)?;
+            self.mailbox.post_all(&mut self.client, self.channel)?;
+        }
+        Ok(())
+    }
+
+    /// Acknowledges the orders whose answers are confirmed.
+    fn acknowledge(&mut self) -> client::Result<()> {
+        let confirmed = self.client.confirmed_up_to(self.channel);
+        let mut last = None;
+        while let Some(owed) = self.owed.front().filter(|owed| owed.publish_tag <= confirmed) {
+            last = Some(*owed);
+            self.owed.pop_front();
+        }
+        if let (Some(owed), Some(journal)) = (last, &mut self.journal) {
+            journal.confirmed(owed.answers);
+            self.client.ack(self.channel, owed.delivery_tag, true)?;
+            self.client.flush_now()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was answered is on its way, and with a journal confirmed and acknowledged.
+    fn settle(&mut self) -> client::Result<()> {
+        let mut events = Events::with_capacity(16);
+        let deadline = Deadline::after(MARKET_END_WAIT);
+        while !self.client.flush_now()? || !self.owed.is_empty() {
+            if deadline.passed() {
+                return Err(Error::TimedOut { awaited: "confirm of the last answers" });
+            }
+            self.take()?;
+            self.wait(&mut events, MARKET_LOOK)?;
+        }
+        Ok(())
+    }
+}
+
+impl Interval {
+    #[cold]
+    fn sample(&mut self, found: &mut Matched, counts: Counts) -> &[u8] {
+        let (user_us, system_us) = self.usage.since();
+        let before = &self.before;
+        let sample = Sample {
+            role: Role::Engine,
+            number: found.samples as u32,
+            at_ns: found.ended_ns.saturating_sub(found.began_ns),
+            span_ns: found.ended_ns.saturating_sub(self.began_ns),
+            orders: counts.orders - before.orders,
+            trades: counts.trade_messages - before.trade_messages,
+            confirmations: counts.confirmations - before.confirmations,
+            rejects: counts.rejects - before.rejects,
+            quotes: counts.quotes - before.quotes,
+            user_us,
+            system_us,
+            completions: Vec::new(),
+        };
+        sample.encode(&mut self.bytes);
+        (self.before, self.began_ns) = (counts, found.ended_ns);
+        found.samples += 1;
+        &self.bytes
+    }
+}
+
+/// A journal that cannot be written ends the engine as a broken connection would.
+fn broken(why: String) -> Error {
+    std::io::Error::other(why).into()
+}
+
+/// Connects, as the only consumer of the orders. One that was killed may be it for a moment still.
+fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> {
+    let is_safe = task.journal.is_some();
+    let (mut client, mut channel) = task.place.connect("engine", usize::MAX)?;
+    let options = ConsumeOptions { no_ack: !is_safe, exclusive: true, ..ConsumeOptions::default() };
+    let queue = task.place.queue(ORDERS);
+    let deadline = Deadline::after(MARKET_TAKE_OVER_WAIT);
+    loop {
+        if is_safe {
+            client.confirm_select(channel)?;
+            client.qos(channel, MARKET_PREFETCH, false)?;
+        }
+        match client.consume(channel, &queue, &options) {
+            Ok(_) => break,
+            // 403: somebody else is the only consumer.
+            Err(Error::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
+                pause(MARKET_TAKE_OVER_LOOK);
+                channel = client.open_channel()?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    client.register(poll.registry(), Token(0))?;
+    Ok((client, channel))
+}

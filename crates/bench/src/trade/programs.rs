@@ -1,0 +1,215 @@
+//! `harrier market gateway`, `engine` and `reporter`: each a program by itself, on any host.
+//!
+//! Enters: words.  Leaves: the program's work; at its end what it found, in words or as JSON.
+//! Owns:   their options.
+//! Never:  starts a broker.
+
+use std::path::PathBuf;
+
+use client::Url;
+use gauge::Latencies;
+use gauge::clock::now_ns;
+use market::limits::GATEWAYS_MAX;
+use report::table::put;
+use serde::Serialize;
+
+use super::asked::{Load, TRADING, rate};
+use super::engine::{Engine, EngineTask};
+use super::found::{Matched, Traded};
+use super::gateway::{Gateway, GatewayTask};
+use super::help;
+use super::place::Place;
+use super::reporter::{Reported, Reporter, ReporterTask};
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::failure::Failure;
+
+/// Which market.
+pub(super) const WHERE: &[Option_] = &[
+    option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
+    option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
+];
+
+const SHOWN: &[Option_] = &[
+    option("json", None, "", "say at the end what was found as one line of JSON"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const GATEWAY: &[Option_] = &[
+    option("gateway", None, "N", "which gateway this is, from 0 (default 0)"),
+    option("rate", None, "R", "its orders a second, or max (default 1000)"),
+];
+
+const GATEWAY_ABOUT: &str = "\
+Sends random orders to the engine's queue and takes trade confirmations, order confirmations and quotes from its own. Orders have
+their times, whatever the answers do, and the completion of an order counts from its time. Ends when every order is answered; the
+status is 3 if one is not. --orders is the number of all gateways together, of which each sends its share.";
+
+const GATEWAY_EXAMPLES: &[(&str, &str)] = &[
+    ("gateway --url amqp://broker --orders 1000000 --rate 8000", "the paper's gateway at its highest rate"),
+    ("gateway --gateway 1 --gateways 2 --rate max", "the second of two, as fast as it goes"),
+];
+
+const ENGINE: &[Option_] = &[
+    option("journal", None, "FILE", "keep accepted orders there, and confirm and acknowledge everything (--confirms)"),
+    option("stay", None, "", "go on when all gateways have ended, until Ctrl-C or SIGTERM"),
+];
+
+const ENGINE_ABOUT: &str = "\
+Takes orders from its queue, keeps a book for each symbol, and sends trade confirmations, order confirmations, rejections and quotes
+to the gateways' queues. Ends when all gateways have, or at Ctrl-C or SIGTERM. With --journal it may be killed at any time: started
+again with the same journal, it loses no order and makes no trade twice.";
+
+const ENGINE_EXAMPLES: &[(&str, &str)] = &[
+    ("engine --url amqp://broker --symbols 16 --matching exact", "the paper's matching engine"),
+    ("engine --journal /var/lib/market.journal", "one that survives its own end"),
+];
+
+const REPORTER: &[Option_] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
+
+const REPORTER_ABOUT: &str = "\
+Takes the measurements of gateways and engine from its queue and writes each as a line of JSON. Ends at Ctrl-C or SIGTERM, when
+nothing comes any more.";
+
+const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
+
+/// Where the market is.
+pub(super) fn place(given: &Given, gateways: u16) -> Result<Place, Wrong> {
+    let url = given.text("url").unwrap_or("amqp://127.0.0.1:5672").to_owned();
+    Url::parse(&url).map_err(|error| Wrong(error.to_string()))?;
+    let name = given.text("name").unwrap_or("market").to_owned();
+    // Names of queues, with what stands behind, have at most 255 bytes.
+    if name.is_empty() || name.len() > 200 {
+        return Err(Wrong("--name has from 1 to 200 bytes".to_owned()));
+    }
+    Ok(Place { url, name, gateways })
+}
+
+/// Prints what was found: as JSON, or as a line in words.
+fn tell<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) -> Result<(), Failure> {
+    let line = match given.has("json") {
+        true => serde_json::to_string(found).map_err(|error| error.to_string())?,
+        false => words(),
+    };
+    Ok(put(&format!("{line}\n"))?)
+}
+
+/// One gateway.
+///
+/// # Errors
+/// A wrong command line, a broker that fails, an order that was not answered.
+pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
+    let lists = [WHERE, GATEWAY, TRADING, SHOWN];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
+    }
+    let load = Load::read(&given, 100_000)?;
+    let gateway = given.number("gateway", 0, 0, u64::from(load.gateways) - 1)? as u16;
+    let task = GatewayTask {
+        place: place(&given, load.gateways)?,
+        gateway,
+        rate: rate(given.text("rate").unwrap_or("1000"))?,
+        load,
+    };
+    let found = Gateway::start(task)?.work(now_ns())?;
+    tell(&given, &found, || gateway_words(&found))?;
+    match found.complaints().first() {
+        None => Ok(()),
+        Some(_) => Err(Failure::Invalid(found.complaints().join("; "))),
+    }
+}
+
+fn gateway_words(found: &Traded) -> String {
+    let mut completion = Latencies::default();
+    completion.merge(&found.completion);
+    let seconds = found.sent_ns.saturating_sub(found.began_ns).max(1) as f64 / 1e9;
+    format!(
+        "gateway {}: {} orders, {:.0} a second; {} trades, {} order confirmations, {} quotes, {} rejects; completion mean {:.1} us, \
+         p50 {:.1}, p99 {:.1}, max {:.1}; {} answers came twice; checksum of all trades {:016x}",
+        found.gateway,
+        found.orders,
+        found.orders as f64 / seconds,
+        found.trades,
+        found.confirmations,
+        found.quotes,
+        found.rejects,
+        completion.mean_us(),
+        completion.quantile_us(0.5),
+        completion.quantile_us(0.99),
+        completion.max_us(),
+        found.repeated,
+        found.checksum
+    )
+}
+
+/// The matching engine.
+///
+/// # Errors
+/// A wrong command line, a broker or a journal that fails.
+pub(super) fn engine(words: &[String]) -> Result<(), Failure> {
+    // What orders there are is the gateways' affair.
+    let trading: Vec<Option_> = TRADING
+        .iter()
+        .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
+        .copied()
+        .collect();
+    let lists = [WHERE, ENGINE, &trading, SHOWN];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
+    }
+    let load = Load::read(&given, GATEWAYS_MAX as u64)?;
+    let task = EngineTask {
+        place: place(&given, load.gateways)?,
+        load,
+        journal: given.text("journal").map(PathBuf::from),
+        ends_with_gateways: !given.has("stay"),
+    };
+    let found = Engine::start(task)?.work()?;
+    tell(&given, &found, || engine_words(&found))
+}
+
+fn engine_words(found: &Matched) -> String {
+    format!(
+        "engine: {} orders, {} of them from the journal, {} came twice, {} never; {} trades, {} order confirmations, {} quotes, \
+         {} rejects, {} malformed messages; checksum of all trades {:016x}",
+        found.orders,
+        found.replayed,
+        found.repeated,
+        found.missing,
+        found.trades,
+        found.confirmations,
+        found.quotes,
+        found.rejects,
+        found.malformed,
+        found.checksum
+    )
+}
+
+/// The statistics reporter.
+///
+/// # Errors
+/// A wrong command line, a broker or a file that fails.
+pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
+    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+    let lists = [WHERE, REPORTER, &gateways, SHOWN];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help(
+            "harrier market reporter --file FILE [OPTIONS]",
+            REPORTER_ABOUT,
+            &lists,
+            REPORTER_EXAMPLES,
+        ))?);
+    }
+    let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
+    let file =
+        given.text("file").map(PathBuf::from).ok_or_else(|| Wrong("--file says where measurements go".to_owned()))?;
+    let found = Reporter::start(&ReporterTask { place: place(&given, gateways)?, file: Some(file) })?.work()?;
+    let Reported { gateway, engine, strays } = found;
+    tell(&given, &found, || {
+        format!(
+            "reporter: {gateway} measurements of gateways, {engine} of the engine, {strays} messages that were none"
+        )
+    })
+}

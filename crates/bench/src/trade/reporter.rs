@@ -1,0 +1,106 @@
+//! The statistics reporter: takes the measurements of gateways and engine, and writes them to a file, a line each.
+//!
+//! Enters: the statistics queue.  Leaves: JSON lines; how many there were of whom.
+//! Owns:   the file.
+//! Never:  acknowledges a measurement that is not written; judges one.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use client::{Channel, Client, ConsumeOptions};
+use market::{Role, Sample};
+use serde::{Deserialize, Serialize};
+
+use super::place::{Place, STATISTICS};
+use super::statement::Statement;
+use crate::interrupt;
+use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
+
+/// What a reporter is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReporterTask {
+    pub place: Place,
+    /// Where the lines go; nowhere: they are only counted.
+    pub file: Option<PathBuf>,
+}
+
+/// What it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reported {
+    /// Measurements of gateways.
+    pub gateway: u64,
+    /// Of the engine.
+    pub engine: u64,
+    /// Messages that were none.
+    pub strays: u64,
+}
+
+/// A running reporter.
+pub(crate) struct Reporter {
+    client: Client,
+    channel: Channel,
+    file: Option<BufWriter<File>>,
+    reported: Reported,
+}
+
+impl Reporter {
+    /// Connects, and makes the file.
+    pub(crate) fn start(task: &ReporterTask) -> Result<Self, String> {
+        let file = match &task.file {
+            Some(path) => Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
+            None => None,
+        };
+        let connect = || {
+            let (mut client, channel) = task.place.connect("reporter", client::limits::FLUSH_BYTES)?;
+            client.consume(channel, &task.place.queue(STATISTICS), &ConsumeOptions::default())?;
+            Ok((client, channel))
+        };
+        let (client, channel) = connect().map_err(|error: client::Error| error.to_string())?;
+        Ok(Self { client, channel, file: file.map(BufWriter::new), reported: Reported::default() })
+    }
+
+    /// Works until it is told to end (SIGTERM, Ctrl-C) and nothing comes any more.
+    pub(crate) fn work(mut self) -> Result<Reported, String> {
+        loop {
+            let over = interrupt::requested();
+            let came = self.take(if over { MARKET_SILENCE } else { MARKET_LOOK })?;
+            if over && came == 0 {
+                self.client.close().map_err(|error| error.to_string())?;
+                return Ok(self.reported);
+            }
+        }
+    }
+
+    fn take(&mut self, wait: Duration) -> Result<u64, String> {
+        let (file, reported) = (&mut self.file, &mut self.reported);
+        let mut last = None;
+        let mut failed: Option<String> = None;
+        let came = self.client.dispatch(wait, |delivery, _| {
+            last = Some(delivery.delivery_tag);
+            let Ok(sample) = Sample::decode(delivery.body()) else {
+                reported.strays += 1;
+                return Ok(());
+            };
+            match sample.role {
+                Role::Gateway(_) => reported.gateway += 1,
+                Role::Engine => reported.engine += 1,
+            }
+            if let (Some(file), None) = (file.as_mut(), &failed) {
+                let line = Statement::of(sample).line();
+                failed = line.and_then(|line| writeln!(file, "{line}").map_err(|error| error.to_string())).err();
+            }
+            Ok(())
+        });
+        let came = came.map_err(|error| error.to_string())?;
+        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
+        if let Some(error) = failed.or(flushed.err().map(|error| error.to_string())) {
+            return Err(format!("the measurements cannot be written: {error}"));
+        }
+        if let Some(tag) = last {
+            self.client.ack(self.channel, tag, true).map_err(|error| error.to_string())?;
+        }
+        Ok(came.deliveries)
+    }
+}

@@ -1,0 +1,106 @@
+//! `harrier market tail`: the messages of a market in words, as they pass; or some bytes in words.
+//!
+//! Enters: a market, or bytes as hexadecimal digits.  Leaves: a line a message.
+//! Owns:   a queue of its own, bound to every routing key of the market.
+//! Never:  takes a message from anybody: it gets copies.
+
+use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
+use market::{Message, Sample};
+use report::table::put;
+
+use super::asked::TRADING;
+use super::help;
+use super::place::{ORDERS, Place, REJECTS, STATISTICS};
+use super::programs::{WHERE, place};
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::limits::MARKET_LOOK;
+use market::limits::GATEWAYS_MAX;
+
+const OWN: &[Option_] = &[
+    option("count", None, "N", "end after so many messages (default: at Ctrl-C or SIGTERM)"),
+    option("hex", None, "BYTES", "say what these bytes are, as in 10000120000a000000, and end"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Prints every message of a market in words: its routing key, then what it says. It has a queue of its own on the market's exchange, so
+that nobody misses anything.";
+
+const EXAMPLES: &[(&str, &str)] =
+    &[("tail --url amqp://broker", "everything that passes"), ("tail --hex 10000120000a000000", "what nine bytes are")];
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a broker that fails.
+pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+    let lists = [WHERE, &gateways, OWN];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    if let Some(digits) = given.text("hex") {
+        return Ok(put(&format!("{}\n", told(&bytes(digits)?)))?);
+    }
+    let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
+    let count = given.number("count", u64::MAX, 1, u64::MAX)?;
+    follow(&place(&given, gateways)?, count)
+}
+
+fn bytes(digits: &str) -> Result<Vec<u8>, Wrong> {
+    let wrong = || Wrong(format!("--hex is an even number of hexadecimal digits, not '{digits}'"));
+    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
+        return Err(wrong());
+    }
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| wrong())).collect()
+}
+
+/// A message in words.
+fn told(body: &[u8]) -> String {
+    match (Message::decode(body), Sample::decode(body)) {
+        (Ok(message), _) => message.to_string(),
+        (Err(_), Ok(sample)) => sample.to_string(),
+        (Err(malformed), Err(_)) => format!("no message ({}): {} bytes", malformed.reason, body.len()),
+    }
+}
+
+fn follow(place: &Place, count: u64) -> Result<(), Failure> {
+    let (mut client, _channel) = listen(place).map_err(|error| error.to_string())?;
+    let mut left = count;
+    while left > 0 && !interrupt::requested() {
+        let Some(delivery) = client.next_delivery(MARKET_LOOK).map_err(|error| error.to_string())? else { continue };
+        put(&format!("{} {}\n", String::from_utf8_lossy(delivery.routing_key), told(delivery.body())))?;
+        left -= 1;
+    }
+    Ok(client.close().map_err(|error| error.to_string())?)
+}
+
+fn listen(place: &Place) -> client::Result<(Client, Channel)> {
+    let (mut client, channel) = place.connect("tail", client::limits::FLUSH_BYTES)?;
+    let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
+    let keys = [ORDERS, STATISTICS, REJECTS].map(str::to_owned).into_iter();
+    for key in keys.chain((0..place.gateways).map(Place::trades)) {
+        client.bind_queue(channel, &queue, &place.name, &key, &Table::new())?;
+    }
+    client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
+    // Whoever waits for this program to listen reads this line.
+    eprintln!("harrier market: tail: listening to '{}'", place.name);
+    Ok((client, channel))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_said_in_words() {
+        let of = |digits: &str| bytes(digits).map_or_else(|wrong| wrong.0, |bytes| told(&bytes));
+        assert_eq!(of("10000120000a000000"), "order gateway=0 sequence=0 buy symbol=1 price=8192 lots=10");
+        assert_eq!(of("10"), "no message (wrong length): 1 bytes");
+        assert_eq!(of("1"), "--hex is an even number of hexadecimal digits, not '1'");
+        assert_eq!(of("zz"), "--hex is an even number of hexadecimal digits, not 'zz'");
+    }
+}

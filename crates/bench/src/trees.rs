@@ -1,0 +1,83 @@
+//! `harrier topology`: trees of brokers that run, and the experiments of the 2009 paper on them.
+//!
+//! Enters: the words behind `harrier topology`.  Leaves: tables, a document, a page with figures.
+//! Owns:   its commands.
+//! Never:  decides what a tree is (that is `topology`), or how brokers are joined (that is `harrier route`).
+//!
+//! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
+
+mod asked;
+mod book;
+mod experiment;
+mod figures;
+mod goals;
+mod ground;
+mod grown;
+mod links;
+mod measure;
+mod namespaces;
+mod paper;
+mod resources;
+mod run;
+
+pub(crate) use book::text;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::{interrupt, launcher};
+use report::table::put;
+
+const USAGE: &str = "\
+usage: harrier topology COMMAND [OPTIONS]
+
+  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down
+  experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
+  figures          the figures that federation is held to, with their goals (one table)
+  clean            remove network namespaces that a run left behind whose process is gone
+
+harrier topology COMMAND --help lists the options, with examples.
+";
+
+/// Runs the command whose words (behind `harrier topology`) are given.
+///
+/// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker` and `route`.
+pub fn main(words: &[String]) -> ExitCode {
+    let (command, rest) = match words.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("", words),
+    };
+    let listening = interrupt::listen().map_err(Failure::from);
+    let outcome = listening.and_then(|()| match command {
+        "run" | "experiment" | "figures" => launcher::within(command, rest, |rest| match command {
+            "run" => run::run(rest),
+            _ if launcher::has_ranks() => {
+                Err(Failure::Usage(format!("{command} is about one host: under a launcher, run each tree by itself")))
+            }
+            "experiment" => experiment::run(rest),
+            _ => goals::run(rest),
+        }),
+        "clean" => clean(rest),
+        "help" | "--help" | "-h" => Ok(put(USAGE)?),
+        "" => Err(Failure::Usage(USAGE.to_owned())),
+        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure @ Failure::Told(_)) => failure.exit(),
+        Err(failure) => {
+            let failure = failure.or_interrupted();
+            eprintln!("harrier topology: {failure}");
+            failure.exit()
+        }
+    }
+}
+
+fn clean(words: &[String]) -> Result<(), Failure> {
+    match words {
+        [] => {}
+        [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
+        [word, ..] => return Err(Failure::Usage(format!("clean takes no words, as '{word}'"))),
+    }
+    let removed = namespaces::clean()?;
+    Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)
+}

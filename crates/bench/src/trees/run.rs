@@ -1,0 +1,169 @@
+//! `harrier topology run`: one tree, the paper's measurement on it.
+//!
+//! Enters: a notation, options.  Leaves: a row a size; a document and a page on request.
+//! Owns:   the shape of the rows: aggregate and per stream, each by its name.
+//! Never:  ends well where a consumer missed a message.
+
+use report::page::{Section, number};
+use report::table::put;
+
+use super::asked::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, wish};
+use super::book::Book;
+use super::figures::Figures;
+use super::grown::{Grown, Plan};
+use super::measure::{Measured, measure};
+use super::resources;
+use crate::arguments::{Given, Option_, help_with, option};
+use crate::failure::Failure;
+use crate::files::raise_for;
+use crate::launcher::one_clock;
+use crate::record::go_on;
+
+const OWN: &[Option_] = &[
+    option("latency", None, "", "single messages, too: how long until the last consumer has one"),
+    option("check", Some('c'), "", "check every byte of every message, not its number alone"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+];
+
+const ABOUT: &str = "\
+Starts a tree of brokers as processes, joins them (each pulls from the one above through a dynamic route), puts one publisher
+at the root and the consumers on the leaves, waits until a message has come through every way, measures, and takes everything
+down again. Every consumer is to get every message exactly once and in order; if one does not, the status is 3.
+  aggregate   over all consumers together
+  per stream  what each consumer gets: the aggregate divided by the number of consumers
+B-2B-4B-16C is a root, two brokers below it, four below those, and sixteen consumers, four on each of the four.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("run B-2B-4B-16C", "the best tree of the paper for small messages, as processes of this host"),
+    (
+        "run B-4B-8B-16C --sizes 64K,256K --ack confirm --credit 100",
+        "at least once, 100 messages under way between brokers",
+    ),
+    ("run B-4B-16C --namespaces --link-rate 200mbit --sizes 64K", "hosts with links of 200 Mbit/s each (as root)"),
+    ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more of it, and kept"),
+];
+
+/// The help on examples, whose program is `harrier topology`.
+pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+    help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier topology ")
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a node that failed, figures that must not be trusted.
+pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    let given = Given::parse_with_bare(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let tree = match given.bare() {
+        [one] => tree(one)?,
+        [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
+        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+    };
+    let (plan, wish, effort, sizes) = (plan(tree, &given)?, wish(&given)?, effort(&given)?, sizes(&given)?);
+    raise_for(plan.tree.consumers() as usize)?;
+    let mut book = Book::begin("run", words, &given)?;
+    book.used("seconds", effort.seconds);
+    book.used("runs", effort.runs);
+    put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, told(&plan), book.environment()))?;
+    let outcome = (|| {
+        let mut grown = Grown::grow(&plan, &wish)?;
+        if let Some(places) = grown.places() {
+            put(&format!("# {places}\n"))?;
+            book.place(places);
+        }
+        if effort.latency && one_clock().is_err() {
+            put("# no times of single messages: the hosts' clocks are not one\n")?;
+        }
+        put("# every route runs, and every consumer has had a message from the root\n")?;
+        put(&head(effort.latency))?;
+        for size_bytes in sizes {
+            go_on()?;
+            let measured = measure(&mut grown, size_bytes, &effort)?;
+            put(&row(&measured, effort.latency))?;
+            book.keep("topology", &plan, &measured);
+            if given.has("full") {
+                book.table(resources::section(&plan.tree, &[&measured]))?;
+            }
+        }
+        Ok(())
+    })();
+    let whole = book.end(outcome);
+    if whole.is_ok() {
+        put(&format!("# every consumer got every message once and in order ({} consumers)\n", plan.tree.consumers()))?;
+    }
+    whole
+}
+
+/// What a tree is, in words.
+pub(super) fn told(plan: &Plan) -> String {
+    let Plan { tree, exchange, prefetch, .. } = plan;
+    let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut parts = vec![
+        format!("{}, {}", count(tree.brokers_count(), "broker"), count(tree.consumers(), "consumer")),
+        format!("{} exchange", exchange.name()),
+    ];
+    if tree.brokers_count() > 1 {
+        let credit = match (plan.ack, plan.credit) {
+            ("none", _) => String::new(),
+            (_, 0) => ", credit unlimited".to_owned(),
+            (_, credit) => format!(", credit {credit}"),
+        };
+        parts.push(format!("between brokers {:?}, ack {}{credit}", plan.transport, plan.ack).to_lowercase());
+    }
+    parts.push(match prefetch {
+        None => "consumers acknowledge nothing".to_owned(),
+        Some(0) => "consumers acknowledge, prefetch unlimited".to_owned(),
+        Some(prefetch) => format!("consumers acknowledge, prefetch {prefetch}"),
+    });
+    parts.join("; ")
+}
+
+const COLUMNS: [&str; 5] = ["Messages/s", "Messages/s", "MB/s", "MB/s", "Brokers CPU"];
+const BELOW: [&str; 5] = ["aggregate", "per stream", "aggregate", "per stream", "s/M"];
+
+fn head(latency: bool) -> String {
+    let line = |first: &str, names: &[&str], last: [&str; 2]| {
+        let mut text = format!("# {first:<8}");
+        names.iter().for_each(|name| text.push_str(&format!("{name:>13}")));
+        if latency {
+            last.iter().for_each(|name| text.push_str(&format!("{name:>13}")));
+        }
+        text + "\n"
+    };
+    line("Size", &COLUMNS, ["Last cons.", "Last cons."]) + &line("", &BELOW, ["p50 us", "p99 us"])
+}
+
+fn row(measured: &Measured, latency: bool) -> String {
+    let cpu = |figures: &Figures| {
+        let usage = figures.brokers().known()?;
+        Some(usage.cpu_s() * 1e6 / figures.delivered.max(1) as f64)
+    };
+    let mut cells = vec![
+        format!("{:.0}", measured.median(Figures::aggregate_per_s)),
+        format!("{:.0}", measured.median(Figures::per_stream_per_s)),
+        format!("{:.2}", measured.median(Figures::aggregate_mb_per_s)),
+        format!("{:.2}", measured.median(Figures::per_stream_mb_per_s)),
+        number(measured.median_of(cpu)),
+    ];
+    if latency {
+        let quantile = |share: f64| match measured.latencies.count() {
+            0 => "-".to_owned(),
+            _ => format!("{:.1}", measured.latencies.quantile_us(share)),
+        };
+        cells.extend([quantile(0.5), quantile(0.99)]);
+    }
+    let mut text = format!("{:<10}", measured.size_bytes);
+    cells.iter().for_each(|cell| text.push_str(&format!("{cell:>13}")));
+    let complaint = measured.complaint().map_or_else(String::new, |why| format!("  INVALID: {why}"));
+    format!("{text}{complaint}\n")
+}
+
+/// A section without rows yet.
+pub(super) fn section(name: String, facts: Vec<String>, columns: &[&str]) -> Section {
+    let columns = columns.iter().map(|&name| name.to_owned()).collect();
+    Section { name, facts, columns, rows: Vec::new() }
+}

@@ -1,0 +1,122 @@
+//! What a plan takes, what it refuses, and what of it is kept.
+
+use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT, LINKS_MAX, ROUTES_MAX};
+use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Plan, RouteKind, RouteSpec, Unplanned};
+
+fn key(peer: &str) -> LinkKey {
+    LinkKey { vhost: "/".into(), peer: peer.into() }
+}
+
+fn link(peer: &str) -> LinkSpec {
+    LinkSpec { key: key(peer), url: format!("amqp://a:b@{peer}").into(), user: "guest".into(), durable: false }
+}
+
+fn route(kind: RouteKind) -> RouteSpec {
+    RouteSpec {
+        exchange: "amq.topic".into(),
+        kind,
+        direction: Direction::Pull,
+        ack: Ack::Confirm,
+        credit: CREDIT_DEFAULT,
+        hops_max: HOPS_DEFAULT,
+        durable: false,
+        forced: false,
+    }
+}
+
+fn with_key(key: &str) -> RouteSpec {
+    route(RouteKind::Static { key: key.into() })
+}
+
+/// Orders, in short.
+fn told(orders: Result<Vec<Order>, Unplanned>) -> String {
+    let one = |order: &Order| match order {
+        Order::AddLink(link) => format!("+{}", link.key.peer),
+        Order::ChangeLink(link) => format!("~{} {}", link.key.peer, link.url),
+        Order::RemoveLink(key) => format!("-{}", key.peer),
+        Order::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
+        Order::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),
+        Order::RemoveRoute(key, route) => format!("-{} {}", key.peer, route.title()),
+    };
+    match orders {
+        Ok(orders) => orders.iter().map(one).collect::<Vec<_>>().join("; "),
+        Err(why) => format!("{}: {why}", why.code()),
+    }
+}
+
+#[test]
+fn what_is_wanted_becomes_orders_and_what_must_not_be_is_told() {
+    let mut plan = Plan::default();
+    let own = ["here:1".into()];
+    assert_eq!(
+        told(plan.add_link(link("here:1"), &own)),
+        "to-itself: here:1 is this broker: it cannot be linked to itself"
+    );
+    assert_eq!(
+        told(plan.add_route(&key("a:1"), with_key("k"))),
+        "no-link: there is no link to a:1 in virtual host '/'"
+    );
+    assert_eq!(told(plan.add_link(link("a:1"), &own)), "+a:1");
+    assert_eq!(told(plan.add_link(link("a:1"), &own)), "", "it is there");
+    assert_eq!(told(plan.add_route(&key("a:1"), with_key("k"))), "+a:1 amq.topic(k)");
+    assert_eq!(
+        told(plan.add_route(&key("a:1"), with_key("k"))),
+        "duplicate-route: duplicate route: the link to a:1 has amq.topic(k) already"
+    );
+    let pushed = RouteSpec { direction: Direction::Push, ..with_key("k") };
+    assert_eq!(told(plan.add_route(&key("a:1"), pushed)), "+a:1 amq.topic(k, pushed)", "the other way is another");
+    let dynamic = route(RouteKind::Dynamic);
+    let pushed = RouteSpec { direction: Direction::Push, ..dynamic.clone() };
+    assert!(told(plan.add_route(&key("a:1"), pushed)).starts_with("not-permitted: a dynamic route is pulled"));
+    assert_eq!(told(plan.add_route(&key("a:1"), dynamic.clone())), "+a:1 amq.topic(<dynamic>)");
+    let queue = route(RouteKind::Queue { queue: "q".into() });
+    assert_eq!(
+        told(plan.remove_route(&key("a:1"), &queue, false)),
+        "no-route: the link to a:1 has no route amq.topic(queue q)"
+    );
+    // Another login: it is dialled anew.
+    let other = LinkSpec { url: "amqp://c:d@a:1".into(), ..link("a:1") };
+    assert_eq!(told(plan.add_link(other.clone(), &own)), "~a:1 amqp://c:d@a:1");
+    assert_eq!(told(plan.add_link(other, &own)), "", "it has it");
+    assert_eq!(told(plan.remove_route(&key("a:1"), &dynamic, true)), "-a:1 amq.topic(<dynamic>)");
+    assert_eq!(told(plan.remove_route(&key("a:1"), &with_key("k"), false)), "-a:1 amq.topic(k)");
+    let pushed = RouteSpec { direction: Direction::Push, ..with_key("k") };
+    assert_eq!(told(plan.remove_route(&key("a:1"), &pushed, true)), "-a:1 amq.topic(k, pushed); -a:1");
+    assert_eq!(told(plan.remove_link(&key("a:1"))), "no-link: there is no link to a:1 in virtual host '/'");
+}
+
+#[test]
+fn what_is_durable_is_kept_with_its_link() {
+    let mut plan = Plan::default();
+    for peer in ["a:1", "b:1", "c:1"] {
+        plan.add_link(LinkSpec { durable: peer == "c:1", ..link(peer) }, &[]).expect("added");
+    }
+    plan.add_route(&key("a:1"), RouteSpec { durable: true, ..with_key("kept") }).expect("added");
+    plan.add_route(&key("a:1"), with_key("lost")).expect("added");
+    plan.add_route(&key("b:1"), with_key("lost")).expect("added");
+    let kept = plan.durable();
+    assert_eq!(told(Ok(kept.orders())), "+a:1; +a:1 amq.topic(kept); +c:1");
+    assert_eq!(kept.durable(), kept);
+    // A link that is added again does not become less.
+    plan.add_link(link("c:1"), &[]).expect("it is there");
+    assert_eq!(plan.durable(), kept);
+}
+
+#[test]
+fn links_and_routes_have_limits() {
+    let mut plan = Plan::default();
+    for at in 0..LINKS_MAX {
+        plan.add_link(link(&format!("h{at}:1")), &[]).expect("room");
+    }
+    assert_eq!(
+        told(plan.add_link(link("more:1"), &[])),
+        format!("too-many: there are {LINKS_MAX} links, and cannot be more")
+    );
+    for at in 0..ROUTES_MAX {
+        plan.add_route(&key("h0:1"), with_key(&at.to_string())).expect("room");
+    }
+    assert!(
+        told(plan.add_route(&key("h0:1"), with_key("more"))).starts_with("too-many: the link to h0:1 has 255 routes")
+    );
+    plan.add_route(&key("h1:1"), with_key("more")).expect("another link has room");
+}

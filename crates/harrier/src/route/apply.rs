@@ -1,0 +1,471 @@
+//! A declared topology: what is different from what brokers have, and how it is made so.
+//!
+//! Enters: a file of TOML or JSON; what the brokers in it answer about their links.  Leaves: the difference; brokers told to change.
+//! Owns:   the form of the file. The brokers in it have the links and routes in it, and no others, in their virtual hosts.
+//! Never:  changes anything before every broker has answered and the whole file is sound.
+
+use super::listing::{flag, list, text};
+use super::place::Place;
+use super::second::{self, Leg};
+use super::words::{Options, Transport};
+use super::{Failure, Said, begin, refused};
+use crate::ask::{Conversation, Reason};
+use crate::kept_plan::{list as tables, only};
+use crate::{peer, route_spec, toml_text};
+use definitions::Json;
+use federation::{Direction, LinkKey, LinkSpec, Plan, RouteKind, RouteSpec};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write;
+use topology::Comparing;
+
+/// Bytes of a file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Makes it so, or shows what that would take.
+pub fn apply(file: &str, options: &Options, said: &mut Said) -> Result<(), Failure> {
+    let declared = Declared::read(file, options).map_err(|why| Failure::Refused(format!("{file}: {why}")))?;
+    let (mut asked, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
+    for (name, broker) in &declared.brokers {
+        let mut conversation = begin(&broker.at, options)?;
+        let identity = (conversation.said("cluster_name"), &broker.at.url.vhost);
+        if let Some(other) = identity.0.is_some().then(|| known.insert(identity, name)).flatten() {
+            return refused(format!("{name} and {other} say that they are one broker: each needs a name of its own"));
+        }
+        let found = match conversation.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
+            // A broker of another make can be a source; nothing is asked of it.
+            Err(none) if none.kind == Reason::NotHarrier && broker.plan.links().is_empty() => {
+                conversation.end();
+                others.insert(name);
+                continue;
+            }
+            answer => answer?,
+        };
+        broker.ask_types(&mut conversation, &mut types)?;
+        let mut here = broker.steps(name, &found, &declared)?;
+        let logins = broker.ask_logins(name, &found, &declared, &here, &mut conversation)?;
+        here.extend(logins);
+        steps.extend(here.into_iter().map(|step| (asked.len(), step)));
+        asked.push(conversation);
+    }
+    if let Err(why) = declared.one_path(|exchange| comparing(&types, exchange), |broker| !others.contains(broker)) {
+        asked.into_iter().for_each(Conversation::end);
+        return refused(format!("{file}: {why}"));
+    }
+    // What goes makes room for what comes, wherever it is.
+    steps.sort_by_key(|(_, step)| step.adds);
+    let outcome = if options.dry_run { Ok(()) } else { carry_out(&mut asked, &steps) };
+    asked.into_iter().for_each(Conversation::end);
+    outcome?;
+    if options.json {
+        let line = |step: &Step| {
+            let entries = step.arguments.iter().filter(|(name, _)| *name != "url");
+            let mut entries: Vec<_> = entries.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            entries.insert(0, ("command".to_owned(), Json::text(step.command)));
+            entries.insert(1, ("broker".to_owned(), Json::text(&step.broker)));
+            entries.insert(2, ("peer".to_owned(), Json::text(&step.peer)));
+            Json::Object(entries)
+        };
+        let all = Json::List(steps.iter().map(|(_, step)| line(step)).collect());
+        let _infallible = writeln!(said.out, "{}", all.page());
+    } else if !options.quiet {
+        if steps.is_empty() {
+            said.out.push_str("nothing is different\n");
+        }
+        for (_, step) in &steps {
+            let _infallible = writeln!(said.out, "{} {}", step.mark(), step.line);
+        }
+    }
+    Ok(())
+}
+
+fn carry_out(asked: &mut [Conversation], steps: &[(usize, Step)]) -> Result<(), Failure> {
+    for (done, (at, step)) in steps.iter().enumerate() {
+        asked[*at].ask(step.command, step.arguments.clone()).map_err(|none| {
+            let left = steps.len() - done;
+            Failure::Refused(format!("{}: {}; {done} changes are made, {left} are not", step.line, none.text))
+        })?;
+    }
+    Ok(())
+}
+
+/// How brokers say that an exchange compares keys; where they do not agree, or have none, anything may be.
+fn comparing(types: &Types, exchange: &str) -> Comparing {
+    match types.get(exchange).map(|types| types.iter().collect::<Vec<_>>()).as_deref() {
+        Some([kind]) => Comparing::of(kind),
+        _ => Comparing::Otherwise,
+    }
+}
+
+/// The types that exchanges have at the brokers, by their names.
+type Types = BTreeMap<String, BTreeSet<String>>;
+
+/// What a file says.
+struct Declared {
+    brokers: BTreeMap<String, Broker>,
+    /// What flows by which exchange, with the number of its route; queue routes make no second path.
+    legs: Vec<(usize, Box<str>, Leg<String>)>,
+    /// What each address is called.
+    names: HashMap<String, String>,
+}
+
+/// A broker of the file.
+struct Broker {
+    /// Where it is asked.
+    at: Place,
+    /// Where others dial it.
+    dialled: Place,
+    /// What it is to have.
+    plan: Plan,
+}
+
+/// One change of one broker.
+struct Step {
+    adds: bool,
+    /// What is there is changed.
+    changes: bool,
+    broker: String,
+    peer: String,
+    command: &'static str,
+    arguments: Vec<(&'static str, Json)>,
+    /// In words.
+    line: String,
+}
+
+impl Step {
+    fn mark(&self) -> char {
+        match (self.changes, self.adds) {
+            (true, _) => '~',
+            (false, true) => '+',
+            (false, false) => '-',
+        }
+    }
+}
+
+impl Declared {
+    fn read(file: &str, options: &Options) -> Result<Self, String> {
+        let length = std::fs::metadata(file).map_err(|error| format!("cannot be read: {error}"))?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
+        let is_json = text.trim_start().starts_with('{');
+        let said = if is_json { Json::read(text.as_bytes())? } else { toml_text::read(&text)? };
+        Declared::of(&said, options)
+    }
+
+    fn of(said: &Json, options: &Options) -> Result<Self, String> {
+        only(said, &["broker", "link", "route"])?;
+        let Some(Json::Object(entries)) = said.get("broker") else {
+            return Err("there are no brokers: [broker.NAME] with its url".to_owned());
+        };
+        let mut declared = Declared { brokers: BTreeMap::new(), legs: Vec::new(), names: HashMap::new() };
+        for (name, broker) in entries {
+            let place = |why: String| format!("broker {name}: {why}");
+            only(broker, &["url", "dial"]).map_err(place)?;
+            let entry = |key: &str| route_spec::text(broker, key).map_err(place);
+            let url = entry("url")?.ok_or_else(|| place("url is missing".to_owned()))?;
+            let at = Place::read(url, Transport::Tcp).map_err(place)?;
+            let dialled = match entry("dial")? {
+                Some(text) => Place::read(text, options.transport).map_err(place)?,
+                None => at.clone(),
+            };
+            for known in [at.peer(), dialled.peer()] {
+                match declared.names.insert(known, name.clone()) {
+                    Some(other) if other != *name => return Err(place(format!("it is where {other} is"))),
+                    _ => {}
+                }
+            }
+            declared.brokers.insert(name.clone(), Broker { at, dialled, plan: Plan::default() });
+        }
+        for (at, link) in tables(said, "link")?.iter().enumerate() {
+            let place = |why: String| format!("link {}: {why}", at + 1);
+            only(link, &["dest", "src", "direction", "durable"]).map_err(place)?;
+            let direction = match route_spec::text(link, "direction").map_err(place)? {
+                None | Some("pull") => Direction::Pull,
+                Some("push") => Direction::Push,
+                Some(other) => return Err(place(format!("direction: it is pull or push, not '{other}'"))),
+            };
+            let durable = route_spec::flag(link, "durable").map_err(place)? || options.durable;
+            declared.link(link, direction, durable).map_err(place)?;
+        }
+        let mut known = vec!["dest", "src"];
+        known.extend(route_spec::ENTRIES);
+        for (at, said) in tables(said, "route")?.iter().enumerate() {
+            let place = |why: String| format!("route {}: {why}", at + 1);
+            only(said, &known).map_err(place)?;
+            let mut route = route_spec::read(said).map_err(place)?;
+            route.durable |= options.durable;
+            route.forced |= options.force;
+            let (dest, src) = ends(said).map_err(place)?;
+            let (dialler, key) = declared.link(said, route.direction, route.durable).map_err(place)?;
+            if !matches!(route.kind, RouteKind::Queue { .. }) {
+                let key = match &route.kind {
+                    RouteKind::Static { key } => Some(key.to_string()),
+                    _ => None,
+                };
+                let (from, to, pushed) = (src.to_owned(), dest.to_owned(), route.direction == Direction::Push);
+                let leg = Leg { from, to, key, pushed, forced: route.forced };
+                declared.legs.push((at + 1, route.exchange.clone(), leg));
+            }
+            let broker = declared.brokers.get_mut(&dialler).ok_or_else(|| place("a broker is gone".to_owned()))?;
+            broker.plan.add_route(&key, route).map_err(|why| place(why.to_string()))?;
+        }
+        Ok(declared)
+    }
+
+    /// That there are no second paths but forced ones.
+    fn one_path(&self, comparing: impl Fn(&str) -> Comparing, marks: impl Fn(&String) -> bool) -> Result<(), String> {
+        let mut laid: BTreeMap<&str, Vec<Leg<String>>> = BTreeMap::new();
+        let (forced, plain): (Vec<_>, Vec<_>) = self.legs.iter().partition(|(_, _, leg)| leg.forced);
+        for (number, exchange, leg) in plain.into_iter().chain(forced) {
+            let laid = laid.entry(exchange).or_default();
+            if let Some(wrong) = second::look(laid, leg, comparing(exchange), &marks) {
+                let why = wrong.tell(exchange, "forced = true allows it", String::clone);
+                return Err(format!("route {number}: {why}"));
+            }
+            laid.push(leg.clone());
+        }
+        Ok(())
+    }
+
+    /// Adds the link between two brokers to the plan of the one that dials; says which that is.
+    fn link(&mut self, said: &Json, direction: Direction, durable: bool) -> Result<(String, LinkKey), String> {
+        let (dest, src) = ends(said)?;
+        for name in [dest, src] {
+            if !self.brokers.contains_key(name) {
+                return Err(format!("there is no [broker.{name}]"));
+            }
+        }
+        let (near, far) = if direction == Direction::Push { (src, dest) } else { (dest, src) };
+        let url = self.brokers[far].dialled.clone();
+        let own = [self.brokers[near].at.peer().into(), self.brokers[near].dialled.peer().into()];
+        let Some(broker) = self.brokers.get_mut(near) else { return Err(format!("there is no [broker.{near}]")) };
+        let key = LinkKey { vhost: broker.at.url.vhost.as_str().into(), peer: url.peer().into() };
+        let user = broker.at.url.user.as_str().into();
+        let spec = LinkSpec { key: key.clone(), url: url.text.into(), user, durable };
+        broker.plan.add_link(spec, &own).map_err(|why| why.to_string())?;
+        Ok((near.to_owned(), key))
+    }
+
+    /// An address by the name of the broker there.
+    fn name(&self, peer: &str) -> String {
+        self.names.get(peer).cloned().unwrap_or_else(|| peer::shown(peer).to_owned())
+    }
+}
+
+fn ends(said: &Json) -> Result<(&str, &str), String> {
+    let end = |name: &str| route_spec::text(said, name)?.ok_or_else(|| format!("{name} is missing"));
+    Ok((end("dest")?, end("src")?))
+}
+
+impl Broker {
+    /// Of which types the exchanges are whose routes have keys.
+    fn ask_types(&self, conversation: &mut Conversation, types: &mut Types) -> Result<(), Failure> {
+        let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
+        let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
+        for exchange in keyed.map(|route| &*route.exchange).collect::<BTreeSet<_>>() {
+            let arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("exchange", Json::text(exchange))];
+            let found = conversation.ask("links", arguments)?;
+            types.entry(exchange.to_owned()).or_default().insert(text(&found, "exchange_type").to_owned());
+        }
+        Ok(())
+    }
+
+    /// What gives links that are there the login that they should have. Only the broker knows which they have.
+    fn ask_logins(
+        &self,
+        name: &str,
+        found: &Json,
+        declared: &Declared,
+        steps: &[Step],
+        conversation: &mut Conversation,
+    ) -> Result<Vec<Step>, Failure> {
+        let mut changes = Vec::new();
+        for planned in self.plan.links() {
+            let (peer, url) = (&*planned.link.key.peer, &*planned.link.url);
+            let is_there = list(found, "links").iter().any(|link| text(link, "peer") == peer);
+            if !is_there || steps.iter().any(|step| step.command == "link-add" && step.peer == peer) {
+                continue;
+            }
+            let mut arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("url", Json::text(url))];
+            let tried = [&arguments[..], &[("dry_run", Json::Bool(true))]].concat();
+            if !flag(&conversation.ask("link-add", tried)?, "changed") {
+                continue;
+            }
+            arguments.push(("durable", Json::Bool(planned.link.durable)));
+            changes.push(Step {
+                adds: true,
+                changes: true,
+                broker: name.to_owned(),
+                peer: peer.to_owned(),
+                command: "link-add",
+                arguments,
+                line: format!("{name}: login of the link to {}", declared.name(peer)),
+            });
+        }
+        Ok(changes)
+    }
+
+    /// What makes a broker have what it should.
+    fn steps(&self, name: &str, found: &Json, declared: &Declared) -> Result<Vec<Step>, Failure> {
+        let vhost = &self.at.url.vhost;
+        let step = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
+            let mut arguments = vec![("vhost", Json::text(vhost)), ("url", Json::text(url))];
+            arguments.extend(more);
+            let line = format!("{name}: {what}");
+            Step { adds, changes: false, broker: name.to_owned(), peer: peer.to_owned(), command, arguments, line }
+        };
+        let route_line = |peer: &str, route: &RouteSpec| {
+            let arrow = if route.direction == Direction::Push { "to" } else { "from" };
+            format!("route {} {arrow} {}", route.title(), declared.name(peer))
+        };
+        let named = |link: &LinkSpec| format!("link to {}", declared.name(&link.key.peer));
+        let mut steps = Vec::new();
+        let there: Vec<_> = list(found, "links").iter().map(|link| (text(link, "peer"), link)).collect();
+        for (peer, _) in there.iter().filter(|(peer, _)| !self.plan.links().iter().any(|l| *l.link.key.peer == **peer))
+        {
+            let what = format!("link to {}", declared.name(peer));
+            steps.push(step(false, "link-delete", peer, peer, vec![], what));
+        }
+        for planned in self.plan.links() {
+            let (peer, url, durable) = (&*planned.link.key.peer, &*planned.link.url, planned.link.durable);
+            let found = there.iter().find(|(there, _)| *there == peer).map(|(_, link)| *link);
+            let add_link =
+                || step(true, "link-add", peer, url, vec![("durable", Json::Bool(durable))], named(&planned.link));
+            let mut routes = Vec::new();
+            match found {
+                None => steps.push(add_link()),
+                Some(link) if flag(link, "durable") && !durable => {
+                    steps.push(step(false, "link-delete", peer, peer, vec![], named(&planned.link)));
+                    steps.push(add_link());
+                }
+                Some(link) => {
+                    if durable && !flag(link, "durable") {
+                        steps.push(add_link());
+                    }
+                    for route in list(link, "routes") {
+                        routes.push(route_spec::read(route).or_else(refused)?);
+                    }
+                }
+            }
+            for route in routes.iter().filter(|route| !planned.routes.contains(route)) {
+                steps.push(step(false, "route-delete", peer, peer, title_of(route), route_line(peer, route)));
+            }
+            for route in planned.routes.iter().filter(|route| !routes.contains(route)) {
+                let what = route_line(peer, route);
+                steps.push(step(true, "route-add", peer, url, route_spec::written(route), what));
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// The entries that say which route is meant.
+fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
+    let mut entries = route_spec::written(route);
+    entries.retain(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name));
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Declared, Options};
+    use crate::route::words::understand;
+    use crate::toml_text;
+    use definitions::Json;
+    use topology::Comparing;
+
+    const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
+
+    fn options() -> Options {
+        understand(&["link", "list"]).expect("sound").options
+    }
+
+    fn route(dest: &str, src: &str, more: &str) -> String {
+        format!("[[route]]\ndest = \"{dest}\"\nsrc = \"{src}\"\nexchange = \"x\"\n{more}\n")
+    }
+
+    fn read(text: &str) -> Result<Declared, String> {
+        let declared = Declared::of(&toml_text::read(text).expect("TOML"), &options())?;
+        declared.one_path(|_| Comparing::Otherwise, |_| true).map(|()| declared)
+    }
+
+    #[test]
+    fn what_is_different_becomes_steps() {
+        let text = format!("{BROKERS}{}{}", route("b", "a", ""), route("c", "b", "direction = \"push\"\nkey = \"k\""));
+        let declared = read(&text).expect("sound");
+        let lines = |name: &str, found: &str| {
+            let found = Json::read(found.as_bytes()).expect("JSON");
+            let steps = declared.brokers[name].steps(name, &found, &declared);
+            let steps = steps.unwrap_or_else(|_| panic!("{name}"));
+            steps
+                .iter()
+                .map(|step| format!("{}{} {}", if step.adds { '+' } else { '-' }, step.command, step.line))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines("b", "{}"),
+            [
+                "+link-add b: link to a",
+                "+route-add b: route x(<dynamic>) from a",
+                "+link-add b: link to c",
+                "+route-add b: route x(k, pushed) to c",
+            ]
+        );
+        let same = r#"{"links":[{"peer":"amqp://h:1","routes":[{"exchange":"x"}]},
+            {"peer":"amqp://h:4","routes":[{"exchange":"x","key":"k","direction":"push"}]}]}"#;
+        assert_eq!(lines("b", same), [""; 0]);
+        let other = r#"{"links":[{"peer":"amqp://h:1","durable":true,"routes":[]},{"peer":"amqp://z:1"},
+            {"peer":"amqp://h:4","routes":[{"exchange":"x","key":"k","direction":"push","credit":7},{"exchange":"y"}]}]}"#;
+        assert_eq!(
+            lines("b", other),
+            [
+                "-link-delete b: link to z:1",
+                "-link-delete b: link to a",
+                "+link-add b: link to a",
+                "+route-add b: route x(<dynamic>) from a",
+                "-route-delete b: route x(k, pushed) to c",
+                "-route-delete b: route y(<dynamic>) from c",
+                "+route-add b: route x(k, pushed) to c",
+            ]
+        );
+        assert_eq!(lines("a", same), ["-link-delete a: link to a", "-link-delete a: link to c"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_sound_is_told() {
+        for (text, expect) in [
+            (String::new(), "there are no brokers: [broker.NAME] with its url"),
+            ("[brokers.a]\n".to_owned(), "'brokers' is not known here; there may be broker, link, route"),
+            ("[broker.a]\nhost = 1\n".to_owned(), "broker a: 'host' is not known here; there may be url, dial"),
+            ("[broker.a]\n".to_owned(), "broker a: url is missing"),
+            ("[broker.a]\nurl = \"h:x\"\n".to_owned(), "broker a: the address: 'x' is no port"),
+            ("[broker.a]\nurl = \"h\"\n[broker.b]\nurl = \"h\"\n".to_owned(), "broker b: it is where a is"),
+            (format!("{BROKERS}{}", route("a", "z", "")), "route 1: there is no [broker.z]"),
+            (
+                format!("{BROKERS}{}", route("a", "a", "")),
+                "route 1: amqp://h:1 is this broker: it cannot be linked to itself",
+            ),
+            (
+                format!("{BROKERS}{}", route("a", "b", "kind = \"x\"")),
+                "route 1: 'kind' is not known here; there may be dest, src, exchange, key, queue, direction, ack, credit, hops_max, durable, forced",
+            ),
+            (
+                format!("{BROKERS}{}{}", route("a", "b", ""), route("a", "b", "credit = 5")),
+                "route 2: duplicate route: the link to amqp://h:2 has x(<dynamic>) already",
+            ),
+            (
+                format!("{BROKERS}{}{}{}", route("b", "a", ""), route("c", "b", ""), route("c", "a", "")),
+                "route 3: messages of exchange 'x' would have a second path from a to c: a -> c, beside a -> b -> c (forced = true allows it)",
+            ),
+        ] {
+            assert_eq!(read(&text).map(|_| ()), Err(expect.to_owned()));
+        }
+        let forced =
+            format!("{BROKERS}{}{}{}", route("b", "a", ""), route("c", "b", ""), route("c", "a", "forced = true"));
+        read(&forced).unwrap_or_else(|why| panic!("{why}"));
+        let both = format!("{BROKERS}{}{}", route("b", "a", ""), route("a", "b", ""));
+        read(&both).unwrap_or_else(|why| panic!("{why}"));
+    }
+}

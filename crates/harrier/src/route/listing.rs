@@ -1,0 +1,217 @@
+//! Links and routes of a broker as lines.
+//!
+//! Enters: what a broker has answered.  Leaves: text for people, in the form of qpid-route, in aligned columns.
+//! Owns:   which columns there are.
+//! Never:  asks anything.
+
+use super::place::Place;
+use crate::peer;
+use definitions::Json;
+use std::fmt::Write;
+
+/// A text of an answer; empty if there is none.
+pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
+    match from.get(name) {
+        Some(Json::Text(text)) => text,
+        _ => "",
+    }
+}
+
+/// A list of an answer; empty if there is none.
+pub fn list<'a>(from: &'a Json, name: &str) -> &'a [Json] {
+    match from.get(name) {
+        Some(Json::List(items)) => items,
+        _ => &[],
+    }
+}
+
+/// Whether something holds.
+pub fn flag(from: &Json, name: &str) -> bool {
+    from.get(name) == Some(&Json::Bool(true))
+}
+
+fn number(from: &Json, name: &str) -> String {
+    match from.get(name) {
+        Some(Json::Int(number)) => number.to_string(),
+        Some(Json::Float(number)) => format!("{number:.0}"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The links of a broker.
+pub fn links(_at: &Place, found: &Json, verbose: bool) -> String {
+    let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Last Error"]];
+    if verbose {
+        rows[0].splice(5..5, ["For (s)", "Next try (s)", "Connections", "Broker"]);
+    }
+    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().map(str::to_owned).collect()).collect();
+    for link in list(found, "links") {
+        let (host, port, transport) = parts(text(link, "peer"), text(link, "transport"));
+        let durable = if flag(link, "durable") { "Y" } else { "N" };
+        let state = match text(link, "why") {
+            why if !why.is_empty() && text(link, "last_error") != why => format!("{}: {why}", text(link, "state")),
+            _ => text(link, "state").to_owned(),
+        };
+        let mut row = vec![host, port, transport, durable.to_owned(), state];
+        if verbose {
+            row.extend([number(link, "state_for_s"), number(link, "next_in_s"), number(link, "connections")]);
+            row.push(named(text(link, "cluster_name"), text(link, "peer_vhost")));
+        }
+        row.push(text(link, "last_error").to_owned());
+        rows.push(row);
+    }
+    if rows.len() == 1 {
+        return "No links found\n".to_owned();
+    }
+    table(&rows, true)
+}
+
+/// The routes of a broker, a line each: destination, source, exchange, and what is carried.
+pub fn routes(at: &Place, found: &Json, verbose: bool) -> String {
+    let mut rows = Vec::new();
+    if verbose {
+        let head = [
+            "Destination",
+            "Source",
+            "Exchange",
+            "What",
+            "Durable",
+            "Ack",
+            "Credit",
+            "State",
+            "Messages/s",
+            "Messages",
+        ];
+        let head = head.into_iter().chain(["Unacked", "Lag", "Redelivered", "Dropped", "Bindings", "Error"]);
+        rows.push(head.map(str::to_owned).collect());
+    }
+    for link in list(found, "links") {
+        for route in list(link, "routes") {
+            let (here, there) = (at.shown(), peer::shown(text(link, "peer")).to_owned());
+            let (dest, src) = if text(route, "direction") == "push" { (there, here) } else { (here, there) };
+            let mut row = vec![dest, src, text(route, "exchange").to_owned(), carried(route)];
+            if verbose {
+                let durable = if flag(route, "durable") { "Y" } else { "N" };
+                let state = match (flag(route, "runs"), text(link, "state")) {
+                    (true, state) => state,
+                    (false, "running") => "waiting",
+                    (false, state) => state,
+                };
+                row.extend([durable, text(route, "ack")].map(str::to_owned));
+                row.extend([number(route, "credit"), state.to_owned()]);
+                let counts =
+                    ["messages_per_s", "messages", "unacknowledged", "lag", "redelivered", "dropped", "bindings"];
+                row.extend(counts.map(|name| number(route, name)));
+                row.push(text(route, "error").to_owned());
+            }
+            rows.push(row);
+        }
+    }
+    table(&rows, verbose)
+}
+
+/// What a route carries, as qpid-route shows it.
+pub fn carried(route: &Json) -> String {
+    match (route.get("key"), route.get("queue")) {
+        (Some(Json::Text(key)), _) => key.clone(),
+        (_, Some(Json::Text(queue))) => format!("<queue {queue}>"),
+        _ => "<dynamic>".to_owned(),
+    }
+}
+
+/// A broker by its name, with its virtual host if that is not the usual one.
+pub fn named(cluster_name: &str, vhost: &str) -> String {
+    match (cluster_name, vhost) {
+        ("", _) => "-".to_owned(),
+        (name, "" | "/") => name.to_owned(),
+        (name, vhost) => format!("{name} ({vhost})"),
+    }
+}
+
+/// Host, port and transport of a peer.
+fn parts(peer: &str, transport: &str) -> (String, String, String) {
+    if let Some(path) = peer.strip_prefix("amqp+unix:") {
+        return (path.to_owned(), "-".to_owned(), "unix".to_owned());
+    }
+    let (scheme, rest) = peer.split_once("://").unwrap_or(("", peer));
+    let (place, vhost) = rest.split_once('/').map_or((rest, ""), |(place, vhost)| (place, vhost));
+    let (host, port) = place.rsplit_once(':').unwrap_or((place, "-"));
+    let host = if vhost.is_empty() { host.to_owned() } else { format!("{host}/{vhost}") };
+    let by = match (transport, scheme) {
+        ("", "amqps") => "tls",
+        ("", "amqp") => "tcp",
+        ("", other) => other.strip_prefix("amqp+").unwrap_or(other),
+        (transport, _) => transport,
+    };
+    (host, port.to_owned(), by.to_owned())
+}
+
+/// Rows in aligned columns; the first may be a heading, with a line under it.
+pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect::<Vec<_>>();
+        let _infallible = writeln!(out, "{}", cells.join("  ").trim_end());
+        if at == 0 && has_heading {
+            let _infallible = writeln!(out, "{}", "=".repeat(widths.iter().sum::<usize>() + 2 * (columns.max(1) - 1)));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{links, routes};
+    use crate::route::place::Place;
+    use definitions::Json;
+
+    const FOUND: &str = r#"{"links":[
+        {"peer":"amqp://root:5672","durable":true,"state":"running","why":null,"next_in_s":null,"state_for_s":61.2,
+         "cluster_name":"root","peer_vhost":"/","transport":"tcp","connections":1,"last_error":null,"routes":[
+            {"exchange":"amq.topic","kind":"dynamic","direction":"pull","ack":"confirm","credit":1000,"durable":true,"runs":true,
+             "error":null,"messages":7000,"messages_per_s":123.4,"unacknowledged":3,"lag":null,"redelivered":0,"dropped":0,"bindings":2},
+            {"exchange":"orders","key":"eu.#","direction":"push","ack":"none","credit":0,"runs":false}]},
+        {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
+         "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
+
+    fn found() -> (Place, Json) {
+        (Place::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
+    }
+
+    #[test]
+    fn links_are_listed_in_columns() {
+        let (at, found) = found();
+        let expect = "\
+Host                Port  Transport  Durable  State    Last Error
+=================================================================
+root                5672  tcp        Y        running
+other.example/shop  5671  tls        N        refused  403
+";
+        assert_eq!(links(&at, &found, false), expect);
+        assert!(
+            links(&at, &found, true).contains("61       -             1            root"),
+            "{}",
+            links(&at, &found, true)
+        );
+        assert_eq!(links(&at, &Json::Object(vec![]), true), "No links found\n");
+    }
+
+    #[test]
+    fn routes_are_listed_from_destination_to_source() {
+        let (at, found) = found();
+        let expect = "\
+leaf:5672  root:5672                        amq.topic  <dynamic>
+root:5672  leaf:5672                        orders     eu.#
+leaf:5672  amqps://other.example:5671/shop  x          <queue q>
+";
+        assert_eq!(routes(&at, &found, false), expect);
+        let long = routes(&at, &found, true);
+        let line = long.lines().nth(2).unwrap_or_default();
+        let words: Vec<_> = line.split_whitespace().skip(3).collect();
+        assert_eq!(words, ["<dynamic>", "Y", "confirm", "1000", "running", "123", "7000", "3", "-", "0", "0", "2"]);
+        assert_eq!(routes(&at, &Json::Object(vec![]), false), "");
+    }
+}

@@ -1,0 +1,253 @@
+//! `harrier market`: every order is answered exactly once, whatever carries it, whoever is killed, whatever else is sent.
+
+use super::{Broker, Folder, PATIENCE, harrier, output};
+use client::{Client, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Output, Stdio};
+use std::time::Instant;
+
+/// What all runs here trade.
+const TRADING: [&str; 6] = ["--orders", "20000", "--seed", "7", "--sample", "5000"];
+
+/// A program of a market; killed when dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(words: &[&str]) -> Self {
+        let mut command = harrier();
+        command.arg("market").args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("the program starts"))
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).expect("it runs");
+    }
+
+    /// Waits until a file that it writes has so many bytes.
+    #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
+    fn until_written(&mut self, file: &str, bytes: u64) {
+        let began = Instant::now();
+        while std::fs::metadata(file).map_or(0, |file| file.len()) < bytes {
+            assert_eq!(self.0.try_wait().expect("a child"), None, "it ended early");
+            assert!(began.elapsed() < PATIENCE, "{file} does not grow");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Its end: status and output.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.0.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
+        let mut errors = String::new();
+        self.0.stderr.take().expect("a pipe").read_to_string(&mut errors).expect("text");
+        (self.0.wait().expect("a child").code(), text + &errors)
+    }
+
+    /// What it found; it ended well.
+    fn found(self) -> Value {
+        let (status, text) = self.end();
+        assert_eq!(status, Some(0), "{text}");
+        serde_json::from_str(text.lines().next().unwrap_or_default()).unwrap_or_else(|why| panic!("{why}: {text}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended long ago.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Runs a market with what all runs here trade; answers what it printed.
+fn run(words: &[&str]) -> String {
+    let output: Output = output(&[&["market", "run", "--rate", "max"], words, &TRADING].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        text.ends_with("# every order was answered exactly once, and every measurement reached the reporter\n"),
+        "{text}"
+    );
+    text
+}
+
+fn checksum(text: &str) -> &str {
+    text.split("checksum of all trades ").nth(1).and_then(|rest| rest.get(..16)).unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn the_same_seed_trades_the_same_whatever_carries_it() {
+    let folder = Folder::new("market");
+    let file = folder.path("measurements.jsonl");
+    let text = run(&["--file", &file]);
+    assert!(text.contains("; 8 of 8 measurements; "), "{text}");
+    let lines = std::fs::read_to_string(&file).expect("the measurements");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let of = |from: &'static str| lines.iter().filter(move |line| line["from"] == from);
+    assert_eq!((of("gateway").count(), of("engine").count()), (4, 4));
+    let completed: u64 = of("gateway").map(|line| line["completion"]["count"].as_u64().expect("a count")).sum();
+    assert_eq!(completed, 20_000, "every order is in one histogram");
+    assert_eq!(of("engine").map(|line| line["orders"].as_u64().expect("a count")).sum::<u64>(), 20_000);
+
+    let broker =
+        Broker::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{}", folder.path("broker.sock"))]);
+    let unix = format!("amqp+unix:{}", folder.path("broker.sock"));
+    for words in [
+        &["--broker-options", "--shards 2"][..],
+        &["--window", "100", "--url", &unix],
+        &["--confirms"],
+        &["--confirms", "--kill-engine-after", "0.3"],
+    ] {
+        assert_eq!(checksum(&run(words)), checksum(&text), "{words:?}");
+    }
+    drop(broker);
+    // Symbols are shared out, so that trades do not depend on which gateway comes first.
+    let gateways = ["--gateways", "3"];
+    assert_eq!(checksum(&run(&gateways)), checksum(&run(&gateways)));
+    assert_ne!(checksum(&run(&["--matching", "exact"])), checksum(&text));
+}
+
+#[test]
+fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
+    let folder = Folder::new("market-killed");
+    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let (url, journal) = (format!("amqp://{}", broker.address), folder.path("engine.journal"));
+    let place = ["--url", url.as_str(), "--name", "killed", "--json"];
+    let engine = || Running::start(&[&["engine", "--journal", &journal, "--sample", "5000"], &place[..]].concat());
+    let gateway = ["gateway", "--rate", "max", "--window", "300", "--confirms"];
+    let mut first = engine();
+    let gateway = Running::start(&[&gateway[..], &TRADING, &place].concat());
+    // An entry of the journal has 18 bytes: the first engine is killed in the middle.
+    first.until_written(&journal, 18 * 3_000);
+    first.signal(rustix::process::Signal::KILL);
+    drop(first);
+    let second = engine();
+    let (gateway, engine) = (gateway.found(), second.found());
+    assert_eq!((&gateway["orders"], &gateway["answered"]), (&Value::from(20_000), &Value::from(20_000)), "{gateway}");
+    for count in ["missing", "missing_quotes", "strays", "malformed", "refused"] {
+        assert_eq!(gateway[count], 0, "{count}: {gateway}");
+    }
+    assert_eq!((&engine["orders"], &engine["missing"]), (&Value::from(20_000), &Value::from(0)), "{engine}");
+    let replayed = engine["replayed"].as_u64().expect("a count");
+    assert!((1..20_000).contains(&replayed), "{engine}");
+    for count in ["trades", "confirmations", "quotes"] {
+        assert_eq!(gateway[count], engine[count], "{count}");
+    }
+    assert_eq!(gateway["checksum"], engine["checksum"]);
+    // As without a kill, without confirms, and without all that is between them.
+    let whole = run(&[]);
+    assert_eq!(format!("{:016x}", engine["checksum"].as_u64().expect("a number")), checksum(&whole));
+}
+
+#[test]
+fn rubbish_is_rejected_and_the_engine_goes_on() {
+    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let url = format!("amqp://{}", broker.address);
+    let place = ["--url", url.as_str(), "--name", "rubbish", "--json"];
+    let engine = Running::start(&[&["engine", "--sample", "5000"], &place[..]].concat());
+    let mut client = Client::connect(&url).expect("a connection");
+    let channel = client.open_channel().expect("a channel");
+    let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
+    let answers = client.declare_queue(channel, "", &options).expect("a queue").name;
+    let consumer = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
+    client.consume(channel, &answers, &consumer).expect("a consumer");
+    let reply_to = Some(answers.as_str().try_into().expect("a short name"));
+    let properties = Properties { reply_to, ..Properties::default() }.to_bytes();
+    let to = |key| Publish { properties: RawProperties::new(&properties), ..Publish::to("rubbish", key) };
+    // Whoever comes first declares what all need, and here it is the engine.
+    let mut tail = Running::start(&[&["tail", "--count", "9"], &place[..4]].concat());
+    let mut heard = BufReader::new(tail.0.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    heard.read_line(&mut line).expect("a line");
+    assert!(line.contains("listening to 'rubbish'"), "{line}");
+    // Nothing an order could be read from: nothing, too little, too much, no kind, an answer of an engine.
+    let long = vec![0x1f; 100_000];
+    let none: [(&[u8], u8); 5] =
+        [(b"", 1), (b"\x1f", 1), (&long, 1), (b"\x0f\0\0\x20\0\x0a\0\0\0", 2), (b"\x4f\0\0\0\0\0\0", 3)];
+    for (body, _) in none {
+        client.publish(channel, &to("orders"), body).expect("sent");
+    }
+    // Orders that are not taken, of a gateway that there is not: no quantity, price 0, price too high, no such symbol.
+    for (number, body) in
+        [*b"\0\0\x20\0\0", *b"\0\0\0\0\x0a", *b"\0\0\xff\xff\x0a", *b"\xff\xff\x20\0\x0a"].iter().enumerate()
+    {
+        let order = [&[0x1f][..], body, &[0, 0, number as u8]].concat();
+        client.publish(channel, &to("orders"), &order).expect("sent");
+    }
+    for (body, reason) in none {
+        let delivery = client.next_delivery(PATIENCE).expect("a connection").expect("a rejection");
+        assert_eq!(delivery.body(), [0x60, 0, 0, 0, 0, 0, 0, reason], "{} bytes", body.len());
+    }
+    // One that is far ahead of the last: five are missing. At its price nobody sells.
+    client.publish(channel, &to("orders"), b"\x1f\0\0\0\x01\x0a\0\0\x09").expect("sent");
+    client.flush().expect("sent");
+    let gateway = Running::start(&[&["gateway", "--rate", "max"], &TRADING[..], &place].concat());
+    let (gateway, engine) = (gateway.found(), engine.found());
+    assert_eq!(gateway["answered"], 20_000, "{gateway}");
+    assert_eq!(
+        (&engine["orders"], &engine["rejects"], &engine["malformed"]),
+        (&20_005.into(), &4.into(), &5.into()),
+        "{engine}"
+    );
+    assert_eq!((&engine["unaddressed"], &engine["missing"]), (&5.into(), &5.into()), "{engine}");
+    let mut seen = String::new();
+    tail.0.stdout.take().expect("a pipe").read_to_string(&mut seen).expect("text");
+    let seen: Vec<&str> = seen.lines().collect();
+    assert_eq!(seen.len(), 9, "{seen:?}");
+    assert_eq!(seen[0], "orders no message (wrong length): 0 bytes");
+    assert_eq!(seen[4], "orders confirmation gateway=15 number=0 sequence=0");
+    assert_eq!(seen[8], "orders order gateway=15 sequence=3 buy symbol=65535 price=8192 lots=10");
+}
+
+#[test]
+fn an_interrupted_market_leaves_nothing() {
+    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let url = format!("amqp://{}", broker.address);
+    let words = ["run", "--url", &url, "--rate", "500", "--orders", "100000000", "--sample", "100"];
+    let folder = Folder::new("market-cut");
+    let file = folder.path("measurements.jsonl");
+    let mut market = Running::start(&[&words[..], &["--file", &file]].concat());
+    market.until_written(&file, 1);
+    let pid = market.0.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    let children: Vec<&str> = children.split_whitespace().collect();
+    assert_eq!(children.len(), 3, "reporter, engine, gateway");
+    market.signal(rustix::process::Signal::INT);
+    let (status, text) = market.end();
+    assert_eq!(status, Some(130), "{text}");
+    assert!(text.ends_with("harrier market: interrupted\n"), "{text}");
+    for pid in children {
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "process {pid} is left");
+    }
+    let listed = output(&["ctl", "definitions", "--url", &url]);
+    let definitions: Value = serde_json::from_slice(&listed.stdout).unwrap_or_else(|why| panic!("{why}: {listed:?}"));
+    let left = |kind: &str| definitions[kind].as_array().map_or(0, Vec::len);
+    assert_eq!((left("exchanges"), left("queues")), (0, 0), "{definitions}");
+}
+
+#[test]
+fn wrong_words_are_told_as_such() {
+    for (words, expected) in [
+        (&["market"][..], "usage: harrier market COMMAND"),
+        (&["market", "stall"], "unknown command 'stall'"),
+        (&["market", "run", "--rate", "fast"], "--rate is a number of orders a second"),
+        (&["market", "run", "--kill-engine-after", "1"], "without --confirms"),
+        (&["market", "reporter"], "--file says where"),
+        (&["market", "tail", "--hex", "1"], "--hex is an even number"),
+        (&["market", "max", "--limit", "1ms"], "--limit is a quantile and a time"),
+        (&["market", "sweep", "--rates", ""], "--rate is a number"),
+    ] {
+        let output = output(words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        assert!(errors.contains(expected), "{words:?}: {errors}");
+    }
+    for command in ["run", "sweep", "max", "tail", "gateway", "engine", "reporter"] {
+        let help = output(&["market", command, "--help"]);
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.status.success() && text.contains("Examples\n  harrier market "), "{text}");
+    }
+    let said = output(&["market", "tail", "--hex", "10000120000a000000"]);
+    assert_eq!(said.stdout, b"order gateway=0 sequence=0 buy symbol=1 price=8192 lots=10\n");
+}

@@ -1,0 +1,143 @@
+//! Orders per second of the book alone, of the engine, and of the flow that feeds them: per second of processor time, so that other
+//! programs on the machine take nothing but their part of its caches.
+//!
+//! Enters: how many million orders a run has (4 if nothing is said).  Leaves: a line a case, the median of several runs.
+//! Owns:   the cases.
+//! Never:  judges.
+//!
+//! `cargo run --release -p harrier-market --example book`
+
+use market::book::{Book, Incoming, Resting};
+use market::limits::{RESTING_BOOK_MAX, RESTING_MAX};
+use market::{Answers, Engine, Flow, FlowRules, Gateway, Matching, Message, ORDER_BYTES, OrderId, Rules, To};
+use std::hint::black_box;
+
+const RUNS: usize = 7;
+const SYMBOLS: [u16; 3] = [1, 100, 1_000];
+
+fn flow(symbols: u16, matching: Matching) -> Flow {
+    Flow::new(FlowRules { seed: 2008, gateway: Gateway::default(), symbols, shared_by: 1, matching })
+}
+
+/// What this thread has run so far. The kernel counts it anew at each tick, so that it is exact to some milliseconds.
+fn processor_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says how long a thread has run");
+    let first = stat.split(' ').next().and_then(|number| number.parse().ok());
+    first.expect("the first number is that of nanoseconds")
+}
+
+/// Runs a case so often, each time with what `new` makes, and prints the median and what the last run says of itself.
+fn measure<T>(case: &str, orders: usize, mut new: impl FnMut() -> T, mut run: impl FnMut(&mut T) -> String) {
+    let mut rates = Vec::new();
+    let mut said = String::new();
+    for _ in 0..RUNS {
+        let mut subject = new();
+        let start = processor_ns();
+        said = run(&mut subject);
+        rates.push(orders as f64 / (processor_ns() - start) as f64 * 1e3);
+    }
+    rates.sort_by(f64::total_cmp);
+    println!("{case:<44} {:>7.1} M/s (from {:.1} to {:.1}){said}", rates[RUNS / 2], rates[0], rates[RUNS - 1]);
+}
+
+/// Counts messages and their bytes, which are made as for sending.
+#[derive(Default)]
+struct Sent {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Answers for Sent {
+    fn message(&mut self, to: To, message: &Message) {
+        black_box(to);
+        self.messages += 1;
+        self.bytes += black_box(message.encode()).len() as u64;
+    }
+}
+
+fn main() {
+    let millions = std::env::args().nth(1).map_or(Ok(4), |text| text.parse::<usize>());
+    let Ok(millions @ 1..=100) = millions else {
+        eprintln!("how many million orders a run has: 1 to 100");
+        std::process::exit(2);
+    };
+    let orders = millions * 1_000_000;
+    for matching in [Matching::Exact, Matching::Crossing] {
+        for symbols in SYMBOLS {
+            let of = |what: &str| format!("{what}, {matching}, {symbols} symbols");
+            flow_alone(&of("flow"), orders, || flow(symbols, matching));
+            book_alone(&of("book alone"), orders, flow(symbols, matching), symbols, matching);
+            whole_engine(&of("engine, bytes to bytes"), orders, flow(symbols, matching), symbols, matching);
+        }
+    }
+}
+
+/// Orders that are taken before time counts, so that there are books and memory for what rests.
+fn warm_up(orders: usize) -> usize {
+    orders / 4
+}
+
+fn flow_alone(case: &str, orders: usize, new: impl FnMut() -> Flow) {
+    measure(case, orders, new, |flow| {
+        for order in flow.take(orders) {
+            black_box(order);
+        }
+        String::new()
+    });
+}
+
+fn book_alone(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Matching) {
+    let entries: Vec<(u16, Incoming)> = flow
+        .take(warm_up(orders) + orders)
+        .enumerate()
+        .map(|(at, order)| {
+            let id = OrderId::new(order.gateway, at as u64);
+            let lots = u32::from(order.lots);
+            (order.symbol.0, Incoming { order: id, side: order.side, price: order.price, lots })
+        })
+        .collect();
+    let run = |books: &mut [Book], resting: &mut Resting, entries: &[(u16, Incoming)]| {
+        let mut trades = 0u64;
+        for &(symbol, incoming) in entries {
+            let fate = books[usize::from(symbol)].enter(resting, incoming, matching, &mut |deal| {
+                black_box(deal);
+                trades += 1;
+            });
+            black_box(fate);
+        }
+        trades
+    };
+    let (first, rest) = entries.split_at(entries.len() - orders);
+    let new = || {
+        let mut books: Vec<Book> = (0..symbols).map(|number| Book::new(number, RESTING_BOOK_MAX)).collect();
+        let mut resting = Resting::new(RESTING_MAX);
+        run(&mut books, &mut resting, first);
+        (books, resting)
+    };
+    measure(case, orders, new, |(books, resting)| {
+        let trades = run(books, resting, rest);
+        format!("; {:.2} trades an order, {} rest", trades as f64 / orders as f64, resting.count())
+    });
+}
+
+fn whole_engine(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Matching) {
+    let bytes: Vec<[u8; ORDER_BYTES]> = flow.take(warm_up(orders) + orders).map(|order| order.encode()).collect();
+    let run = |engine: &mut Engine, bytes: &[[u8; ORDER_BYTES]]| {
+        let mut sent = Sent::default();
+        for order in bytes {
+            let _ = black_box(engine.take(order, &mut sent));
+        }
+        sent
+    };
+    let (first, rest) = bytes.split_at(warm_up(orders));
+    let new = || {
+        let mut engine = Engine::new(Rules { symbols, matching, ..Rules::default() });
+        run(&mut engine, first);
+        engine
+    };
+    measure(case, orders, new, |engine| {
+        let sent = run(engine, rest);
+        let (mean, each) = (sent.bytes as f64 / sent.messages as f64, sent.messages as f64 / orders as f64);
+        format!("; {each:.2} messages an order, {mean:.1} bytes each, {:016x}", engine.checksum().value())
+    });
+}

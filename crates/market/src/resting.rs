@@ -1,0 +1,109 @@
+//! The orders that rest in the books of an engine: one slab, and lists in it.
+//!
+//! Enters: orders.  Leaves: the oldest of a list.
+//! Owns:   the places of all resting orders; they are used again, and there are no more than a limit.
+//! Never:  knows prices or books.
+
+use crate::order_id::OrderId;
+use crate::terms::Lots;
+
+/// A place; 0 is none.
+type Place = u32;
+
+/// A list of orders, the oldest first: the first and the last of it. Both are 0 when it is empty.
+pub type List = [Place; 2];
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    order: u64,
+    next: Place,
+    lots: Lots,
+}
+
+/// All resting orders.
+#[derive(Debug)]
+pub struct Resting {
+    /// The first place is no order's.
+    places: Vec<Rest>,
+    free: Place,
+    count: u32,
+    max: u32,
+}
+
+impl Resting {
+    /// Room for so many.
+    pub fn new(max: u32) -> Self {
+        Self { places: vec![Rest { order: 0, next: 0, lots: 0 }], free: 0, count: 0, max }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there is no room for another.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.count >= self.max
+    }
+
+    /// Appends an order to a list.
+    ///
+    /// # Panics
+    /// If there is no room: the caller asks first.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, order: OrderId, lots: Lots) {
+        assert!(!self.is_full(), "the book asks for room before an order rests");
+        let rest = Rest { order: order.word(), next: 0, lots };
+        let place = self.free;
+        let place = if place != 0 {
+            self.free = self.places[place as usize].next;
+            self.places[place as usize] = rest;
+            place
+        } else {
+            self.places.push(rest);
+            (self.places.len() - 1) as Place
+        };
+        self.count += 1;
+        match list[1] {
+            0 => list[0] = place,
+            last => self.places[last as usize].next = place,
+        }
+        list[1] = place;
+    }
+
+    /// Takes up to so many lots from the oldest order of a list, which leaves it when it has none left. How many were taken, and whose.
+    ///
+    /// # Panics
+    /// If the list is empty: then the price was not the book's to match.
+    #[inline]
+    pub fn take(&mut self, list: &mut List, lots: Lots) -> (Lots, OrderId) {
+        let place = list[0];
+        assert!(place != 0, "a price that is in the book has orders");
+        let rest = &mut self.places[place as usize];
+        let taken = lots.min(rest.lots);
+        rest.lots -= taken;
+        let order = OrderId::of_word(rest.order);
+        if rest.lots == 0 {
+            list[0] = rest.next;
+            rest.next = self.free;
+            self.free = place;
+            self.count -= 1;
+            if list[0] == 0 {
+                list[1] = 0;
+            }
+        }
+        (taken, order)
+    }
+
+    /// The orders of a list, the oldest first.
+    pub fn iter<'a>(&'a self, list: &List) -> impl Iterator<Item = (OrderId, Lots)> + use<'a> {
+        let mut place = list[0];
+        std::iter::from_fn(move || {
+            let rest = self.places[place as usize];
+            let found = (place != 0).then(|| (OrderId::of_word(rest.order), rest.lots));
+            place = rest.next;
+            found
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Sequence numbers as messages carry them: the low 24 bits of a number that has 64.
+//!
+//! Enters: a whole number; or its low bits and a number near it.  Leaves: the low bits; or the whole number.
+//! Owns:   the rule by which one becomes the other.
+//! Never:  knows what is numbered.
+
+use crate::limits::SEQUENCE_BITS;
+
+const MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+const HALF: u64 = 1 << (SEQUENCE_BITS - 1);
+
+/// The low [`SEQUENCE_BITS`] bits of a sequence number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Short(u32);
+
+impl Short {
+    /// Of a whole number.
+    #[inline]
+    pub fn of(whole: u64) -> Self {
+        Self((whole & MASK) as u32)
+    }
+
+    /// The number as it is in a message.
+    #[inline]
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The whole number with these low bits that is nearest to another: less than 2^23 above it, or at most so much below. Near 0,
+    /// where there is no such number below, it is the one above.
+    #[inline]
+    pub fn near(self, other: u64) -> u64 {
+        let ahead = u64::from(self.0).wrapping_sub(other) & MASK;
+        if ahead < HALF {
+            return other.saturating_add(ahead);
+        }
+        let behind = MASK + 1 - ahead;
+        if behind <= other { other - behind } else { other + ahead }
+    }
+
+    /// From three bytes, the highest first.
+    #[inline]
+    pub(crate) fn read(bytes: [u8; 3]) -> Self {
+        Self(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]))
+    }
+
+    #[inline]
+    pub(crate) fn write(self) -> [u8; 3] {
+        let [_, high, middle, low] = self.0.to_be_bytes();
+        [high, middle, low]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_number_is_the_nearest_whole_one() {
+        const WRAP: u64 = 1 << SEQUENCE_BITS;
+        for (whole, near) in [
+            (0, 0),
+            (5, 0),
+            (0, 5),
+            (WRAP, WRAP - 1),
+            (WRAP - 1, WRAP),
+            (WRAP - 1, WRAP + HALF - 1),
+            (WRAP + HALF - 1, WRAP),
+            (WRAP - HALF, WRAP),
+            (7 * WRAP + 3, 7 * WRAP - 3),
+            (u64::MAX >> 8, (u64::MAX >> 8) - 4_000_000),
+        ] {
+            assert_eq!(Short::of(whole).near(near), whole, "{whole} near {near}");
+            assert_eq!(Short::read(Short::of(whole).write()), Short::of(whole));
+        }
+    }
+
+    #[test]
+    fn below_0_there_is_nothing() {
+        assert_eq!(Short::of((1 << SEQUENCE_BITS) - 1).near(0), (1 << SEQUENCE_BITS) - 1);
+    }
+}

@@ -1,0 +1,104 @@
+//! Messages in words, for people.
+//!
+//! Enters: a message.  Leaves: a line.
+//! Owns:   the words.
+//! Never:  shows more than the message says.
+
+use crate::layout::Message;
+use crate::sample::{NAMES, Role, Sample};
+use crate::terms::{Side, Ticks};
+use std::fmt;
+
+impl fmt::Display for Side {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Side::Buy => "buy",
+            Side::Sell => "sell",
+        })
+    }
+}
+
+/// A price that may be none.
+struct Best(Option<Ticks>);
+
+impl fmt::Display for Best {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(price) => write!(to, "{price}"),
+            None => to.write_str("none"),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Message::Order(order) => write!(
+                to,
+                "order gateway={} sequence={} {} symbol={} price={} lots={}",
+                order.gateway,
+                order.sequence.bits(),
+                order.side,
+                order.symbol.0,
+                order.price,
+                order.lots
+            ),
+            Message::Trade(trade) => write!(
+                to,
+                "trade number={} symbol={} price={} lots={} {} taker={}:{} maker={}:{}{}",
+                trade.number.bits(),
+                trade.symbol.0,
+                trade.price,
+                trade.lots,
+                trade.side,
+                trade.taker,
+                trade.taker_sequence.bits(),
+                trade.maker,
+                trade.maker_sequence.bits(),
+                if trade.answers { " answers" } else { "" }
+            ),
+            Message::Confirmation(of) => write!(
+                to,
+                "confirmation gateway={} number={} sequence={}",
+                of.gateway,
+                of.number.bits(),
+                of.sequence.bits()
+            ),
+            Message::Quote(quote) => write!(
+                to,
+                "quote symbol={} number={} bid={} ask={}",
+                quote.symbol.0,
+                quote.number,
+                Best(quote.bid),
+                Best(quote.ask)
+            ),
+            Message::Reject(of) if of.reason.names_an_order() => write!(
+                to,
+                "reject gateway={} number={} sequence={} reason='{}'",
+                of.gateway,
+                of.number.bits(),
+                of.sequence.bits(),
+                of.reason
+            ),
+            Message::Reject(of) => write!(to, "reject reason='{}'", of.reason),
+            Message::End(end) => {
+                write!(to, "end gateway={} count={} checksum={:016x}", end.gateway, end.count, end.checksum)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.role {
+            Role::Gateway(gateway) => write!(to, "sample gateway={gateway}")?,
+            Role::Engine => to.write_str("sample engine")?,
+        }
+        let completions: u64 = self.completions.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count));
+        write!(to, " number={}", self.number)?;
+        for (name, value) in NAMES.iter().zip(self.numbers()) {
+            write!(to, " {name}={value}")?;
+        }
+        write!(to, " completions={completions}")
+    }
+}

@@ -1,0 +1,196 @@
+//! The words of the market: sides, gateways, symbols, prices, quantities, kinds of matching, reasons of rejection.
+//!
+//! Enters: numbers.  Leaves: the same numbers as what they mean.
+//! Owns:   which numbers mean anything.
+//! Never:  computes with them.
+
+use crate::limits::GATEWAYS_MAX;
+use std::fmt;
+use std::str::FromStr;
+
+/// A price in ticks, the smallest step of a price.
+pub type Ticks = u16;
+/// A quantity in lots, as a sum it may be larger than that of an order.
+pub type Lots = u32;
+
+/// Which side of the market an order is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Buys, at its price or lower.
+    Buy,
+    /// Sells, at its price or higher.
+    Sell,
+}
+
+impl Side {
+    /// The side it trades with.
+    pub fn other(self) -> Self {
+        match self {
+            Side::Buy => Side::Sell,
+            Side::Sell => Side::Buy,
+        }
+    }
+}
+
+/// The number of a gateway, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gateway(u8);
+
+impl Gateway {
+    /// The gateway of this number, if there can be one.
+    pub const fn new(number: usize) -> Option<Self> {
+        if number < GATEWAYS_MAX { Some(Self(number as u8)) } else { None }
+    }
+
+    /// From the lower half of a byte, which every value of is a gateway.
+    #[inline]
+    pub(crate) fn of_nibble(byte: u8) -> Self {
+        Self(byte & 0x0F)
+    }
+
+    /// Its number, below [`GATEWAYS_MAX`].
+    #[inline]
+    pub fn number(self) -> usize {
+        usize::from(self.0) & (GATEWAYS_MAX - 1)
+    }
+
+    #[inline]
+    pub(crate) fn nibble(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for Gateway {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}", self.0)
+    }
+}
+
+/// The number of a symbol, from 0. Which there are, the engine knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Symbol(pub u16);
+
+/// When two orders trade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Matching {
+    /// At exactly the same price, as in the paper of 2008.
+    Exact,
+    /// When their prices cross, at the price of the order that was there first, as venues do.
+    #[default]
+    Crossing,
+}
+
+impl FromStr for Matching {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "exact" => Ok(Matching::Exact),
+            "crossing" => Ok(Matching::Crossing),
+            _ => Err(format!("'{text}' is no matching: exact or crossing")),
+        }
+    }
+}
+
+impl fmt::Display for Matching {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Matching::Exact => "exact",
+            Matching::Crossing => "crossing",
+        })
+    }
+}
+
+/// Why a message is no order, or an order is not taken. The numbers are those of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// The length is not that of its kind.
+    Length = 1,
+    /// No such kind of message, or flags that mean nothing.
+    Kind = 2,
+    /// A message that makes sense, but nothing that is sent to an engine.
+    NotAnOrder = 3,
+    /// The engine has no such symbol.
+    Symbol = 4,
+    /// The price is 0 or above the highest.
+    Price = 5,
+    /// The quantity is 0.
+    Quantity = 6,
+    /// Nothing matches, and no more orders may rest in the book of this symbol.
+    BookFull = 7,
+    /// Nothing matches, and no more orders may rest in the engine.
+    EngineFull = 8,
+    /// A reason of a rejection that is none of these.
+    Reason = 9,
+    /// A histogram that is none: out of order, with empty buckets, with numbers that are too large.
+    Histogram = 10,
+    /// An end of stream after fewer orders than have come, or more than there may be under way.
+    Count = 11,
+}
+
+impl Reason {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Reason; 11] = [
+        Reason::Length,
+        Reason::Kind,
+        Reason::NotAnOrder,
+        Reason::Symbol,
+        Reason::Price,
+        Reason::Quantity,
+        Reason::BookFull,
+        Reason::EngineFull,
+        Reason::Reason,
+        Reason::Histogram,
+        Reason::Count,
+    ];
+
+    /// The reason of this number.
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// Its number in messages.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Reason::Length => "wrong length",
+            Reason::Kind => "unknown kind",
+            Reason::NotAnOrder => "not an order",
+            Reason::Symbol => "unknown symbol",
+            Reason::Price => "price out of range",
+            Reason::Quantity => "no quantity",
+            Reason::BookFull => "book full",
+            Reason::EngineFull => "engine full",
+            Reason::Reason => "unknown reason",
+            Reason::Histogram => "no histogram",
+            Reason::Count => "wrong count of orders",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_reason_leads_back_to_it() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::of(reason.number()), Some(reason));
+        }
+        assert_eq!((Reason::of(0), Reason::of(12), Reason::of(255)), (None, None, None));
+    }
+
+    #[test]
+    fn a_matching_is_what_it_is_called() {
+        for matching in [Matching::Exact, Matching::Crossing] {
+            assert_eq!(matching.to_string().parse(), Ok(matching));
+        }
+        assert!("fuzzy".parse::<Matching>().is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! The output of a federation link: what the broker core says to a client becomes what a client says to a broker.
+//!
+//! Enters: deliveries of the side here of a pushed route; confirms of what was pulled.  Leaves: `basic.publish`; `basic.ack`.
+//! Owns:   the rule that the n-th delivery of a channel is the n-th publish at the other end, so that tags need no table.
+//! Never:  leaves a delivery out: one that must not go on is published to nowhere.
+
+use broker::Delivery;
+use federation::{Tracer, Verdict};
+use session::{BodyOut, Outbound, PublishHead};
+use slab::Pool;
+
+/// A pushed route: deliveries on its channel go to an exchange of the other broker.
+pub struct Pushed {
+    /// The exchange there.
+    pub exchange: Box<str>,
+    /// Writes this broker into the trace.
+    pub tracer: Tracer,
+    /// Messages sent.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Of them, those that were sent before.
+    pub redelivered: u64,
+    /// Messages that went nowhere, since the other broker, or too many, had them.
+    pub dropped: u64,
+}
+
+impl Pushed {
+    /// To this exchange there.
+    pub fn new(exchange: &str, tracer: Tracer) -> Self {
+        Pushed { exchange: exchange.into(), tracer, messages: 0, bytes: 0, redelivered: 0, dropped: 0 }
+    }
+
+    /// A delivery becomes a publish.
+    pub fn send(&mut self, out: &mut Outbound, pool: &Pool, channel: u16, delivery: &Delivery<'_>, body: BodyOut<'_>) {
+        let content = &delivery.content;
+        let verdict = self.tracer.take(content.properties(), delivery.redelivered);
+        let (exchange, routing_key) = match verdict {
+            Verdict::On => (self.exchange.as_bytes(), content.routing_key),
+            Verdict::Over => (&b""[..], &b""[..]),
+        };
+        match verdict {
+            Verdict::On => self.messages += 1,
+            Verdict::Over => self.dropped += 1,
+        }
+        self.bytes += content.body.len() as u64;
+        self.redelivered += u64::from(delivery.redelivered);
+        let head = PublishHead { exchange, routing_key, mandatory: false, immediate: false };
+        out.publish(pool, channel, &head, self.tracer.properties().as_bytes(), body);
+    }
+}
+
+/// What the output of a link has that others have not: its pushed routes, by their channels.
+#[derive(Default)]
+pub struct TieOut {
+    routes: Vec<Option<Box<Pushed>>>,
+}
+
+impl TieOut {
+    /// Deliveries on this channel go there.
+    pub fn push(&mut self, channel: u16, pushed: Option<Pushed>) -> Option<Pushed> {
+        let index = usize::from(channel);
+        if self.routes.len() <= index {
+            self.routes.resize_with(index + 1, || None);
+        }
+        std::mem::replace(&mut self.routes[index], pushed.map(Box::new)).map(|pushed| *pushed)
+    }
+
+    /// The pushed route of a channel.
+    pub fn route(&mut self, channel: u16) -> Option<&mut Pushed> {
+        self.routes.get_mut(usize::from(channel))?.as_deref_mut()
+    }
+}

@@ -1,0 +1,234 @@
+//! Brokers that know one another, for tests and examples of federation.
+//!
+//! Enters: names, numbers of shards.  Leaves: brokers on sockets of this host, links between them, clients.
+//! Owns:   waiting for what must come.
+//! Never:  sleeps: what is awaited is asked for until it is there.
+
+use catalog::{Definition, Limits, Name, Password, Permission};
+use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Prepared, Publish, QueueOptions, Url};
+use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, RouteKind, RouteSpec};
+use link::{Address, ListenOptions};
+use session::{Greeting, SessionLimits};
+use shard::{Asked, DialError, Dialled, Dialler, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs::Settings;
+use verbs::sim::Fabric;
+use wire::{Table, Value};
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// By sockets, and over a fabric where there is one.
+struct Dials(Option<Fabric>);
+
+impl Dialler for Dials {
+    fn dial(&self, url: &str, tell: Tell) {
+        let url = Url::parse(url).expect("an address");
+        let fabric = self.0.clone();
+        std::thread::spawn(move || {
+            let login = |url: Url| {
+                let Url { user, password, vhost, address, external, .. } = url;
+                let (user, password, vhost) = (user.into(), password.into(), vhost.into());
+                Login { user, password, vhost, address: address.into(), external }
+            };
+            tell(match client::prepare(&url, &Options::default()) {
+                Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
+                Ok(Prepared::Stands(dialled)) => {
+                    Ok(Reached::Link(Dialled { link: dialled.link, login: login(dialled.url), first: None }))
+                }
+                Ok(Prepared::Ask(ask)) => {
+                    let Ask { place, token, url, first, .. } = *ask;
+                    let way = fabric.expect("a fabric").way(&place);
+                    assert!(first.is_none(), "no address here asks for a token");
+                    let (login, first, otherwise) = (login(url), None, None);
+                    Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise })))
+                }
+            });
+        });
+    }
+}
+
+/// A broker of a test.
+pub struct Broker {
+    pub server: Server,
+    pub name: &'static str,
+    /// Where it is dialled over a fabric, if it is.
+    pub over: Option<String>,
+}
+
+impl Broker {
+    pub fn start(name: &'static str, shards: u16) -> Self {
+        Self::start_at(name, shards, "127.0.0.1:0")
+    }
+
+    pub fn start_at(name: &'static str, shards: u16, address: &str) -> Self {
+        Self::start_with(name, shards, address, 1 << 29, None, None)
+    }
+
+    /// One that dials over a fabric, and listens there if it has a place.
+    pub fn start_over(fabric: &Fabric, name: &'static str, shards: u16, place: Option<&str>) -> Self {
+        Self::start_with(name, shards, "127.0.0.1:0", 1 << 29, Some(fabric.clone()), place)
+    }
+
+    /// One whose queues hold their publishers back at so many bytes.
+    pub fn start_small(name: &'static str, shards: u16, queue_bytes_max: u64) -> Self {
+        Self::start_with(name, shards, "127.0.0.1:0", queue_bytes_max, None, None)
+    }
+
+    fn start_with(
+        name: &'static str,
+        shards: u16,
+        address: &str,
+        queue_bytes_max: u64,
+        fabric: Option<Fabric>,
+        place: Option<&str>,
+    ) -> Self {
+        let listen = fabric.iter().zip(place).map(|(fabric, place)| RdmaListen {
+            address: format!("amqp+rdma://{place}").parse().expect("an address"),
+            devices: fabric.siblings(shards.into()).into_iter().map(|device| Box::new(device) as _).collect(),
+        });
+        let settings = Settings { receive_buffers: 1_024, direct: true, ..Settings::default() };
+        let rdma = RdmaOptions { listen: listen.collect(), settings, ..RdmaOptions::default() };
+        let vhost = Name::from("/");
+        let user = |name: &str, tags: &[&str]| {
+            let tags = tags.iter().map(|tag| Name::from(*tag)).collect();
+            let (user, password) = (Name::from(name), Password::plain(name));
+            [
+                Definition::PutUser { name: user.clone(), password, tags, loopback_only: false },
+                Definition::SetPermission { user, vhost: vhost.clone(), permission: Permission::all() },
+            ]
+        };
+        // Who may be another broker, and who may not.
+        let users = [user("guest", &["federation"]), user("plain", &[])].into_iter().flatten();
+        let definitions = [Definition::CreateVhost { name: vhost.clone() }].into_iter().chain(users).collect();
+        let can = ["publisher_confirms", "basic.nack"];
+        let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
+        let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
+        let properties = properties.with("cluster_name", Value::text(name)).expect("short");
+        let server = Server::start(ServerOptions {
+            listen: vec![address.parse::<Address>().expect("an address")],
+            rdma,
+            listen_options: ListenOptions::default(),
+            tls: None,
+            external: None,
+            shards,
+            session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+            greeting: Greeting::new(&properties, "PLAIN"),
+            catalog: Limits::default(),
+            definitions,
+            output_bytes_max: 512 << 10,
+            memory_bytes_max: 1 << 30,
+            queue_bytes_max,
+            consumer_timeout_ms: 0,
+            connections_max: 100,
+            login_timeout: PATIENCE,
+            spin: Duration::ZERO,
+            drain_timeout: PATIENCE,
+            cluster_name: name.into(),
+            dialler: Some(Arc::new(Dials(fabric))),
+            requests: None,
+        });
+        Broker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
+    }
+
+    /// Where other brokers dial it.
+    pub fn url(&self) -> String {
+        match &self.over {
+            Some(place) => format!("amqp+rdma://guest:guest@{place}/%2F"),
+            None => self.tcp(),
+        }
+    }
+
+    pub fn tcp(&self) -> String {
+        format!("amqp://guest:guest@{}/%2F", self.server.addresses()[0])
+    }
+
+    pub fn client(&self) -> (Client, Channel) {
+        let mut client = Client::connect(&self.tcp()).expect("a connection");
+        let channel = client.open_channel().expect("a channel");
+        (client, channel)
+    }
+
+    pub fn declare(&self, exchange: &str, kind: &str) {
+        let (mut client, channel) = self.client();
+        client.declare_exchange(channel, exchange, kind, &ExchangeOptions::default()).expect("an exchange");
+        client.close().expect("closed");
+    }
+
+    pub fn key(&self, peer: &Broker) -> LinkKey {
+        LinkKey { vhost: "/".into(), peer: peer.server.addresses()[0].as_str().into() }
+    }
+
+    /// A link to another broker, with a route.
+    pub fn route(&self, peer: &Broker, spec: RouteSpec) {
+        let key = self.key(peer);
+        let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
+        let operator = self.server.operator();
+        operator.federate(Order::AddLink(link)).expect("taken");
+        operator.federate(Order::AddRoute(key.clone(), spec.clone())).expect("taken");
+        let what = format!("{} <-> {}: {spec:?}", self.name, peer.name);
+        self.until(&what, |links| {
+            links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.runs))
+        });
+    }
+
+    pub fn links(&self) -> Vec<LinkStatus> {
+        self.server.operator().links().expect("it runs")
+    }
+
+    pub fn until(&self, what: &str, holds: impl Fn(&[LinkStatus]) -> bool) {
+        eventually(&format!("{}: {what}", self.name), || holds(&self.links()), || format!("{:#?}", self.links()));
+    }
+
+    pub fn stop(self) {
+        self.server.stop();
+        self.server.join().expect("a good end");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test that waits must know how long it has")]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool, seen: impl Fn() -> String) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}: {}", seen());
+        std::thread::yield_now();
+    }
+}
+
+pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
+    RouteSpec {
+        exchange: exchange.into(),
+        kind,
+        direction: Direction::Pull,
+        ack: Ack::Confirm,
+        credit: 100,
+        hops_max: 8,
+        durable: false,
+        forced: false,
+    }
+}
+
+/// A consumer of its own queue, bound to an exchange.
+pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
+    let (mut client, channel) = broker.client();
+    let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
+    let queue = client.declare_queue(channel, "", &options).expect("a queue");
+    client.bind_queue(channel, &queue.name, exchange, key, &Table::new()).expect("bound");
+    client
+        .consume(channel, &queue.name, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })
+        .expect("consumed");
+    (client, channel)
+}
+
+pub fn publish(broker: &Broker, exchange: &str, keys: &[&str], rounds: u32) {
+    let (mut client, channel) = broker.client();
+    client.confirm_select(channel).expect("confirms");
+    for round in 0..rounds {
+        for key in keys {
+            let body = format!("{key} {round}");
+            client.publish(channel, &Publish::to(exchange, key), body.as_bytes()).expect("published");
+        }
+    }
+    client.wait_confirms(channel, 0).expect("confirmed");
+    client.close().expect("closed");
+}

@@ -1,0 +1,118 @@
+//! The notation: `B-2B-4B-16C`.
+//!
+//! Enters: a text.  Leaves: a tree, or what is wrong with the text; and a tree as text again.
+//! Owns:   the grammar, and what a tree of uniform levels must fulfil.
+//! Never:  guesses what was meant.
+
+use crate::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
+use crate::tree::Tree;
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a text is no tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotATree {
+    text: String,
+    why: String,
+}
+
+impl fmt::Display for NotATree {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "'{}' is no topology such as B-2B-4B-16C: {}", self.text, self.why)
+    }
+}
+
+impl std::error::Error for NotATree {}
+
+/// What a level consists of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Brokers,
+    Consumers,
+}
+
+impl Of {
+    fn name(self, count: u32) -> &'static str {
+        match (self, count) {
+            (Of::Brokers, 1) => "broker",
+            (Of::Brokers, _) => "brokers",
+            (Of::Consumers, 1) => "consumer",
+            (Of::Consumers, _) => "consumers",
+        }
+    }
+}
+
+/// One level: `B`, `2B`, `16C`.
+fn level(text: &str) -> Result<(u32, Of), String> {
+    let (digits, of) = match text.char_indices().next_back() {
+        Some((at, 'B' | 'b')) => (&text[..at], Of::Brokers),
+        Some((at, 'C' | 'c')) => (&text[..at], Of::Consumers),
+        _ => return Err(format!("a level is a number and B or C, not '{text}'")),
+    };
+    if digits.is_empty() {
+        return Ok((1, of));
+    }
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("a level is a number and B or C, not '{text}'"));
+    }
+    match digits.parse() {
+        Ok(0) => Err(format!("a level of no {} is none", of.name(0))),
+        Ok(count) if count <= NODES_MAX => Ok((count, of)),
+        _ => Err(format!("a tree has {NODES_MAX} nodes at most")),
+    }
+}
+
+fn parse(text: &str) -> Result<Tree, String> {
+    let mut brokers: Vec<u32> = Vec::new();
+    let mut nodes = 0u32;
+    let mut texts = text.split('-');
+    while let Some(text) = texts.next() {
+        let (count, of) = level(text)?;
+        nodes = nodes
+            .checked_add(count)
+            .filter(|&nodes| nodes <= NODES_MAX)
+            .ok_or(format!("a tree has {NODES_MAX} nodes at most"))?;
+        match (brokers.last(), of) {
+            (None, Of::Consumers) => return Err("consumers need a broker above them".to_owned()),
+            (None, Of::Brokers) if count != 1 => return Err(format!("it begins with one broker, not with {count}")),
+            (Some(&above), _) if count % above != 0 => {
+                let (here, there) = (of.name(count), Of::Brokers.name(above));
+                return Err(format!("{count} {here} cannot be divided evenly among {above} {there}"));
+            }
+            _ => {}
+        }
+        if of == Of::Consumers {
+            return match texts.next() {
+                None => Ok(Tree::new(brokers, count)),
+                Some(_) => Err("nothing comes below consumers".to_owned()),
+            };
+        }
+        brokers.push(count);
+        if brokers.len() > LEVELS_MAX {
+            return Err(format!("a tree has {LEVELS_MAX} levels of brokers at most"));
+        }
+    }
+    Err("it ends with consumers".to_owned())
+}
+
+impl FromStr for Tree {
+    type Err = NotATree;
+
+    fn from_str(text: &str) -> Result<Self, NotATree> {
+        if text.len() > NOTATION_BYTES_MAX {
+            let shown = text.chars().take(40).collect::<String>() + "…";
+            return Err(NotATree { text: shown, why: format!("it is longer than {NOTATION_BYTES_MAX} bytes") });
+        }
+        parse(text).map_err(|why| NotATree { text: text.to_owned(), why })
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut level = |count: u32, of| if count == 1 { write!(to, "{of}") } else { write!(to, "{count}{of}") };
+        for &brokers in self.levels() {
+            level(brokers, "B-")?;
+        }
+        level(self.consumers(), "C")
+    }
+}
