@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had.
 const RESIDENT_KIB_SLACK: u64 = 12 * 1_024;
-/// Regions of message memory that a pool may keep more than it had, and what each has.
-const REGIONS_SLACK: usize = 2;
+/// Regions of message memory that a pool may keep more than it had, and what each has. It keeps an empty one for each size of
+/// block that was asked of it, and which sizes those are depends on how much of a burst arrived at a time.
+const REGIONS_SLACK: usize = 8;
 const REGION_KIB: u64 = 1_024;
 /// The kinds of things that the kernel counts for a process that uses RDMA.
 const KINDS: [&str; 6] = ["qp", "cm_id", "pd", "cq", "srq", "mr"];
