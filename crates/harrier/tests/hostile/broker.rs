@@ -14,13 +14,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Regions of message memory that a pool may keep more than it had, and what each has. It keeps an empty one for each size of
-/// block that was asked of it, and which sizes those are depends on how much of a burst arrived at a time: between 4 and 128 KiB
-/// there are twenty of them, of which honest clients have used some.
+/// Regions of message memory that a pool may keep more than it had, and what each has. It keeps an empty one for each
+/// size of block that was asked of it, and which sizes those are depends on how much of a burst arrived at a time:
+/// between 4 and 128 KiB there are twenty of them, of which honest clients have used some.
 const REGIONS_SLACK: usize = 16;
 const REGION_KIB: u64 = 1_024;
-/// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had, and what is
-/// pinned is resident.
+/// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had, and
+/// what is pinned is resident.
 const RESIDENT_KIB_SLACK: u64 = 12 * 1_024 + REGIONS_SLACK as u64 * REGION_KIB;
 /// The kinds of things that the kernel counts for a process that uses RDMA.
 const KINDS: [&str; 6] = ["qp", "cm_id", "pd", "cq", "srq", "mr"];
