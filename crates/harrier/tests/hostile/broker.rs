@@ -22,6 +22,8 @@ const REGION_KIB: u64 = 1_024;
 /// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had, and
 /// what is pinned is resident.
 const RESIDENT_KIB_SLACK: u64 = 12 * 1_024 + REGIONS_SLACK as u64 * REGION_KIB;
+/// After how many seconds without a word a peer is given up.
+const SILENCE: &str = "--rdma-silence-s";
 /// The kinds of things that the kernel counts for a process that uses RDMA.
 const KINDS: [&str; 6] = ["qp", "cm_id", "pd", "cq", "srq", "mr"];
 /// Those of connections, which are looked at most often: each look is a process.
@@ -73,11 +75,14 @@ impl Broker {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
             command.env_remove(name);
         }
+        // An honest client answers while a call of its runs, and on a busy machine a deed takes its time.
+        let silence: &[&str] = if settings.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let child = command
             .args(["broker", "--listen", "127.0.0.1:0", "--listen", &format!("amqp+rdma://{address}")])
             .args(["--log-level", "debug", "--log-format", "json", "--loopback-users", "nobody"])
             // Memory is short in the lab.
             .args(["--shards", "1", "--rdma-receive-buffers", "1024"])
+            .args(silence)
             .args(settings)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

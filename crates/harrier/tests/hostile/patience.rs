@@ -11,8 +11,9 @@ use ib::Status;
 #[test]
 fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     let Some(ip) = lab() else { return };
+    // Another test beside this one waits as long for its token.
     let settings =
-        ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "12", "--login-timeout-s", "6"];
+        ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "30", "--login-timeout-s", "6"];
     let mut broker = Broker::start(ip, port(), &settings);
     let mut honest = Honest::new(broker.address);
     let before = broker.holdings();
