@@ -26,7 +26,7 @@ impl Acks {
         Acks { every: Self::every(credit), told: 0, safe: 0, told_at: None }
     }
 
-    /// How many messages are acknowledged together where many come. What is on its way is the rest of the credit at least.
+    /// How many messages are acknowledged together where many come.
     pub fn every(credit: u16) -> u64 {
         let credit = if credit == 0 { CREDIT_DEFAULT } else { credit };
         u64::from((credit / ACKS_OF_CREDIT).max(1))
