@@ -19,6 +19,8 @@ mod namespaces;
 mod paper;
 mod resources;
 mod run;
+mod sweep;
+mod turns;
 
 pub(crate) use book::text;
 use std::process::ExitCode;
