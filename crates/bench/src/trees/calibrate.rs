@@ -300,7 +300,7 @@ fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transpor
 }
 
 /// A time for people.
-fn minutes(seconds: f64) -> String {
+pub(super) fn minutes(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{seconds:.0} s"),
         _ => format!("{:.0} min", seconds / 60.0),
