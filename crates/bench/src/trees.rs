@@ -59,16 +59,18 @@ pub fn main(words: &[String]) -> ExitCode {
     };
     let listening = interrupt::listen().map_err(Failure::from);
     let outcome = listening.and_then(|()| match command {
-        "run" | "experiment" | "figures" | "calibrate" | "verify" => launcher::within(command, rest, |rest| match command {
-            "run" => run::run(rest),
-            "calibrate" => calibrate::run(rest),
-            "verify" => verify::run(rest),
-            _ if launcher::has_ranks() => {
-                Err(Failure::Usage(format!("{command} is about one host: under a launcher, run each tree by itself")))
-            }
-            "experiment" => experiment::run(rest),
-            _ => goals::run(rest),
-        }),
+        "run" | "experiment" | "figures" | "calibrate" | "verify" => {
+            launcher::within(command, rest, |rest| match command {
+                "run" => run::run(rest),
+                "calibrate" => calibrate::run(rest),
+                "verify" => verify::run(rest),
+                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                    "{command} is about one host: under a launcher, run each tree by itself"
+                ))),
+                "experiment" => experiment::run(rest),
+                _ => goals::run(rest),
+            })
+        }
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use planner::{CostSet, Estimate, Observation, Profile, Sharing, SizeCosts, fit};
 use report::Progress;
-use report::page::{number, write_file};
+use report::page::number;
 use report::table::put;
 
 use super::asked::{self, bits_per_s, sizes, wish_over};
@@ -26,9 +26,7 @@ use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
-use crate::limits::{
-    CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX,
-};
+use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
 use crate::role::task::Transport;
 use crate::setup::Shown;
 use crate::verbs::device::first_address;
@@ -36,7 +34,12 @@ use gauge::{Environment, judge};
 
 const MEASURED: &[Option_] = &[
     option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
-    option("transports", None, "LIST", "between brokers, of tcp,unix,rdma (default: those that are here; tcp on links)"),
+    option(
+        "transports",
+        None,
+        "LIST",
+        "between brokers, of tcp,unix,rdma (default: those that are here; tcp on links)",
+    ),
     option("acks", None, "LIST", "between brokers, of none,confirm (default both)"),
     option("depths", None, "LIST", "brokers one below another, with a consumer (default 1,2,3,4,5)"),
     option("consumers", None, "LIST", "consumers of one broker (default 1,2,4,8,16)"),
@@ -53,7 +56,12 @@ const TREES: &[Option_] = &[
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
-    option("link-rate", None, "RATE", "speed of each link, as in 200mbit: set with --namespaces, noted under a launcher"),
+    option(
+        "link-rate",
+        None,
+        "RATE",
+        "speed of each link, as in 200mbit: set with --namespaces, noted under a launcher",
+    ),
     option("broker-options", None, "OPTIONS", "more options for every broker"),
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
 ];
@@ -121,7 +129,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let mut observed = Observed { all: std::mem::take(&mut profile.observations) };
     calibration.measure(&mut observed)?;
     profile.observations = observed.all;
-    profile.costs = fit(&profile.observations, profile.sharing).map_err(|why| format!("costs cannot be fitted: {why}"))?;
+    profile.costs =
+        fit(&profile.observations, profile.sharing).map_err(|why| format!("costs cannot be fitted: {why}"))?;
     put(&measured_table(&profile.observations))?;
     profile.costs.iter().try_for_each(|set| put(&costs_table(set)))?;
     profiles::write(out, &profile)?;
@@ -130,7 +139,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 /// A list of words, of those that there are, none twice.
-fn words_of(given: &Given, name: &str, usual: &[&'static str], known: &[&'static str]) -> Result<Vec<&'static str>, Wrong> {
+fn words_of(
+    given: &Given,
+    name: &str,
+    usual: &[&'static str],
+    known: &[&'static str],
+) -> Result<Vec<&'static str>, Wrong> {
     let Some(text) = given.text(name) else { return Ok(usual.to_vec()) };
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
@@ -185,7 +199,8 @@ impl Calibration {
         let shares = match (self.sharing, has_ranks()) {
             (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
             (Sharing::OneHost, true) => {
-                "There are fewer hosts than nodes, and some share one: processor time of a message is fitted, no rate.".to_owned()
+                "There are fewer hosts than nodes, and some share one: processor time of a message is fitted, no rate."
+                    .to_owned()
             }
             (Sharing::OneHost, false) => format!(
                 "All nodes share the {} processors of this host: processor time of a message is fitted, no rate.",
@@ -206,7 +221,8 @@ impl Calibration {
         let line = |stop: &Stop| {
             let ways: Vec<String> =
                 stop.joints.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
-            let ways = if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
+            let ways =
+                if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
             format!("  {:<16} {ways}\n", stop.tree.to_string())
         };
         self.stops.iter().map(line).collect()
@@ -256,7 +272,8 @@ impl Calibration {
                     let stop = &self.stops[index];
                     observed.add(&stop.tree, &stop.joints, measured)?;
                     done += 1;
-                    let what = format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
+                    let what =
+                        format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
                     progress.show(done as f64 / all as f64, &what);
                     if done % (stops * sizes) == 0 {
                         progress.clear();
@@ -272,7 +289,9 @@ impl Calibration {
 
 /// A tree as it is to be measured, and where.
 fn placed(stop: &Stop, given: &Given) -> Result<(Plan, Wish), Failure> {
-    let Some(joint) = stop.joints.first() else { return Err(Failure::Usage("there is no way to join brokers".to_owned())) };
+    let Some(joint) = stop.joints.first() else {
+        return Err(Failure::Usage("there is no way to join brokers".to_owned()));
+    };
     let usual = asked::plan(stop.tree.clone(), given)?;
     // One broker is joined to none: its clients speak TCP.
     let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
@@ -309,7 +328,9 @@ pub(super) fn minutes(seconds: f64) -> String {
 
 /// What was measured, the middle of the runs.
 fn measured_table(observations: &[Observation]) -> String {
-    let facts = vec!["medians of the runs; CPU: of a broker of each level, from the root, for a message of the stream".to_owned()];
+    let facts = vec![
+        "medians of the runs; CPU: of a broker of each level, from the root, for a message of the stream".to_owned(),
+    ];
     let columns = ["tree", "size", "over", "ack", "runs", "messages/s a stream", "one message us", "CPU us"];
     let mut table = section("What was measured".to_owned(), facts, &columns);
     let middle = |runs: &[f64]| Estimate::of(runs).map(|estimate| estimate.value);
@@ -335,10 +356,20 @@ fn measured_table(observations: &[Observation]) -> String {
 /// What it comes to.
 fn costs_table(set: &CostSet) -> String {
     let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
-    let columns =
-        ["size", "take in", "relay in", "copy to consumer", "copy to broker", "kept a level", "one message", "a hop", "wire bytes"];
+    let columns = [
+        "size",
+        "take in",
+        "relay in",
+        "copy to consumer",
+        "copy to broker",
+        "kept a level",
+        "one message",
+        "a hop",
+        "wire bytes",
+    ];
     let mut table = section(format!("Costs over {}, ack {}", set.transport, set.ack), facts, &columns);
-    let shown = |one: &Estimate| format!("{} ({}-{})", number(Some(one.value)), number(Some(one.low)), number(Some(one.high)));
+    let shown =
+        |one: &Estimate| format!("{} ({}-{})", number(Some(one.value)), number(Some(one.low)), number(Some(one.high)));
     let row = |costs: &SizeCosts| {
         let latency = |one: &Option<Estimate>| one.as_ref().map_or_else(|| "-".to_owned(), shown);
         vec![

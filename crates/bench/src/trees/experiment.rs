@@ -140,7 +140,8 @@ struct Experiment<'a> {
 impl Experiment<'_> {
     /// Measures everything, in turns. Answers what each tree came to, size by size.
     fn all(&self, book: &mut Book) -> Result<Vec<Vec<Measured>>, Failure> {
-        let trees: Vec<(Plan, Wish)> = self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.wish.clone())).collect();
+        let trees: Vec<(Plan, Wish)> =
+            self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.wish.clone())).collect();
         Turns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
             Step::Grows { index, round } => {
                 let (notation, kind, plan) = &self.trees[index];

@@ -31,8 +31,8 @@ const CARRIED: f64 = 1_448.0 / 1_514.0;
 
 /// Options for brokers whose streams are to share a link evenly; none where the command line has others, or the kernel no such control.
 pub(super) fn fair_options(given: &Given) -> Option<Vec<String>> {
-    let is_fair = !given.has("broker-options")
-        && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
+    let is_fair =
+        !given.has("broker-options") && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
     is_fair.then(|| ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).to_vec())
 }
 

@@ -35,7 +35,9 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
     match trees.len() {
         0 => Err(Wrong("there is no tree on standard input, as in B-2B-4B-16C".to_owned())),
         1..=LISTED_TREES_MAX => Ok(trees),
-        more => Err(Wrong(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured"))),
+        more => {
+            Err(Wrong(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured")))
+        }
     }
 }
 
@@ -57,10 +59,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = trees(text).map_or_else(
-            |wrong| wrong.0,
-            |trees| trees.iter().map(Tree::to_string).collect::<Vec<_>>().join(" "),
-        );
+        let shown = trees(text)
+            .map_or_else(|wrong| wrong.0, |trees| trees.iter().map(Tree::to_string).collect::<Vec<_>>().join(" "));
         assert!(shown.starts_with(expected), "{text}: {shown}");
     }
 
@@ -68,7 +68,10 @@ mod tests {
     fn tables_and_json_have_trees() {
         check("B-16C\n", "B-16C");
         check("# trees\n  1  B-2B-16C  100/s\n  2  B-16C  50/s\nB-16C\n", "B-2B-16C B-16C");
-        check(r#"{"chosen": {"tree": "B-4B-16C"}, "front": [{"tree": "B-16C", "rate": 1}, {"tree": "B-4B-16C"}]}"#, "B-4B-16C B-16C");
+        check(
+            r#"{"chosen": {"tree": "B-4B-16C"}, "front": [{"tree": "B-16C", "rate": 1}, {"tree": "B-4B-16C"}]}"#,
+            "B-4B-16C B-16C",
+        );
     }
 
     #[test]

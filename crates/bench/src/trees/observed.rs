@@ -105,7 +105,8 @@ mod tests {
         };
         figures.take(published).expect("figures");
         let received = 100 * consumers;
-        let consumed = Report::Consumed { received, faults, rates: vec![], ended_ns: 1 + elapsed_ns, used: Used::default() };
+        let consumed =
+            Report::Consumed { received, faults, rates: vec![], ended_ns: 1 + elapsed_ns, used: Used::default() };
         figures.take(consumed).expect("figures");
         for broker in tree.brokers() {
             let usage = RoleUsage { processes: 1, user_s: 0.001, ..RoleUsage::default() };

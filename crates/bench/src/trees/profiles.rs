@@ -24,7 +24,9 @@ pub(super) fn made_by() -> String {
 /// No such file, or none that can be used: why, and what would help.
 pub(super) fn read(file: &Path) -> Result<Profile, Failure> {
     let told = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
-    let length = fs::metadata(file).map_err(|error| told(format!("{error} (harrier topology calibrate makes a profile)")))?.len();
+    let length = fs::metadata(file)
+        .map_err(|error| told(format!("{error} (harrier topology calibrate makes a profile)")))?
+        .len();
     if length > PROFILE_BYTES_MAX {
         return Err(told(format!("{length} bytes are no profile: it has {PROFILE_BYTES_MAX} at most")));
     }
@@ -41,9 +43,13 @@ fn parse(text: &str) -> Result<Profile, String> {
     }
     if said("version").as_u64() != Some(u64::from(planner::VERSION)) {
         let known = planner::VERSION;
-        return Err(format!("it is a profile of version {}, and this program knows version {known}: calibrate again", said("version")));
+        return Err(format!(
+            "it is a profile of version {}, and this program knows version {known}: calibrate again",
+            said("version")
+        ));
     }
-    let profile: Profile = serde_json::from_value(value).map_err(|error| format!("its profile cannot be read: {error}"))?;
+    let profile: Profile =
+        serde_json::from_value(value).map_err(|error| format!("its profile cannot be read: {error}"))?;
     profile.check().map_err(|why| format!("its profile cannot be used: {why}"))?;
     Ok(profile)
 }
@@ -64,7 +70,9 @@ pub(super) fn conditions(profile: &Profile) -> String {
         Sharing::OwnHosts => "a host for each node",
         Sharing::OneHost => "one host for all nodes",
     };
-    let link = profile.link_bits_per_s.map_or_else(|| "no limit on links".to_owned(), |bits| format!("links of {:.0} Mbit/s", bits as f64 / 1e6));
+    let link = profile
+        .link_bits_per_s
+        .map_or_else(|| "no limit on links".to_owned(), |bits| format!("links of {:.0} Mbit/s", bits as f64 / 1e6));
     format!("{sharing}, {} processors, {link}, {}", profile.cores, profile.made_by)
 }
 
@@ -77,8 +85,14 @@ mod tests {
         for (text, expected) in [
             ("", "it is no profile: "),
             ("[]", "it is no profile: its schema is null"),
-            (r#"{"schema": "harrier-bench"}"#, "it is no profile: its schema is \"harrier-bench\", not \"harrier-profile\""),
-            (r#"{"schema": "harrier-profile", "version": 2}"#, "it is a profile of version 2, and this program knows version 1"),
+            (
+                r#"{"schema": "harrier-bench"}"#,
+                "it is no profile: its schema is \"harrier-bench\", not \"harrier-profile\"",
+            ),
+            (
+                r#"{"schema": "harrier-profile", "version": 2}"#,
+                "it is a profile of version 2, and this program knows version 1",
+            ),
             (r#"{"schema": "harrier-profile"}"#, "it is a profile of version null"),
             (r#"{"schema": "harrier-profile", "version": 1}"#, "its profile cannot be read: missing field"),
             (

@@ -90,7 +90,9 @@ impl Verdict {
                 asked.error_max * 100.0
             ));
         }
-        if let (Some(chosen), Some(best), Some(behind)) = (chosen, best, behind.filter(|behind| *behind > asked.behind_max)) {
+        if let (Some(chosen), Some(best), Some(behind)) =
+            (chosen, best, behind.filter(|behind| *behind > asked.behind_max))
+        {
             missed.push(format!(
                 "the chosen tree {} is {:.1} % behind {}, and {} % are allowed",
                 chosen.tree,
@@ -159,7 +161,10 @@ mod tests {
         let pairs = [pair("B-16C", 10.0, 9.5), pair("B-4B-16C", 40.0, 38.0), pair("B-2B-16C", 20.0, 21.0)];
         let verdict = Verdict::of(&pairs, Some("B-4B-16C"), Better::More, ASKED);
         assert_eq!(verdict.missed, [""; 0]);
-        assert_eq!((verdict.spearman, verdict.best.as_deref(), verdict.behind), (Some(1.0), Some("B-4B-16C"), Some(0.0)));
+        assert_eq!(
+            (verdict.spearman, verdict.best.as_deref(), verdict.behind),
+            (Some(1.0), Some("B-4B-16C"), Some(0.0))
+        );
         assert!(verdict.farthest.is_some_and(|(_, error)| (error - 0.0526).abs() < 1e-3));
     }
 

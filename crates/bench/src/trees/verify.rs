@@ -7,7 +7,9 @@
 
 use std::io::Read;
 
-use planner::{Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us};
+use planner::{
+    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us,
+};
 use report::Progress;
 use report::page::{Section, number, write_file};
 use report::table::put;
@@ -37,7 +39,12 @@ use gauge::{Environment, judge};
 
 const MEASURED: &[Option_] = &[
     option("profile", None, "FILE", "what predictions come from (default profile.json)"),
-    option("all", None, "", "every tree of --consumers in which each broker has two below it at least (of too many: uniform ones)"),
+    option(
+        "all",
+        None,
+        "",
+        "every tree of --consumers in which each broker has two below it at least (of too many: uniform ones)",
+    ),
     option("consumers", None, "N", "with --all: how many consumers"),
     option("sizes", Some('m'), "LIST", "message sizes (default: those of the profile)"),
     option("ack", None, "HOW", "between brokers: none (default), or confirm"),
@@ -55,10 +62,8 @@ const TREES: &[Option_] = &[
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
 ];
 
-const OUT: &[Option_] = &[
-    option("json", None, "FILE", "write everything as JSON"),
-    option("help", Some('h'), "", "this text"),
-];
+const OUT: &[Option_] =
+    &[option("json", None, "FILE", "write everything as JSON"), option("help", Some('h'), "", "this text")];
 
 const ABOUT: &str = "\
 Measures trees and shows what was predicted of them beside: errors, Spearman's coefficient of both orders, and whether the tree
@@ -138,9 +143,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     if let Some(why) = judge::unoptimised(&environment) {
         return Err(Failure::Invalid(why));
     }
-    let missed = results.iter().flat_map(|result| {
-        result.verdict.missed.iter().map(|why| format!("{} bytes: {why}", result.message_bytes))
-    });
+    let missed = results
+        .iter()
+        .flat_map(|result| result.verdict.missed.iter().map(|why| format!("{} bytes: {why}", result.message_bytes)));
     let missed: Vec<String> = missed.collect();
     match missed.as_slice() {
         [] => Ok(()),
@@ -282,13 +287,10 @@ impl Verification {
         let prediction: Prediction = predict(tree, costs, &self.host);
         let (predicted, value): (Estimate, &dyn Fn(&Figures) -> Option<f64>) = match self.better {
             Better::More => (prediction.stream_per_s, &|figures| Some(figures.per_stream_per_s())),
-            Better::Less => (
-                processors_us(&Nodes::new(costs, Host { cores: 1, ..self.host }), tree),
-                &|figures| {
-                    let levels = figures.level_cpu_us(tree)?;
-                    Some(levels.iter().zip(tree.levels()).map(|(us, &count)| us * f64::from(count)).sum())
-                },
-            ),
+            Better::Less => (processors_us(&Nodes::new(costs, self.host), tree), &|figures| {
+                let levels = figures.level_cpu_us(tree)?;
+                Some(levels.iter().zip(tree.levels()).map(|(us, &count)| us * f64::from(count)).sum())
+            }),
         };
         let runs: Vec<f64> = measured.runs.iter().filter_map(value).collect();
         let edge = |pick: fn(f64, f64) -> f64| runs.iter().copied().reduce(pick);
@@ -329,7 +331,11 @@ impl Verification {
             None => "every tree was in the calibration: nothing is said of predictions".to_owned(),
         });
         if let (Some(chosen), Some(best), Some(behind)) = (&verdict.chosen, &verdict.best, verdict.behind) {
-            let how = if chosen == best { "is the best measured".to_owned() } else { format!("is {} behind {best}", percent(behind)) };
+            let how = if chosen == best {
+                "is the best measured".to_owned()
+            } else {
+                format!("is {} behind {best}", percent(behind))
+            };
             facts.push(format!(
                 "{}: the chosen tree {chosen} {how} ({} allowed)",
                 allowed(behind > self.asked.behind_max),
@@ -337,8 +343,21 @@ impl Verification {
             ));
         }
         facts.extend(verdict.spearman.map(|spearman| format!("Spearman's coefficient of both orders: {spearman:.3}")));
-        let columns =
-            ["tree", "brokers", "predicted", "from", "to", "place", "measured", "least", "most", "place", "error", "limit", "processors"];
+        let columns = [
+            "tree",
+            "brokers",
+            "predicted",
+            "from",
+            "to",
+            "place",
+            "measured",
+            "least",
+            "most",
+            "place",
+            "error",
+            "limit",
+            "processors",
+        ];
         let mut table = section(format!("{} bytes", result.message_bytes), facts, &columns);
         let of = |value: fn(&Pair) -> f64| places(&result.trees.iter().map(value).collect::<Vec<f64>>(), self.better);
         let (predicted, measured) = (of(|pair| pair.predicted.value), of(|pair| pair.measured.value));
@@ -398,9 +417,15 @@ fn named(given: &Given) -> Result<Every, Failure> {
     match (given.has("all"), consumers, given.bare()) {
         (true, Some(consumers), []) => Ok(Every::of(consumers as u32)?),
         (true, None, _) => Err(Failure::Usage("--all needs to know of how many: --consumers".to_owned())),
-        (true, _, [word, ..]) => Err(Failure::Usage(format!("--all says which trees, and '{word}' is a word too many"))),
-        (false, Some(_), _) => Err(Failure::Usage("--consumers goes with --all; other trees say how many they have".to_owned())),
-        (false, None, []) => Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned())),
+        (true, _, [word, ..]) => {
+            Err(Failure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
+        }
+        (false, Some(_), _) => {
+            Err(Failure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
+        }
+        (false, None, []) => {
+            Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
+        }
         (false, None, [word]) if word == "-" => {
             let mut text = String::new();
             let read = std::io::stdin().take(LISTED_BYTES_MAX).read_to_string(&mut text);
