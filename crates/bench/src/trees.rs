@@ -20,7 +20,6 @@ mod listed;
 mod measure;
 mod namespaces;
 mod observed;
-mod paper;
 mod profiles;
 mod resources;
 mod run;
@@ -30,6 +29,7 @@ mod verdict;
 mod verify;
 
 pub(crate) use book::text;
+use planner::paper;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
