@@ -27,7 +27,7 @@ pub use estimate::Estimate;
 pub use fit::{Unfit, fit, wire_bytes_presumed};
 pub use node::{Host, NodeTime, Nodes, Place, Reason};
 pub use observation::Observation;
-pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with};
+pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, processors_us};
 pub use profile::{Profile, SCHEMA, Sharing, Unusable, VERSION};
 pub use search::{Candidate, Front, Impossible, Wish, search};
 pub use sizes::{Resting, Unpriced};
