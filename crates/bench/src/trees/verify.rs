@@ -8,7 +8,7 @@
 use std::io::Read;
 
 use planner::{
-    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us,
+    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
 };
 use report::Progress;
 use report::page::{Section, number, write_file};
@@ -85,8 +85,8 @@ const EXAMPLES: &[(&str, &str)] = &[
 struct Verification {
     profile: Profile,
     trees: Vec<(Plan, Wish)>,
-    /// Which of them was chosen by somebody else.
-    chosen: Option<Tree>,
+    /// Which of them the planner has chosen, for each size; without its word, the best predicted one counts as chosen.
+    chosen: Vec<Option<Tree>>,
     sizes: Vec<SizeCosts>,
     guessed: Vec<u64>,
     host: Host,
@@ -97,6 +97,9 @@ struct Verification {
     /// Trees of the same number of consumers that are not looked at.
     left_out: u64,
 }
+
+/// What is read off a run.
+type Value<'a> = &'a dyn Fn(&Figures) -> Option<f64>;
 
 /// The result of a size, for a file.
 #[derive(Serialize)]
@@ -156,7 +159,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 impl Verification {
     fn of(given: &Given) -> Result<Self, Failure> {
         let wish = wish(given)?;
-        let Every { trees, left_out } = named(given)?;
+        let Every { mut trees, left_out } = named(given)?;
         let profile = profiles::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
         let ack = given.one_of("ack", &["none", "confirm"])?;
         let transport = asked::plan(trees.first().cloned().unwrap_or(tree("B-C")?), given)?.transport.name();
@@ -198,6 +201,16 @@ impl Verification {
         let by_rate = own || link_bits_per_s.is_some();
         let better = if by_rate { Better::More } else { Better::Less };
         let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
+        let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
+            (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
+            (false, first) if given.bare().iter().any(|word| word == "-") => vec![first; priced.len()],
+            _ => vec![None; priced.len()],
+        };
+        for choice in chosen.iter().flatten() {
+            if !trees.contains(choice) {
+                trees.push(choice.clone());
+            }
+        }
         let plans = trees.iter().map(|tree| {
             let mut plan = asked::plan(tree.clone(), given)?;
             plan.broker_options.extend(fair.clone());
@@ -206,7 +219,6 @@ impl Verification {
         let plans = plans.collect::<Result<Vec<_>, Wrong>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
         raise_for(most as usize)?;
-        let chosen = given.bare().iter().any(|word| word == "-").then(|| trees.first().cloned()).flatten();
         Ok(Self { profile, trees: plans, chosen, sizes: priced, guessed, host, effort, asked, better, left_out })
     }
 
@@ -259,14 +271,14 @@ impl Verification {
     }
 
     fn results(&self, all: &[Vec<Measured>]) -> Vec<Result_> {
-        let of_size = |costs: &SizeCosts| {
+        let of_size = |(costs, chosen): (&SizeCosts, &Option<Tree>)| {
             let of_tree = |((plan, _), sizes): (&(Plan, Wish), &Vec<Measured>)| {
                 let size = costs.message_bytes as usize;
                 let measured = sizes.iter().find(|measured| measured.size_bytes == size)?;
                 self.pair(plan, costs, measured)
             };
             let trees: Vec<Pair> = self.trees.iter().zip(all).filter_map(of_tree).collect();
-            let chosen = self.chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
+            let chosen = chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
             Result_ {
                 message_bytes: costs.message_bytes,
                 guessed: self.guessed.contains(&costs.message_bytes),
@@ -278,14 +290,14 @@ impl Verification {
                 trees,
             }
         };
-        self.sizes.iter().map(of_size).collect()
+        self.sizes.iter().zip(&self.chosen).map(of_size).collect()
     }
 
     /// What is predicted of a tree beside what was measured of it. None if its brokers could not be metered.
     fn pair(&self, plan: &Plan, costs: &SizeCosts, measured: &Measured) -> Option<Pair> {
         let tree = &plan.tree;
         let prediction: Prediction = predict(tree, costs, &self.host);
-        let (predicted, value): (Estimate, &dyn Fn(&Figures) -> Option<f64>) = match self.better {
+        let (predicted, value): (Estimate, Value<'_>) = match self.better {
             Better::More => (prediction.stream_per_s, &|figures| Some(figures.per_stream_per_s())),
             Better::Less => (processors_us(&Nodes::new(costs, self.host), tree), &|figures| {
                 let levels = figures.level_cpu_us(tree)?;
@@ -408,6 +420,18 @@ fn predicted_best(pairs: &[Pair], better: Better) -> Option<String> {
         by_value.then(other.brokers.cmp(&one.brokers))
     });
     best.map(|pair| pair.tree.clone())
+}
+
+/// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
+fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, Failure> {
+    let wish = planner::Wish { consumers, beyond: true, ..planner::Wish::default() };
+    let choice = |costs: &SizeCosts| {
+        let refused =
+            |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
+        let front = search(&Nodes::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
+    };
+    sizes.iter().map(choice).collect()
 }
 
 /// The trees that the command line names, or standard input.
