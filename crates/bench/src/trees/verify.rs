@@ -5,8 +5,6 @@
 //! Never:  compares a rate that the processors of this host have limited with one of hosts that do not share them; calls a miss
 //!         a success.
 
-use std::io::Read;
-
 use planner::{
     Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
 };
@@ -34,7 +32,7 @@ use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
-use crate::limits::{LISTED_BYTES_MAX, LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
+use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
 use gauge::{Environment, judge};
 
 const MEASURED: &[Option_] = &[
@@ -451,10 +449,7 @@ fn named(given: &Given) -> Result<Every, Failure> {
             Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
         }
         (false, None, [word]) if word == "-" => {
-            let mut text = String::new();
-            let read = std::io::stdin().take(LISTED_BYTES_MAX).read_to_string(&mut text);
-            read.map_err(|error| format!("standard input: {error}"))?;
-            let trees = listed::trees(&text)?;
+            let trees = listed::trees(&listed::standard_input()?)?;
             trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
             Ok(whole(trees))
         }
