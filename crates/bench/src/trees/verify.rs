@@ -27,7 +27,7 @@ use super::run::{help, section};
 use super::sweep::{nodes, seconds};
 use super::turns::{Step, Turns};
 use super::verdict::{Asked, Better, Pair, Verdict, places};
-use super::{listed, profiles};
+use super::{listed, planned, profiles};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::files::raise_for;
@@ -119,8 +119,15 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     if given.has("help") {
         return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
+    let (given, listed) = match given.bare() {
+        [word] if word == "-" && !given.has("all") => {
+            let (given, trees) = planned(words, given, &lists)?;
+            (given, Some(trees))
+        }
+        _ => (given, None),
+    };
     let environment = Environment::read();
-    let verification = Verification::of(&given)?;
+    let verification = Verification::of(&given, listed)?;
     put(&format!("# harrier topology verify\n# {}\n{}", environment.line(), verification.told()))?;
     let all = verification.measure()?;
     let results = verification.results(&all);
@@ -155,9 +162,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 impl Verification {
-    fn of(given: &Given) -> Result<Self, Failure> {
+    /// Of the command line, and the trees on standard input if it says that they stand there, the chosen one first.
+    fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
         let wish = wish(given)?;
-        let Every { mut trees, left_out } = named(given)?;
+        let was_chosen = listed.is_some();
+        let Every { mut trees, left_out } = match listed {
+            Some(trees) => Every { trees, left_out: 0 },
+            None => named(given)?,
+        };
         let profile = profiles::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
         let ack = given.one_of("ack", &["none", "confirm"])?;
         let transport = asked::plan(trees.first().cloned().unwrap_or(tree("B-C")?), given)?.transport.name();
@@ -201,7 +213,7 @@ impl Verification {
         let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
         let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
             (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
-            (false, first) if given.bare().iter().any(|word| word == "-") => vec![first; priced.len()],
+            (false, first) if was_chosen => vec![first; priced.len()],
             _ => vec![None; priced.len()],
         };
         for choice in chosen.iter().flatten() {
@@ -432,7 +444,25 @@ fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>,
     sizes.iter().map(choice).collect()
 }
 
-/// The trees that the command line names, or standard input.
+/// The trees on standard input: where a plan stands there, the one that it has chosen first, and its messages unless the words say
+/// otherwise.
+fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
+    if has_ranks() {
+        return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+    }
+    let text = listed::standard_input()?;
+    let mut trees = listed::trees(&text)?;
+    trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
+    // Other lists are lists, too.
+    let Ok((chosen, of_plan)) = planned::chosen(&text) else { return Ok((given, trees)) };
+    trees.retain(|one| *one != chosen);
+    trees.insert(0, chosen);
+    let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
+    let all: Vec<String> = words.iter().cloned().chain(more).collect();
+    Ok((Given::parse_with_bare(&all, lists)?, trees))
+}
+
+/// The trees that the command line names.
 fn named(given: &Given) -> Result<Every, Failure> {
     let whole = |trees: Vec<Tree>| Every { trees, left_out: 0 };
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
@@ -447,11 +477,6 @@ fn named(given: &Given) -> Result<Every, Failure> {
         }
         (false, None, []) => {
             Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
-        }
-        (false, None, [word]) if word == "-" => {
-            let trees = listed::trees(&listed::standard_input()?)?;
-            trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
-            Ok(whole(trees))
         }
         (false, None, words) => {
             let mut trees = Vec::new();
