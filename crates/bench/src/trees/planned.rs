@@ -112,6 +112,18 @@ impl Planned<'_> {
     /// For people, and for `run -`.
     pub fn text(&self) -> String {
         let mut text: String = self.facts.iter().map(|fact| format!("# {fact}\n")).collect();
+        // First of all trees: who reads a list of them begins with the one that was chosen.
+        let Candidate { tree, prediction } = self.chosen;
+        let sizes = format!("--sizes {} --transport {} --ack {}", self.message_bytes, self.transport, self.ack);
+        let _infallible = writeln!(text, "{CHOSEN}{tree} {sizes}");
+        let uneven = if tree.is_uniform() {
+            ""
+        } else {
+            "; where a level does not divide evenly, the first brokers have one more"
+        };
+        let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
+        let _infallible = writeln!(text, "# slowest: {}", why(&prediction.bottleneck));
+        text.push_str(&loads(prediction));
         let _infallible = writeln!(
             text,
             "# {} worth having, of {} parts of trees that were looked at: no other is as good or better in rate, latency and brokers",
@@ -150,17 +162,6 @@ impl Planned<'_> {
         if shown.len() < self.front.len() {
             let _infallible = writeln!(text, "# {} of {}; --json has all", shown.len(), self.front.len());
         }
-        let Candidate { tree, prediction } = self.chosen;
-        let sizes = format!("--sizes {} --transport {} --ack {}", self.message_bytes, self.transport, self.ack);
-        let _infallible = writeln!(text, "{CHOSEN}{tree} {sizes}");
-        let uneven = if tree.is_uniform() {
-            ""
-        } else {
-            "; where a level does not divide evenly, the first brokers have one more"
-        };
-        let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
-        let _infallible = writeln!(text, "# slowest: {}", why(&prediction.bottleneck));
-        text.push_str(&loads(prediction));
         let routes = self.laid.routes_count() as usize;
         if routes > 0 {
             let _infallible = writeln!(text, "# {}, the upper ones first", count(routes, "route", "routes"));
