@@ -53,6 +53,10 @@ pub(crate) struct Host {
     /// What has come, and is not read.
     pub inbox: Runs,
     pub unread_max: u64,
+    /// Messages of the batch that it works on.
+    pub batch: u32,
+    /// Of what it has read or not, what came by a connection that is no more: the next to be settled are nobody's.
+    pub stale: u64,
     /// Queues of it that are over their limit.
     pub full: u32,
     pub until_ns: u64,
@@ -169,7 +173,8 @@ impl<'a> Engine<'a> {
             let to_children_ns = f64::from(children.div_ceil(threads)) * node.work.to_broker_ns;
             let mut place = 0;
             let group = node.consumers - own.len() as u32;
-            let groups = (group > 0).then_some((group, 0.0)).into_iter().chain(own.into_iter().map(|take_ns| (1, take_ns)));
+            let groups =
+                (group > 0).then_some((group, 0.0)).into_iter().chain(own.into_iter().map(|take_ns| (1, take_ns)));
             for (copies, take_ns) in groups {
                 let taker = self.takers.len() as u32;
                 let mut edge = Edge::new(Some(number as u32), Below::Consumers(taker), copies, room, keeps);
@@ -396,10 +401,11 @@ impl<'a> Engine<'a> {
         let host = &mut self.hosts[broker as usize];
         (host.is_busy, host.until_ns) = (true, now_ns + takes_ns);
         host.busy_ns += takes_ns;
+        host.batch = run.count;
         self.calendar.at(host.until_ns, Event::Done { broker, run, epoch });
         if self.scenario.ack == Ack::None {
             // Without confirms what is read makes room.
-            self.settle(broker, run.count);
+            self.answer(broker, run.count);
         }
     }
 
@@ -438,13 +444,24 @@ impl<'a> Engine<'a> {
         }
         host.is_busy = false;
         if self.scenario.ack == Ack::Confirm {
-            self.settle(broker, run.count);
+            self.answer(broker, run.count);
         }
         self.read(broker);
     }
 
+    /// A broker lets the one above know what it has read or routed, as far as that came by the connection that there is.
+    fn answer(&mut self, broker: u32, count: u32) {
+        let host = &mut self.hosts[broker as usize];
+        let stale = host.stale.min(u64::from(count));
+        host.stale -= stale;
+        self.settle(broker, count - stale as u32);
+    }
+
     /// Tells the upper end of a connection that so many are no longer under way.
     fn settle(&mut self, number: u32, count: u32) {
+        if count == 0 {
+            return;
+        }
         let edge = &self.edges[number as usize];
         match edge.delay_ns {
             0 => self.settled(number, count, edge.epoch),

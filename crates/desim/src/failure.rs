@@ -8,6 +8,7 @@
 //! confirms it keeps what was under way and all that comes later, without it forgets both. Those below dial again with waits
 //! that double, as the real ones do; consumers do the same, and the publisher, who keeps what is due.
 
+use crate::edge::Below;
 use crate::engine::{Engine, Event};
 use crate::limits::{BACK_OFF_NS_MAX, BACK_OFF_NS_MIN, RETURN_NS};
 use crate::scenario::Ack;
@@ -21,7 +22,7 @@ impl Engine<'_> {
         (host.is_up, host.gone_ns) = (false, now_ns);
         host.epoch += 1;
         host.inbox.clear();
-        host.full = 0;
+        (host.full, host.stale) = (0, 0);
         if host.is_busy {
             host.busy_ns -= host.until_ns - now_ns;
         }
@@ -35,6 +36,15 @@ impl Engine<'_> {
             let edge = &mut self.edges[edge as usize];
             edge.is_full = false;
             edge.break_off(false, now_ns);
+            match edge.below {
+                // It goes on with what it has.
+                Below::Broker(below) => {
+                    let host = &mut self.hosts[below as usize];
+                    let worked_on = if host.is_busy && self.scenario.ack == Ack::Confirm { host.batch } else { 0 };
+                    host.stale = host.inbox.len() + u64::from(worked_on);
+                }
+                Below::Consumers(taker) => self.takers[taker as usize].inbox.clear(),
+            }
         }
         // The publisher keeps what it has not sent, a broker above what is to be confirmed.
         let keeps = match node.above {
@@ -95,8 +105,8 @@ impl Engine<'_> {
         let edge = &self.edges[number as usize];
         let is_up = |broker: Option<u32>| broker.is_none_or(|broker| self.hosts[broker as usize].is_up);
         let below = match edge.below {
-            crate::edge::Below::Broker(broker) => Some(broker),
-            crate::edge::Below::Consumers(_) => None,
+            Below::Broker(broker) => Some(broker),
+            Below::Consumers(_) => None,
         };
         if edge.epoch != epoch || !is_up(edge.above) || !is_up(below) {
             return;

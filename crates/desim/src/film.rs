@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_film_has_so_many_pictures_whatever_it_lasts() {
         let tree = "B-4B-8C".parse().expect("a tree");
-        let grove = Grove::of(&tree, |_| Work::default()).expect("a grove");
+        let grove = Grove::of(&tree, |_, _| Work::default()).expect("a grove");
         let mut film = Film::new(&grove);
-        for _ in 0..10_000 {
+        for _ in 0..1_000 {
             let at_ns = film.next_ns();
             // The third broker is busy for half of the time.
             let tally = |place| Tally { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..Tally::default() };
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_large_level_is_thinned_out_evenly() {
         let tree = "B-20000B-20000C".parse().expect("a tree");
-        let film = Film::new(&Grove::of(&tree, |_| Work::default()).expect("a grove"));
+        let film = Film::new(&Grove::of(&tree, |_, _| Work::default()).expect("a grove"));
         assert!(film.brokers().len() <= FILMED_MAX && !film.is_small());
         assert!(film.brokers().windows(2).all(|two| two[0] < two[1]));
     }

@@ -94,17 +94,19 @@ impl Grove {
         Ok(Self { nodes, consumers, levels })
     }
 
-    /// Of a tree whose levels are uniform; what a message costs follows from the level.
+    /// Of a tree; what a message costs a broker follows from its level, and how many it has below it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn of(tree: &Tree, work: impl Fn(u32) -> Work) -> Result<Self, Impossible> {
+    pub fn of(tree: &Tree, work: impl Fn(u32, u32) -> Work) -> Result<Self, Impossible> {
         if tree.brokers_count() > BROKERS_MAX {
             return Err(Impossible(format!("{tree}: at most {BROKERS_MAX} brokers are simulated")));
         }
         Self::new(tree.brokers().map(|broker| {
             let above = tree.parent(broker).map(|above| tree.number(above));
-            (above, tree.consumers_of(broker).len() as u32, work(broker.level))
+            let consumers = tree.consumers_of(broker).len() as u32;
+            let degree = if tree.is_leaf(broker) { consumers } else { tree.children(broker).count() as u32 };
+            (above, consumers, work(broker.level, degree))
         }))
     }
 
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn a_tree_keeps_its_numbers_and_names() {
         let tree: Tree = "B-2B-4B-8C".parse().expect("a tree");
-        let grove = Grove::of(&tree, |_| Work::default()).expect("a grove");
+        let grove = Grove::of(&tree, |_, _| Work::default()).expect("a grove");
         assert_eq!((grove.brokers(), grove.consumers(), grove.levels()), (7, 8, 3));
         assert_eq!(grove.named("b2.3"), Some(6));
         assert_eq!(grove.nodes()[1].below, 3..5);

@@ -51,6 +51,11 @@ impl Histogram {
         self.count
     }
 
+    /// The least time, in nanoseconds.
+    pub fn least_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.least)
+    }
+
     /// The time below which a share of all are, in nanoseconds; `None` without any.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));

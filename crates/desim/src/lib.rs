@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod calendar;
+mod calibrated;
 mod chance;
 mod edge;
 mod engine;
@@ -25,6 +26,7 @@ mod scenario;
 mod seen;
 mod watch;
 
+pub use calibrated::calibrated;
 pub use engine::simulate;
 pub use film::{Film, Frame, Load, Spread};
 pub use grove::{Grove, Work};

@@ -138,8 +138,7 @@ pub(crate) fn told(mut engine: Engine<'_>, cut_short: Option<&'static str>) -> O
 }
 
 fn of_level(engine: &Engine<'_>, level: u32, now_ns: u64) -> LevelOutcome {
-    let own: Vec<u32> =
-        (0..engine.grove.brokers()).filter(|&broker| engine.grove.level_of(broker) == level).collect();
+    let own: Vec<u32> = (0..engine.grove.brokers()).filter(|&broker| engine.grove.level_of(broker) == level).collect();
     let spread = |value: &dyn Fn(u32) -> f64| Spread::of(own.iter().map(|&broker| value(broker)).collect());
     let host = |broker: u32| &engine.hosts[broker as usize];
     let edges = |broker: u32| {

@@ -5,8 +5,8 @@
 //! Never:  a default of its own, but for what nobody said.
 
 use crate::grove::Grove;
-use crate::limits::{CORES_MAX, COST_NS_MAX, FAILURES_MAX, MESSAGE_BYTES_MAX, MESSAGES_MAX, STRAGGLERS_MAX};
 use crate::limits::SIMULATED_NS_MAX;
+use crate::limits::{CORES_MAX, COST_NS_MAX, FAILURES_MAX, MESSAGE_BYTES_MAX, MESSAGES_MAX, STRAGGLERS_MAX};
 use std::fmt;
 
 /// Why a scenario cannot be.
@@ -199,7 +199,9 @@ impl Scenario {
         for straggler in &self.stragglers {
             if !(1e-3..=1e9).contains(&straggler.per_s) {
                 let per_s = straggler.per_s;
-                return Err(Impossible(format!("a consumer takes from 0.001 to 1,000,000,000 messages a second, not {per_s}")));
+                return Err(Impossible(format!(
+                    "a consumer takes from 0.001 to 1,000,000,000 messages a second, not {per_s}"
+                )));
             }
             if let Some(consumer) = straggler.consumer.filter(|consumer| *consumer >= self.grove.consumers()) {
                 let last = self.grove.consumers() - 1;
@@ -251,7 +253,7 @@ mod tests {
     fn scenario() -> Scenario {
         let tree: Tree = "B-2B-4C".parse().expect("a tree");
         let work = Work { take_in_ns: 1.0, ..Work::default() };
-        Scenario::new(Grove::of(&tree, |_| work).expect("a grove"), 64, 100)
+        Scenario::new(Grove::of(&tree, |_, _| work).expect("a grove"), 64, 100)
     }
 
     #[track_caller]
@@ -283,7 +285,7 @@ mod tests {
         check(|it| it.failures = vec![fail(1, 5, Some(0))], "away for some time");
         check(|it| it.failures = vec![fail(1, 5, None), fail(1, 9, Some(1))], "b1.0 fails while it is away");
         check(|it| it.failures = vec![fail(1, 5, Some(4)), fail(1, 9, Some(1))], "well");
-        let free = Grove::of(&"B-C".parse().expect("a tree"), |_| Work::default()).expect("a grove");
+        let free = Grove::of(&"B-C".parse().expect("a tree"), |_, _| Work::default()).expect("a grove");
         check(|it| it.grove = free.clone(), "nothing limits the rate");
     }
 }

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
-            ("B-3B-4C", "'B-3B-4C' is no topology such as B-2B-4B-16C: "),
+            ("B-4B-3C", "'B-4B-3C' is no topology such as B-2B-4B-16C: "),
             ("B-257B-257C", "B-257B-257C: at most 256 brokers"),
             ("--sizes 8", "--sizes: messages have from 16 to"),
             ("--sizes 64,64", "--sizes: 64 stands there twice"),
