@@ -16,11 +16,11 @@ mod grown;
 mod links;
 mod measure;
 mod namespaces;
-mod paper;
 mod resources;
 mod run;
 
 pub(crate) use book::text;
+use planner::paper;
 use std::process::ExitCode;
 
 use crate::failure::Failure;

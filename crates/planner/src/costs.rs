@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Estimate;
+use crate::limits::DEGREE_MAX;
 
 /// The costs for one transport and one reliability between brokers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,9 +92,50 @@ impl CostSet {
 }
 
 impl SizeCosts {
+    /// What one copy takes on the line: to a consumer or to a broker.
+    pub fn copy_us(&self, to_consumer: bool) -> Estimate {
+        if to_consumer { self.copy_to_consumer_us } else { self.copy_to_broker_us }
+    }
+
+    /// What was measured by degree, where that is no line.
+    pub fn table(&self, to_consumers: bool) -> &[(u32, Estimate)] {
+        if to_consumers { &self.by_consumers } else { &self.by_brokers }
+    }
+
+    /// The whole time of a broker that takes from a publisher, as it was measured: by the table, and between its degrees as on a
+    /// line; before the first as that one. By the line without a table.
+    pub fn whole_us(&self, to_consumers: bool, degree: u32) -> Estimate {
+        let table = self.table(to_consumers);
+        let after = table.partition_point(|(known, _)| *known < degree);
+        match (after.checked_sub(1).map(|at| &table[at]), table.get(after)) {
+            (_, Some((known, time))) if *known == degree => *time,
+            (Some((low, less)), Some((high, more))) => {
+                let share = f64::from(degree - low) / f64::from(high - low);
+                less.with(*more, |less, more| less + (more - less) * share)
+            }
+            (None, Some((_, time))) => *time,
+            (Some((last, time)), None) => time.plus(self.slope_us(to_consumers).times(f64::from(degree - last))),
+            (None, None) => self.take_in_us.plus(self.copy_us(to_consumers).times(f64::from(degree))),
+        }
+    }
+
+    /// What each copy takes beyond the table: no less than its last step says, and no less than the line.
+    pub fn slope_us(&self, to_consumers: bool) -> Estimate {
+        let copy = self.copy_us(to_consumers);
+        match self.table(to_consumers) {
+            [.., (before, less), (last, more)] => {
+                let step = f64::from(last - before);
+                copy.max(Estimate::exact(((more.value - less.value) / step).max(0.0)))
+            }
+            _ => copy,
+        }
+    }
+
     fn complaint(&self) -> Option<&'static str> {
         let ascending = |table: &[(u32, Estimate)]| {
-            table.first().is_none_or(|(degree, _)| *degree >= 1) && table.windows(2).all(|pair| pair[0].0 < pair[1].0)
+            table.last().is_none_or(|(degree, _)| *degree <= DEGREE_MAX)
+                && table.first().is_none_or(|(degree, _)| *degree >= 1)
+                && table.windows(2).all(|pair| pair[0].0 < pair[1].0)
         };
         let tables = self.by_consumers.iter().chain(&self.by_brokers).map(|(_, time)| time);
         let latencies = [&self.first_latency_us, &self.hop_latency_us, &self.copy_latency_us];
@@ -110,7 +152,7 @@ impl SizeCosts {
         {
             Some("a broker takes no time at all")
         } else if !ascending(&self.by_consumers) || !ascending(&self.by_brokers) {
-            Some("the degrees do not ascend")
+            Some("the degrees of a table do not ascend, or are too high")
         } else if !self.per_level_ratio.is_sound() || self.per_level_ratio.low <= 0.0 || self.per_level_ratio.high > 1.0
         {
             Some("a level's share is not between 0 and 1")

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::SINGLE_RUN_NOISE;
+use crate::limits::{RUNS_WITH_SCATTER_MIN, SINGLE_RUN_NOISE};
 
 /// A figure, and the ends of its interval of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,14 +25,15 @@ impl Estimate {
         Self { value, low: value, high: value }
     }
 
-    /// Of runs: their median, with half of Student's interval for their mean at either side. None of no runs, or of what is no number.
+    /// Of runs: their median, with half of Student's interval for their mean at either side; of one or two with the noise of single
+    /// runs. None of no runs, or of what is no number.
     pub fn of(runs: &[f64]) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|run| !run.is_finite()) {
             return None;
         }
         let value = median(runs);
         let half = match runs.len() {
-            1 => SINGLE_RUN_NOISE * value.abs(),
+            ..RUNS_WITH_SCATTER_MIN => SINGLE_RUN_NOISE * value.abs(),
             count => {
                 let mean = runs.iter().sum::<f64>() / count as f64;
                 let square = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
@@ -130,6 +131,8 @@ mod tests {
 
     #[test]
     fn a_single_run_has_the_noise_of_single_runs() {
+        let two = Estimate::of(&[190.0, 210.0]).expect("runs");
+        assert_eq!((two.value, two.low, two.high), (200.0, 180.0, 220.0));
         let of = Estimate::of(&[200.0]).expect("a run");
         assert_eq!((of.value, of.low, of.high), (200.0, 180.0, 220.0));
         assert_eq!(Estimate::of(&[]), None);

@@ -10,17 +10,24 @@
 
 mod costs;
 mod estimate;
+mod fit;
+pub mod held;
 pub mod limits;
+mod lines;
 mod node;
 mod observation;
+pub mod paper;
 mod predict;
 mod profile;
+mod sizes;
 
 pub use costs::{Basis, CostSet, Reach, SizeCosts};
 pub use estimate::Estimate;
+pub use fit::{Unfit, fit, wire_bytes_presumed};
 pub use node::{Host, NodeTime, Nodes, Place, Reason};
 pub use observation::Observation;
 pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with};
 pub use profile::{Profile, SCHEMA, Sharing, Unusable, VERSION};
+pub use sizes::{Resting, Unpriced};
 /// What both the planner and its users call a tree: its levels need not divide evenly.
 pub use topology::Tree as Shape;

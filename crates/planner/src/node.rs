@@ -127,8 +127,8 @@ impl<'a> Nodes<'a> {
         let mut nodes = Self { costs, host, tables: [Vec::new(), Vec::new()] };
         for is_last in [true, false] {
             let mut rising: Vec<Estimate> = Vec::new();
-            for degree in 1..=nodes.measured(is_last).last().map_or(0, |(degree, _)| *degree) {
-                let time = nodes.busiest(nodes.interpolated(is_last, degree), degree);
+            for degree in 1..=costs.table(is_last).last().map_or(0, |(degree, _)| *degree) {
+                let time = nodes.busiest(costs.whole_us(is_last, degree), degree);
                 rising.push(rising.last().map_or(time, |before| before.max(time)));
             }
             nodes.tables[usize::from(is_last)] = rising;
@@ -155,14 +155,14 @@ impl<'a> Nodes<'a> {
     }
 
     fn cores(&self, place: Place, degree: u32) -> Estimate {
-        let (costs, copy) = (self.costs, self.copy(place.is_last()));
+        let costs = self.costs;
         let table = &self.tables[usize::from(place.is_last())];
         let copies = |degree: u32| f64::from(degree.div_ceil(self.shards()));
         let taken = if place.is_first() { costs.take_in_us } else { costs.relay_in_us };
-        let Some(&last) = table.last() else { return taken.plus(copy.times(copies(degree))) };
+        let Some(&last) = table.last() else { return taken.plus(costs.copy_us(place.is_last()).times(copies(degree))) };
         let of_first = match table.get(degree as usize - 1) {
             Some(&time) => time,
-            None => last.plus(self.slope(place.is_last()).times(copies(degree) - copies(table.len() as u32))),
+            None => last.plus(costs.slope_us(place.is_last()).times(copies(degree) - copies(table.len() as u32))),
         };
         if place.is_first() {
             return of_first;
@@ -170,41 +170,6 @@ impl<'a> Nodes<'a> {
         // Tables are of brokers that take from a publisher.
         let more = costs.relay_in_us.value - costs.take_in_us.value;
         of_first.map(|us| (us + more).max(taken.low))
-    }
-
-    fn copy(&self, is_last: bool) -> Estimate {
-        if is_last { self.costs.copy_to_consumer_us } else { self.costs.copy_to_broker_us }
-    }
-
-    fn measured(&self, is_last: bool) -> &'a [(u32, Estimate)] {
-        if is_last { &self.costs.by_consumers } else { &self.costs.by_brokers }
-    }
-
-    /// What each copy takes beyond the table: no less than its last step says.
-    fn slope(&self, is_last: bool) -> Estimate {
-        let copy = self.copy(is_last);
-        match self.measured(is_last) {
-            [.., (before, less), (last, more)] => {
-                let step = f64::from(last - before);
-                copy.max(Estimate::exact(((more.value - less.value) / step).max(0.0)))
-            }
-            _ => copy,
-        }
-    }
-
-    /// Between two that were measured as on a line; before the first as that one.
-    fn interpolated(&self, is_last: bool, degree: u32) -> Estimate {
-        let table = self.measured(is_last);
-        let after = table.partition_point(|(known, _)| *known < degree);
-        match (after.checked_sub(1).map(|at| &table[at]), table.get(after)) {
-            (_, Some((known, time))) if *known == degree => *time,
-            (Some((low, less)), Some((high, more))) => {
-                let share = f64::from(degree - *low) / f64::from(high - low);
-                less.with(*more, |less, more| less + (more - less) * share)
-            }
-            (None, Some((_, time))) | (Some((_, time)), None) => *time,
-            (None, None) => Estimate::exact(0.0),
-        }
     }
 
     /// The busiest thread's part of a whole time.
