@@ -16,8 +16,10 @@ mod grown;
 mod links;
 mod measure;
 mod namespaces;
+mod profiles;
 mod resources;
 mod run;
+mod simulate;
 
 pub(crate) use book::text;
 use planner::paper;
@@ -33,6 +35,8 @@ usage: harrier topology COMMAND [OPTIONS]
   run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down
   experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
   figures          the figures that federation is held to, with their goals (one table)
+  simulate TOPOLOGY
+                   a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
   clean            remove network namespaces that a run left behind whose process is gone
 
 harrier topology COMMAND --help lists the options, with examples.
@@ -56,6 +60,7 @@ pub fn main(words: &[String]) -> ExitCode {
             "experiment" => experiment::run(rest),
             _ => goals::run(rest),
         }),
+        "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),

@@ -19,6 +19,9 @@ use std::collections::VecDeque;
 /// How long a slow consumer takes messages in before it acknowledges them, in nanoseconds: those of one read.
 const TAKEN_TOGETHER_NS: f64 = 1e6;
 
+/// Events until somebody is asked whether to go on.
+const EVENTS_A_QUESTION: u32 = 1 << 16;
+
 /// What happens at some time. An epoch that is over makes it void.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -104,9 +107,17 @@ pub(crate) struct Engine<'a> {
 /// # Errors
 /// A scenario that cannot be.
 pub fn simulate(scenario: &Scenario) -> Result<Outcome, Impossible> {
+    simulate_while(scenario, || true)
+}
+
+/// The same as long as somebody wants it, who is asked now and then.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_while(scenario: &Scenario, goes_on: impl FnMut() -> bool) -> Result<Outcome, Impossible> {
     scenario.check()?;
     let mut engine = Engine::new(scenario);
-    let cut_short = engine.run();
+    let cut_short = engine.run(goes_on);
     Ok(told(engine, cut_short))
 }
 
@@ -214,7 +225,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs until nothing is left to happen. Why it was cut short, if it was.
-    fn run(&mut self) -> Option<&'static str> {
+    fn run(&mut self, mut goes_on: impl FnMut() -> bool) -> Option<&'static str> {
+        let mut events = 0u32;
         for (number, failure) in self.scenario.failures.iter().enumerate() {
             self.calendar.at(failure.at_ns, Event::Fails { failure: number as u32 });
         }
@@ -232,6 +244,10 @@ impl<'a> Engine<'a> {
             }
             if at_ns > SIMULATED_NS_MAX {
                 return Some("a day was simulated");
+            }
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(EVENTS_A_QUESTION) && !goes_on() {
+                return Some("interrupted");
             }
             while self.film.next_ns() <= at_ns {
                 self.shoot();

@@ -27,7 +27,7 @@ mod seen;
 mod watch;
 
 pub use calibrated::calibrated;
-pub use engine::simulate;
+pub use engine::{simulate, simulate_while};
 pub use film::{Film, Frame, Load, Spread};
 pub use grove::{Grove, Work};
 pub use histogram::Histogram;

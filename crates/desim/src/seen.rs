@@ -45,11 +45,6 @@ impl Seen {
         Run { first, count: end - first.min(end), ..run }
     }
 
-    /// Behind the highest number seen.
-    pub fn end(&self) -> u32 {
-        self.end
-    }
-
     /// Takes what is missing between two numbers as come; how many.
     fn fill(&mut self, first: u32, end: u32) -> u64 {
         let mut filled = 0;
@@ -92,7 +87,7 @@ mod tests {
         let run = |first, count| Run { first, count, again: true };
         assert_eq!(seen.take(run(3, 4)), run(5, 2));
         assert_eq!(seen.take(run(1, 2)).count, 0);
-        assert_eq!(seen.end(), 7);
+        assert_eq!(seen.end, 7);
     }
 
     #[test]
