@@ -159,6 +159,12 @@ pub const TREE_BROKERS_MAX: u32 = 256;
 pub const TREE_CONSUMERS_MAX: u32 = 4_096;
 /// Messages sent one by one to see how long each takes to the last consumer of a tree.
 pub const TREE_LATENCY_MESSAGES: usize = 100;
+/// Fewest runs of anything in a calibration that is no quick look: an interval of five is one.
+pub const CALIBRATION_RUNS_MIN: u64 = 5;
+/// Most trees that are held against their predictions at once.
+pub const LISTED_TREES_MAX: usize = 64;
+/// Most bytes of a list of trees on standard input.
+pub const LISTED_BYTES_MAX: u64 = 16 << 20;
 /// Largest file that is read as a profile, in bytes.
 pub const PROFILE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that may leave a link of limited speed at once: what `tbf` needs at the least for segments that are put

@@ -8,18 +8,26 @@
 
 mod asked;
 mod book;
+mod calibrate;
+mod every;
 mod experiment;
 mod figures;
 mod goals;
 mod ground;
 mod grown;
 mod links;
+mod listed;
 mod measure;
 mod namespaces;
+mod observed;
 mod profiles;
 mod resources;
 mod run;
 mod simulate;
+mod sweep;
+mod turns;
+mod verdict;
+mod verify;
 
 pub(crate) use book::text;
 use planner::paper;
@@ -35,8 +43,9 @@ usage: harrier topology COMMAND [OPTIONS]
   run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down
   experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
   figures          the figures that federation is held to, with their goals (one table)
-  simulate TOPOLOGY
-                   a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
+  calibrate        measure what a broker costs, by three sweeps, and write a profile
+  verify TREE...   trees as a profile predicts them beside what they do (- for those that plan prints)
+  simulate TREE    a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
   clean            remove network namespaces that a run left behind whose process is gone
 
 harrier topology COMMAND --help lists the options, with examples.
@@ -52,14 +61,18 @@ pub fn main(words: &[String]) -> ExitCode {
     };
     let listening = interrupt::listen().map_err(Failure::from);
     let outcome = listening.and_then(|()| match command {
-        "run" | "experiment" | "figures" => launcher::within(command, rest, |rest| match command {
-            "run" => run::run(rest),
-            _ if launcher::has_ranks() => {
-                Err(Failure::Usage(format!("{command} is about one host: under a launcher, run each tree by itself")))
-            }
-            "experiment" => experiment::run(rest),
-            _ => goals::run(rest),
-        }),
+        "run" | "experiment" | "figures" | "calibrate" | "verify" => {
+            launcher::within(command, rest, |rest| match command {
+                "run" => run::run(rest),
+                "calibrate" => calibrate::run(rest),
+                "verify" => verify::run(rest),
+                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                    "{command} is about one host: under a launcher, run each tree by itself"
+                ))),
+                "experiment" => experiment::run(rest),
+                _ => goals::run(rest),
+            })
+        }
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),

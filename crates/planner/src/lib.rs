@@ -26,7 +26,7 @@ pub use estimate::Estimate;
 pub use fit::{Unfit, fit, wire_bytes_presumed};
 pub use node::{Host, NodeTime, Nodes, Place, Reason};
 pub use observation::Observation;
-pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with};
+pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, processors_us};
 pub use profile::{Profile, SCHEMA, Sharing, Unusable, VERSION};
 pub use sizes::{Resting, Unpriced};
 /// What both the planner and its users call a tree: its levels need not divide evenly.

@@ -128,6 +128,11 @@ fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
     if nodes.host.sharing == Sharing::OwnHosts || nodes.costs.basis == Basis::Wall {
         return None;
     }
+    Some(processors_us(nodes, tree).times(1.0 / f64::from(nodes.host.cores)))
+}
+
+/// What a message takes of the processors of all brokers together, as far as its costs are processor time.
+pub fn processors_us(nodes: &Nodes<'_>, tree: &Tree) -> Estimate {
     // All threads of a broker together: as if it had one.
     let whole = Nodes::new(nodes.costs, Host { cores: 1, ..nodes.host });
     let of_level = |level: u32| {
@@ -136,6 +141,5 @@ fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
         let most = whole.time(place, degrees.most).cores_us.times(with_most);
         most.plus(whole.time(place, degrees.least).cores_us.times(all - with_most))
     };
-    let all = (0..tree.levels().len() as u32).map(of_level).fold(Estimate::exact(0.0), Estimate::plus);
-    Some(all.times(1.0 / f64::from(nodes.host.cores)))
+    (0..tree.levels().len() as u32).map(of_level).fold(Estimate::exact(0.0), Estimate::plus)
 }

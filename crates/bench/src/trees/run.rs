@@ -75,15 +75,16 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             put(&format!("# {places}\n"))?;
             book.place(places);
         }
-        if effort.latency && one_clock().is_err() {
+        let with_times = effort.singles > 0;
+        if with_times && one_clock().is_err() {
             put("# no times of single messages: the hosts' clocks are not one\n")?;
         }
         put("# every route runs, and every consumer has had a message from the root\n")?;
-        put(&head(effort.latency))?;
+        put(&head(with_times))?;
         for size_bytes in sizes {
             go_on()?;
             let measured = measure(&mut grown, size_bytes, &effort)?;
-            put(&row(&measured, effort.latency))?;
+            put(&row(&measured, with_times))?;
             book.keep("topology", &plan, &measured);
             if given.has("full") {
                 book.table(resources::section(&plan.tree, &[&measured]))?;
