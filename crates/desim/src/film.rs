@@ -150,6 +150,11 @@ impl Film {
         self.levels.len()
     }
 
+    /// The places of a level's brokers among [`brokers`](Self::brokers).
+    pub fn places_of(&self, level: usize) -> std::ops::Range<usize> {
+        self.levels[level].clone()
+    }
+
     /// One value of the loads of a level, in a frame.
     pub fn level(&self, frame: usize, level: usize, value: impl Fn(&Load) -> f64) -> Spread {
         Spread::of(self.levels[level].clone().map(|place| value(&self.load(frame, place))).collect())

@@ -4,6 +4,7 @@
 //! Owns:   options, their bounds and defaults.
 //! Never:  starts a process, reads a clock: the same words print the same text.
 
+mod drawing;
 mod page;
 mod told;
 
