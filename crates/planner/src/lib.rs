@@ -19,6 +19,7 @@ mod observation;
 pub mod paper;
 mod predict;
 mod profile;
+mod search;
 mod sizes;
 
 pub use costs::{Basis, CostSet, Reach, SizeCosts};
@@ -28,6 +29,7 @@ pub use node::{Host, NodeTime, Nodes, Place, Reason};
 pub use observation::Observation;
 pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, processors_us};
 pub use profile::{Profile, SCHEMA, Sharing, Unusable, VERSION};
+pub use search::{Candidate, Front, Impossible, Wish, search};
 pub use sizes::{Resting, Unpriced};
 /// What both the planner and its users call a tree: its levels need not divide evenly.
 pub use topology::Tree as Shape;

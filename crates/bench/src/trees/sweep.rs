@@ -38,8 +38,8 @@ pub(super) struct Stop {
 }
 
 /// What a tree takes until it stands, in seconds, about: a part of it for each node.
-const GROW_S: f64 = 0.5;
-const GROW_NODE_S: f64 = 0.15;
+const GROW_S: f64 = 0.2;
+const GROW_NODE_S: f64 = 0.06;
 /// What comes before and behind a run of so many seconds: the trial, and orders and reports.
 const AROUND_RUN: f64 = 0.3;
 const AROUND_RUN_S: f64 = 0.1;
