@@ -81,3 +81,30 @@ fn one_message_takes_as_long_as_the_model_says() {
         assert!((simulated / predicted - 1.0).abs() < 0.1, "{notation}: {simulated:.1} us, {predicted:.1} us");
     }
 }
+
+/// Sixteen consumers at 64 KiB, every broker and group of clients in a network namespace, links of 200 Mbit/s: MB/s of all consumers
+/// together, as docs/measurements/2026-11-22-federation.md has them.
+const MEASURED_MB_PER_S: [(&str, f64); 6] = [
+    ("B-16C", 23.9),
+    ("B-2B-16C", 47.7),
+    ("B-4B-16C", 95.0),
+    ("B-2B-4B-16C", 95.3),
+    ("B-4B-8B-16C", 95.5),
+    ("B-2B-4B-8B-16C", 189.7),
+];
+
+#[test]
+fn trees_that_ran_on_limited_links_are_met() {
+    const BYTES: u64 = 65_536;
+    for (notation, measured) in MEASURED_MB_PER_S {
+        let tree: Tree = notation.parse().expect("a tree");
+        let grove = desim::Grove::of(&tree, |_, _| desim::Work::default()).expect("a grove");
+        let mut scenario = desim::Scenario::new(grove, BYTES, 2_000);
+        scenario.wire_bytes = planner::wire_bytes_presumed(BYTES);
+        scenario.link.bits_per_s = Some(200_000_000);
+        let outcome = simulate(&scenario).expect("an outcome");
+        let simulated = outcome.steady_per_s * f64::from(tree.consumers()) * BYTES as f64 / 1e6;
+        println!("{notation}: {simulated:.1} MB/s simulated, {measured} measured");
+        assert!((simulated / measured - 1.0).abs() < 0.03, "{notation}: {simulated:.1} MB/s, {measured} measured");
+    }
+}
