@@ -179,6 +179,11 @@ pub const LINK_QUEUE_MS: u64 = 50;
 /// Least and greatest speed of such a link, in bits a second.
 pub const LINK_BITS_PER_S: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 
+/// Longest stream of a simulation that may be asked for, in seconds of its own time.
+pub const SIMULATED_SECONDS_MAX: f64 = 3_600.0;
+/// Largest limit of a simulated queue, in bytes.
+pub const SIMULATED_QUEUE_BYTES_MAX: u64 = 1 << 40;
+
 /// Most requests of the verbs baseline under way at once.
 pub const VERBS_WINDOW_MAX: u32 = 4_096;
 /// Bytes of all messages of the verbs baseline that are under way at once: large messages have smaller windows.

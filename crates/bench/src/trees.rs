@@ -27,6 +27,7 @@ mod planned;
 mod profiles;
 mod resources;
 mod run;
+mod simulate;
 mod sweep;
 mod turns;
 mod verdict;
@@ -49,6 +50,7 @@ usage: harrier topology COMMAND [OPTIONS]
   calibrate        measure what a broker costs, by three sweeps, and write a profile
   plan             which trees are worth having for so many consumers, why they are not faster, and the routes
   verify TREE...   trees as a profile predicts them beside what they do (- for those that plan prints)
+  simulate TREE    a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
   clean            remove network namespaces that a run left behind whose process is gone
 
 harrier topology COMMAND --help lists the options, with examples.
@@ -77,6 +79,7 @@ pub fn main(words: &[String]) -> ExitCode {
             })
         }
         "plan" => plan::run(rest),
+        "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),

@@ -164,6 +164,21 @@ pub(super) fn bits_per_s(text: &str) -> Result<u64, Wrong> {
     })
 }
 
+/// A time of a simulation, in nanoseconds: a number with its unit.
+pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, Wrong> {
+    let known = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let read = |unit: &str, factor: f64| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
+    let found = known.iter().find_map(|(unit, factor)| read(unit, *factor));
+    let most = desim::limits::SIMULATED_NS_MAX;
+    match found.filter(|ns| (0.0..=most as f64).contains(ns)) {
+        Some(ns) => Ok(ns.round() as u64),
+        None => Err(Wrong(format!(
+            "--{name} is a time up to {} s, as in 50us, 10ms or 2s, not '{text}'",
+            most / 1_000_000_000
+        ))),
+    }
+}
+
 /// A tree from its notation.
 ///
 /// # Errors
