@@ -14,6 +14,7 @@ pub mod certificates_target;
 pub mod deaths_target;
 pub mod definitions_target;
 pub mod headers_target;
+pub mod market_target;
 mod one_shard;
 pub mod rdma_target;
 pub mod session_target;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "deaths", check: deaths_target::check, samples: deaths_target::samples },
     Target { name: "definitions", check: definitions_target::check, samples: definitions_target::samples },
     Target { name: "certificates", check: certificates_target::check, samples: certificates_target::samples },
+    Target { name: "market", check: market_target::check, samples: market_target::samples },
     Target { name: "rdma", check: rdma_target::check, samples: rdma_target::samples },
 ];
 

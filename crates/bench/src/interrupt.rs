@@ -38,6 +38,11 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
+/// Asks this process to stop, as a signal would: somebody else has said so.
+pub fn request() {
+    REQUESTED.store(true, Ordering::SeqCst);
+}
+
 /// A child that must end when the run is asked to stop.
 pub fn add_child(pid: u32) {
     children().push(pid);

@@ -11,6 +11,7 @@
 pub mod arguments;
 mod churn;
 mod closed;
+mod command;
 mod compare;
 mod drain;
 mod failure;
@@ -80,23 +81,11 @@ harrier bench baseline KIND --help lists the options.
 /// The program that calls this must pass on the words behind `bench` unchanged, since the benchmarks start it again
 /// as `PROGRAM bench role …` for their child processes, and as `PROGRAM broker --listen ADDRESS` for the broker.
 pub fn main(words: &[String]) -> ExitCode {
-    let (command, rest) = match words.split_first() {
-        Some((command, rest)) => (command.as_str(), rest),
-        None => ("", words),
-    };
+    let (command, rest) = command::split(words);
     if command == "role" {
         return role::run(rest);
     }
-    let listening = interrupt::listen().map_err(Failure::from);
-    match listening.and_then(|()| launcher::within(command, rest, |rest| run(command, rest))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Told(_)) => failure.exit(),
-        Err(failure) => {
-            let failure = failure.or_interrupted();
-            eprintln!("harrier bench: {failure}");
-            failure.exit()
-        }
-    }
+    command::run("harrier bench", || launcher::within(command, rest, |rest| run(command, rest)))
 }
 
 fn run(command: &str, rest: &[String]) -> Result<(), Failure> {

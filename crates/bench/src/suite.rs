@@ -11,7 +11,6 @@ use report::document::Document;
 use crate::arguments::{Given, Option_, help_with, option};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::launcher::has_ranks;
 use crate::record::{is_broken, write_page};
 use crate::setup::TARGETS;
 use report::json;
@@ -104,8 +103,6 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
     }
     let out = PathBuf::from(given.text("out").unwrap_or("out"));
     let chosen = PARTS.iter().filter(|part| only.as_ref().is_none_or(|only| only.contains(&part.name)));
-    // A market starts its programs on one host.
-    let chosen = chosen.filter(|part| part.name != "market" || !has_ranks());
     let mut whole: Option<Document> = None;
     let mut ends = Ends::default();
     for part in chosen {

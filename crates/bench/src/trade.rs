@@ -12,6 +12,7 @@ mod engine;
 mod figures;
 mod found;
 mod gateway;
+mod interval;
 mod journal;
 mod mailbox;
 mod max;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 
 use crate::arguments::{Option_, help_with};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::{command, launcher};
 use report::table::put;
 
 const USAGE: &str = "\
@@ -53,15 +54,13 @@ harrier market COMMAND --help lists the options, with examples.
 ///
 /// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker`.
 pub fn main(words: &[String]) -> ExitCode {
-    let (command, rest) = match words.split_first() {
-        Some((command, rest)) => (command.as_str(), rest),
-        None => ("", words),
-    };
-    let listening = interrupt::listen().map_err(Failure::from);
-    let outcome = listening.and_then(|()| match command {
-        "run" => run::run(rest),
-        "sweep" => sweep::run(rest),
-        "max" => max::run(rest),
+    let (command, rest) = command::split(words);
+    command::run("harrier market", || match command {
+        "run" | "sweep" | "max" => launcher::within(command, rest, |rest| match command {
+            "run" => run::run(rest),
+            "sweep" => sweep::run(rest),
+            _ => max::run(rest),
+        }),
         "tail" => tail::run(rest),
         "gateway" => programs::gateway(rest),
         "engine" => programs::engine(rest),
@@ -69,15 +68,7 @@ pub fn main(words: &[String]) -> ExitCode {
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),
         other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            let failure = failure.or_interrupted();
-            eprintln!("harrier market: {failure}");
-            failure.exit()
-        }
-    }
+    })
 }
 
 /// `sweep`, for the suite of all benchmarks.

@@ -38,7 +38,7 @@ use planner::paper;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::{interrupt, launcher};
+use crate::{command, launcher};
 use report::table::put;
 
 const USAGE: &str = "\
@@ -60,12 +60,8 @@ harrier topology COMMAND --help lists the options, with examples.
 ///
 /// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker` and `route`.
 pub fn main(words: &[String]) -> ExitCode {
-    let (command, rest) = match words.split_first() {
-        Some((command, rest)) => (command.as_str(), rest),
-        None => ("", words),
-    };
-    let listening = interrupt::listen().map_err(Failure::from);
-    let outcome = listening.and_then(|()| match command {
+    let (command, rest) = command::split(words);
+    command::run("harrier topology", || match command {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
             launcher::within(command, rest, |rest| match command {
                 "run" => run::run(rest),
@@ -84,16 +80,7 @@ pub fn main(words: &[String]) -> ExitCode {
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),
         other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Told(_)) => failure.exit(),
-        Err(failure) => {
-            let failure = failure.or_interrupted();
-            eprintln!("harrier topology: {failure}");
-            failure.exit()
-        }
-    }
+    })
 }
 
 fn clean(words: &[String]) -> Result<(), Failure> {

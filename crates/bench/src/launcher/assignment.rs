@@ -24,9 +24,9 @@ pub enum Part {
 impl Part {
     /// The part of a role by the name it is started under.
     pub fn of(kind: &str) -> Self {
-        if kind.contains("publisher") || kind == "filler" {
+        if kind.contains("publisher") || matches!(kind, "filler" | "market-gateway") {
             Self::Publisher
-        } else if kind.contains("consumer") || kind == "emptier" {
+        } else if kind.contains("consumer") || matches!(kind, "emptier" | "market-engine") {
             Self::Consumer
         } else if matches!(kind, "agent" | "relay" | "null" | "hop-end") {
             Self::Agent

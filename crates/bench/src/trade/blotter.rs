@@ -6,11 +6,11 @@
 
 use gauge::Latencies;
 use market::limits::ORDERS_UNDER_WAY_MAX;
-use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role, Sample};
+use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role};
 
 use super::found::Traded;
 use super::gateway::GatewayTask;
-use super::usage::Usage;
+use super::interval::{Interval, Totals};
 
 /// The orders of a gateway.
 pub(super) struct Blotter {
@@ -25,19 +25,10 @@ pub(super) struct Blotter {
     open: u64,
     heard_ns: u64,
     ended: bool,
-    interval: Interval,
-}
-
-/// From one measurement to the next.
-struct Interval {
-    /// Orders between two measurements.
+    /// Orders between two measurements; the completion times since the last.
     every: u64,
-    began_ns: u64,
-    completion: Latencies,
-    /// What was found when it began.
-    before: Traded,
-    usage: Usage,
-    bytes: Vec<u8>,
+    completion_since: Latencies,
+    interval: Interval,
 }
 
 impl Blotter {
@@ -65,21 +56,16 @@ impl Blotter {
             open: 0,
             heard_ns: 0,
             ended: false,
-            interval: Interval {
-                every: load.sample,
-                began_ns: 0,
-                completion: Latencies::default(),
-                before: Traded::default(),
-                usage: Usage::now(),
-                bytes: Vec::new(),
-            },
+            every: load.sample,
+            completion_since: Latencies::default(),
+            interval: Interval::new(Totals::default()),
         })
     }
 
     /// From now on.
     pub(super) fn begin(&mut self, begin_ns: u64) {
-        (self.found.began_ns, self.interval.began_ns, self.heard_ns) = (begin_ns, begin_ns, begin_ns);
-        self.interval.usage = Usage::now();
+        (self.found.began_ns, self.heard_ns) = (begin_ns, begin_ns);
+        self.interval.begin(begin_ns);
     }
 
     /// How many orders were sent.
@@ -116,7 +102,7 @@ impl Blotter {
         self.orders_checksum.add(&order, self.found.orders);
         self.found.orders += 1;
         self.found.late += u64::from(is_late);
-        self.found.sent_ns = time_ns;
+        self.found.sent_at_ns = time_ns;
         self.heard_ns = self.heard_ns.max(time_ns);
         self.open += 1;
         order.encode()
@@ -141,11 +127,11 @@ impl Blotter {
                 self.count(&message);
                 let ns = time_ns.saturating_sub(sent_ns);
                 self.completion.record(ns);
-                self.interval.completion.record(ns);
+                self.completion_since.record(ns);
                 self.open = self.open.saturating_sub(1);
                 self.found.answered += 1;
                 self.found.ended_ns = time_ns;
-                if self.found.answered.is_multiple_of(self.interval.every) {
+                if self.found.answered.is_multiple_of(self.every) {
                     return Some(self.sample(time_ns));
                 }
             }
@@ -193,28 +179,10 @@ impl Blotter {
 
     #[cold]
     fn sample(&mut self, time_ns: u64) -> &[u8] {
-        let Interval { began_ns, completion, before, usage, bytes, .. } = &mut self.interval;
-        let found = &self.found;
-        let (user_us, system_us) = usage.since();
-        let sample = Sample {
-            role: Role::Gateway(self.gateway),
-            number: found.samples as u32,
-            at_ns: time_ns.saturating_sub(found.began_ns),
-            span_ns: time_ns.saturating_sub(*began_ns),
-            orders: found.orders - before.orders,
-            trades: found.trades - before.trades,
-            confirmations: found.confirmations - before.confirmations,
-            rejects: found.rejects - before.rejects,
-            quotes: found.quotes - before.quotes,
-            user_us,
-            system_us,
-            completions: completion.buckets().iter().collect(),
-        };
-        sample.encode(bytes);
-        self.found.samples += 1;
-        (*began_ns, *completion) = (time_ns, Latencies::default());
-        *before = Traded { completion: gauge::Buckets::default(), ..self.found.clone() };
-        bytes
+        let Traded { orders, trades, confirmations, rejects, quotes, .. } = self.found;
+        let totals = Totals { orders, trades, confirmations, rejects, quotes };
+        let completions = std::mem::take(&mut self.completion_since).buckets().iter().collect();
+        self.interval.end(Role::Gateway(self.gateway), time_ns, totals, completions)
     }
 
     /// Orders that the broker would not take.
@@ -228,7 +196,8 @@ impl Blotter {
             self.found.missing = self.outstanding.missing();
         }
         self.found.completion = self.completion.buckets();
-        self.found.ended_ns = self.found.ended_ns.max(self.found.sent_ns);
+        self.found.samples = self.interval.samples();
+        self.found.ended_ns = self.found.ended_ns.max(self.found.sent_at_ns);
         self.found
     }
 }
@@ -238,7 +207,7 @@ mod tests {
     use super::*;
     use crate::trade::asked::Load;
     use crate::trade::place::Place;
-    use market::{Engine, Rules, To};
+    use market::{Engine, Rules, Sample, To};
 
     fn task(orders: u64) -> GatewayTask {
         let load = Load {

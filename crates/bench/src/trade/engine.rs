@@ -11,16 +11,16 @@ use std::time::Duration;
 use client::{Channel, Client, ConsumeOptions, Error, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
 use market::limits::GATEWAYS_MAX;
-use market::{Counts, Role, Rules, Sample, Taken};
+use market::{Counts, Role, Rules, Taken};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
 use super::asked::Load;
 use super::found::Matched;
+use super::interval::{Interval, Totals};
 use super::journal::{Journal, Kept};
 use super::mailbox::Mailbox;
 use super::place::{ORDERS, Place, STATISTICS};
-use super::usage::Usage;
 use crate::interrupt;
 use crate::limits::{
     MARKET_END_WAIT, MARKET_LOOK, MARKET_PREFETCH, MARKET_TAKE_OVER_LOOK, MARKET_TAKE_OVER_WAIT,
@@ -64,14 +64,6 @@ struct Owed {
     answers: u64,
 }
 
-/// From one measurement to the next.
-struct Interval {
-    began_ns: u64,
-    before: Counts,
-    usage: Usage,
-    bytes: Vec<u8>,
-}
-
 impl Engine {
     /// Connects, and takes up what a journal has.
     pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
@@ -96,7 +88,7 @@ impl Engine {
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
         let (client, channel) = connect(&task, &poll).map_err(|error| error.to_string())?;
         let found = Matched { replayed: kept.orders.len() as u64, ..Matched::default() };
-        let before = *engine.counts();
+        let interval = Interval::new(totals(engine.counts()));
         let mut engine = Self {
             client,
             channel,
@@ -107,7 +99,7 @@ impl Engine {
             owed: VecDeque::new(),
             ended: [false; GATEWAYS_MAX],
             found,
-            interval: Interval { began_ns: 0, before, usage: Usage::now(), bytes: Vec::new() },
+            interval,
             readable: true,
             task,
         };
@@ -139,6 +131,7 @@ impl Engine {
             sent: self.mailbox.posted(),
             unaddressed: self.mailbox.unaddressed(),
             checksum: self.engine.checksum().value(),
+            samples: self.interval.samples(),
             ..self.found
         })
     }
@@ -202,10 +195,11 @@ impl Engine {
                     if is_due || found.began_ns == 0 {
                         found.ended_ns = now_ns();
                         if found.began_ns == 0 {
-                            (found.began_ns, interval.began_ns) = (found.ended_ns, found.ended_ns);
+                            found.began_ns = found.ended_ns;
+                            interval.begin(found.began_ns);
                         }
                         if is_due {
-                            let bytes = interval.sample(found, *engine.counts());
+                            let bytes = interval.end(Role::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
                             outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
                         }
                     }
@@ -274,30 +268,10 @@ impl Engine {
     }
 }
 
-impl Interval {
-    #[cold]
-    fn sample(&mut self, found: &mut Matched, counts: Counts) -> &[u8] {
-        let (user_us, system_us) = self.usage.since();
-        let before = &self.before;
-        let sample = Sample {
-            role: Role::Engine,
-            number: found.samples as u32,
-            at_ns: found.ended_ns.saturating_sub(found.began_ns),
-            span_ns: found.ended_ns.saturating_sub(self.began_ns),
-            orders: counts.orders - before.orders,
-            trades: counts.trade_messages - before.trade_messages,
-            confirmations: counts.confirmations - before.confirmations,
-            rejects: counts.rejects - before.rejects,
-            quotes: counts.quotes - before.quotes,
-            user_us,
-            system_us,
-            completions: Vec::new(),
-        };
-        sample.encode(&mut self.bytes);
-        (self.before, self.began_ns) = (counts, found.ended_ns);
-        found.samples += 1;
-        &self.bytes
-    }
+/// What the measurements have of it.
+fn totals(counts: &Counts) -> Totals {
+    let &Counts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
+    Totals { orders, trades, confirmations, rejects, quotes }
 }
 
 /// A journal that cannot be written ends the engine as a broken connection would.

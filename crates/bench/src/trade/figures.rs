@@ -47,7 +47,7 @@ impl Figures {
     /// Orders a second that the gateways sent: each over its own time.
     pub(super) fn sent_per_s(&self) -> f64 {
         let rate = |orders: u64, ns: u64| orders as f64 * 1e9 / ns.max(1) as f64;
-        self.outcome.traded.iter().map(|one| rate(one.orders, one.sent_ns.saturating_sub(one.began_ns))).sum()
+        self.outcome.traded.iter().map(|one| rate(one.orders, one.sent_at_ns.saturating_sub(one.began_ns))).sum()
     }
 
     /// Orders a second that the engine received.
@@ -107,7 +107,7 @@ impl Figures {
 
     /// What happened, in words.
     pub(super) fn told(&self) -> String {
-        let Outcome { traded, matched, .. } = &self.outcome;
+        let Outcome { traded, matched, reported, .. } = &self.outcome;
         let sum = |of: fn(&super::found::Traded) -> u64| traded.iter().map(of).sum::<u64>();
         let (due, came) = self.measurements();
         let mut text = format!(
@@ -124,6 +124,12 @@ impl Figures {
                 matched.replayed,
                 matched.repeated,
                 sum(|one| one.repeated)
+            ));
+        }
+        if reported.rejections > 0 {
+            text.push_str(&format!(
+                "; {} messages of somebody else were no orders and were rejected",
+                reported.rejections
             ));
         }
         text

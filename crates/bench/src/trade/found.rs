@@ -16,7 +16,7 @@ pub(crate) struct Traded {
     pub orders: u64,
     /// When the first order was to be sent, when the last one was sent, and when the last answer was there.
     pub began_ns: u64,
-    pub sent_ns: u64,
+    pub sent_at_ns: u64,
     pub ended_ns: u64,
     /// Orders that left more than a millisecond after their time.
     pub late: u64,

@@ -55,6 +55,8 @@ pub(crate) struct Gateway {
     poll: Poll,
     timer: TimerFd,
     pacer: Pacer,
+    /// When the timer is to wake it, if it is set.
+    alarm_ns: u64,
     task: GatewayTask,
     blotter: Blotter,
     /// Orders to send.
@@ -98,6 +100,7 @@ impl Gateway {
             poll,
             timer,
             pacer: Pacer::for_rate(task.rate.unwrap_or(f64::MAX)),
+            alarm_ns: 0,
             blotter: Blotter::new(&task)?,
             orders,
             gap_ns: task.rate.map_or(0.0, |rate| 1e9 / rate),
@@ -138,6 +141,9 @@ impl Gateway {
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 other => other.map_err(|error| format!("the poll failed: {error}"))?,
+            }
+            if events.iter().any(|event| event.token() == TIMER) {
+                self.pacer.woke(now_ns());
             }
             let idle = events.is_empty() && timeout == MARKET_LOOK;
             self.readable |= idle || events.iter().any(|event| event.token() == LINK);
@@ -205,10 +211,14 @@ impl Gateway {
         Ok(match self.pacer.step(time_ns, due_ns) {
             Step::Spin | Step::Send => Duration::ZERO,
             Step::Sleep(until_ns) => {
-                let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
-                self.timer
-                    .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
-                    .map_err(|error| format!("the timer cannot be set: {error}"))?;
+                // An answer that came before the timer leaves it as it is.
+                if self.alarm_ns != until_ns || until_ns <= time_ns {
+                    self.alarm_ns = until_ns;
+                    let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
+                    self.timer
+                        .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+                        .map_err(|error| format!("the timer cannot be set: {error}"))?;
+                }
                 MARKET_LOOK
             }
         })

@@ -12,7 +12,7 @@ pub(crate) const ORDERS: &str = "orders";
 /// The routing key of measurements.
 pub(crate) const STATISTICS: &str = "statistics";
 
-/// The routing key of rejections whose sender is not known. No queue is bound with it unless somebody listens.
+/// The routing key of rejections whose sender is not known. A reporter listens, as long as it is there.
 pub(crate) const REJECTS: &str = "rejects";
 
 /// Where a market is.

@@ -67,8 +67,9 @@ const ENGINE_EXAMPLES: &[(&str, &str)] = &[
 const REPORTER: &[Option_] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
 
 const REPORTER_ABOUT: &str = "\
-Takes the measurements of gateways and engine from its queue and writes each as a line of JSON. Ends at Ctrl-C or SIGTERM, when
-nothing comes any more.";
+Takes the measurements of gateways and engine from its queue and writes each as a line of JSON; likewise, as long as it runs, the
+rejections of messages that no order could be read from and whose sender named no queue. Ends at Ctrl-C or SIGTERM, when nothing
+comes any more.";
 
 const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
 
@@ -122,7 +123,7 @@ pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
 fn gateway_words(found: &Traded) -> String {
     let mut completion = Latencies::default();
     completion.merge(&found.completion);
-    let seconds = found.sent_ns.saturating_sub(found.began_ns).max(1) as f64 / 1e9;
+    let seconds = found.sent_at_ns.saturating_sub(found.began_ns).max(1) as f64 / 1e9;
     format!(
         "gateway {}: {} orders, {:.0} a second; {} trades, {} order confirmations, {} quotes, {} rejects; completion mean {:.1} us, \
          p50 {:.1}, p99 {:.1}, max {:.1}; {} answers came twice; checksum of all trades {:016x}",
@@ -206,10 +207,11 @@ pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
     let file =
         given.text("file").map(PathBuf::from).ok_or_else(|| Wrong("--file says where measurements go".to_owned()))?;
     let found = Reporter::start(&ReporterTask { place: place(&given, gateways)?, file: Some(file) })?.work()?;
-    let Reported { gateway, engine, strays } = found;
+    let Reported { gateway, engine, rejections, strays } = found;
     tell(&given, &found, || {
         format!(
-            "reporter: {gateway} measurements of gateways, {engine} of the engine, {strays} messages that were none"
+            "reporter: {gateway} measurements of gateways, {engine} of the engine, {rejections} rejections of messages that were no \
+             orders, {strays} messages that were none of these"
         )
     })
 }

@@ -1,20 +1,21 @@
-//! The statistics reporter: takes the measurements of gateways and engine, and writes them to a file, a line each.
+//! The statistics reporter: takes the measurements of gateways and engine, and writes them to a file, a line each; and the rejections
+//! of messages that no order could be read from, where the sender has not said who is to have them.
 //!
-//! Enters: the statistics queue.  Leaves: JSON lines; how many there were of whom.
-//! Owns:   the file.
-//! Never:  acknowledges a measurement that is not written; judges one.
+//! Enters: the statistics queue; what is published with the key of rejections.  Leaves: JSON lines; how many there were of whom.
+//! Owns:   the file; a queue for rejections, which is gone with it: what nobody asks for is not kept.
+//! Never:  acknowledges what is not written; judges a measurement.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions};
-use market::{Role, Sample};
+use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
+use market::{Message, Role, Sample};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Place, STATISTICS};
-use super::statement::Statement;
+use super::place::{Place, REJECTS, STATISTICS};
+use super::statement::{Rejection, Statement};
 use crate::interrupt;
 use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
 
@@ -33,6 +34,8 @@ pub(crate) struct Reported {
     pub gateway: u64,
     /// Of the engine.
     pub engine: u64,
+    /// Rejections of what no order could be read from.
+    pub rejections: u64,
     /// Messages that were none.
     pub strays: u64,
 }
@@ -54,6 +57,11 @@ impl Reporter {
         };
         let connect = || {
             let (mut client, channel) = task.place.connect("reporter", client::limits::FLUSH_BYTES)?;
+            let own = QueueOptions { exclusive: true, ..QueueOptions::default() };
+            let rejections = client.declare_queue(channel, "", &own)?.name;
+            client.bind_queue(channel, &rejections, &task.place.name, REJECTS, &Table::new())?;
+            client.consume(channel, &rejections, &ConsumeOptions::default())?;
+            // The last: whoever sees this consumer may count on everything.
             client.consume(channel, &task.place.queue(STATISTICS), &ConsumeOptions::default())?;
             Ok((client, channel))
         };
@@ -79,16 +87,24 @@ impl Reporter {
         let mut failed: Option<String> = None;
         let came = self.client.dispatch(wait, |delivery, _| {
             last = Some(delivery.delivery_tag);
-            let Ok(sample) = Sample::decode(delivery.body()) else {
-                reported.strays += 1;
-                return Ok(());
+            let line = match (Sample::decode(delivery.body()), Message::decode(delivery.body())) {
+                (Ok(sample), _) => {
+                    match sample.role {
+                        Role::Gateway(_) => reported.gateway += 1,
+                        Role::Engine => reported.engine += 1,
+                    }
+                    Statement::of(sample).line()
+                }
+                (Err(_), Ok(Message::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
+                    reported.rejections += 1;
+                    Rejection::of(&reject).line()
+                }
+                _ => {
+                    reported.strays += 1;
+                    return Ok(());
+                }
             };
-            match sample.role {
-                Role::Gateway(_) => reported.gateway += 1,
-                Role::Engine => reported.engine += 1,
-            }
             if let (Some(file), None) = (file.as_mut(), &failed) {
-                let line = Statement::of(sample).line();
                 failed = line.and_then(|line| writeln!(file, "{line}").map_err(|error| error.to_string())).err();
             }
             Ok(())

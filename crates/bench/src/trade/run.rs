@@ -18,6 +18,7 @@ use super::stand::{Wish, trade};
 use super::table::{head, row};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
+use crate::launcher::has_ranks;
 use crate::record::{Record, go_on};
 use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::Target;
@@ -70,6 +71,11 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             "--kill-engine-after: without --confirms an engine that is killed takes its orders with it".to_owned(),
         )
         .into());
+    }
+    if kill_engine_s.is_some() && has_ranks() {
+        return Err(
+            Wrong("--kill-engine-after: under a launcher the engine is another rank's process".to_owned()).into()
+        );
     }
     let file = given.text("file").map(PathBuf::from);
     let mut market = Market::begin("run", words, &given, setup, load)?;

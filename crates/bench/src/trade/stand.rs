@@ -4,11 +4,11 @@
 //! Owns:   the processes, what they declared on the broker, the time at which gateways begin.
 //! Never:  judges a figure.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use gauge::clock::now_ns;
-use gauge::{Meter, Network, NetworkMeter, RoleUsage};
+use gauge::{Network, NetworkMeter, RoleUsage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
@@ -19,10 +19,11 @@ use super::found::{Matched, Traded};
 use super::gateway::{Begin, GatewayTask};
 use super::place::Place;
 use super::reporter::{Reported, ReporterTask};
+use super::role::{EngineRole, Finish, Scratch, Told};
 use crate::failure::Failure;
 use crate::launcher::{Watch, has_ranks};
 use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
-use crate::placement::{Cpus, Placement};
+use crate::placement::Placement;
 use crate::plan::Report;
 use crate::process::Role;
 use crate::record::go_on;
@@ -44,11 +45,11 @@ pub(super) struct Outcome {
     pub traded: Vec<Traded>,
     pub matched: Matched,
     pub reported: Reported,
-    /// What was used between the first order and the last answer.
+    /// What was used between the first order and the last answer; of an engine that was killed it is not known.
     pub broker: Option<RoleUsage>,
     pub engine: Option<RoleUsage>,
     pub gateways: Option<RoleUsage>,
-    /// Between the broker and all others, both ways.
+    /// Between the broker and all others, both ways; not under a launcher, where most are on other hosts.
     pub network: Option<Network>,
 }
 
@@ -65,23 +66,15 @@ impl Drop for Declared {
     }
 }
 
-/// A journal that goes with the market.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A file that was never made is gone already.
-        let _gone = std::fs::remove_file(&self.0);
-    }
-}
-
 /// The processes. The order of the fields is that in which they end.
 struct Stand {
     gateways: Vec<Role>,
     engine: Role,
     reporter: Role,
     _declared: Declared,
-    journal: Option<Scratch>,
+    /// The name of the journal; and the journal, for when the engine that would take it along is killed.
+    journal: Option<String>,
+    _scratch: Option<Scratch>,
 }
 
 /// Runs a market once.
@@ -101,21 +94,18 @@ pub(super) fn trade(wish: &Wish<'_>, target: &Target, placement: &Placement) -> 
 
 impl Stand {
     fn up(wish: &Wish<'_>, target: &Target, placement: &Placement) -> Result<Self, String> {
-        if has_ranks() {
-            return Err("a market is started on one host: on many, start each of its programs there".to_owned());
-        }
         let Way::Amqp(url) = &target.way else { return Err("a market needs a broker".to_owned()) };
         let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
         let place = Place { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
         let declared = Declared(place.clone());
-        let journal = wish
-            .load
-            .confirms
-            .then(|| Scratch(std::env::temp_dir().join(format!("harrier-market-{number:x}.journal"))));
+        let journal = wish.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
+        let scratch = journal.as_deref().filter(|_| !has_ranks()).map(Scratch::named);
         let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
-        let reporter = Role::start("market-reporter", &task, &Cpus::default())?;
-        let engine = engine(wish.load, &place, journal.as_ref(), placement)?;
-        let mut stand = Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal };
+        // On this host, under a launcher too: its file is here.
+        let reporter = Role::start_within(&[], "market-reporter", &task)?;
+        let engine = engine(wish.load, &place, journal.clone(), placement)?;
+        let mut stand =
+            Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal, _scratch: scratch };
         for gateway in 0..wish.load.gateways {
             let task = GatewayTask {
                 place: place.clone(),
@@ -133,9 +123,7 @@ impl Stand {
 
     fn trade(mut self, wish: &Wish<'_>, target: &Target, placement: &Placement) -> Result<Outcome, String> {
         let mut broker = Watch::of(target)?;
-        let network = target.tcp_port().map(NetworkMeter::of_clients);
-        let pids: Vec<u32> = self.gateways.iter().filter_map(Role::pid).collect();
-        let (gateways, mut engine) = (Meter::start(&pids), Some(meter(&self.engine)));
+        let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
         let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
         self.gateways.iter_mut().try_for_each(|role| role.order(&Begin { begin_ns }))?;
@@ -148,7 +136,6 @@ impl Stand {
             let left_ns = kill_ns.map(|time_ns| time_ns.saturating_sub(now_ns()));
             if left_ns == Some(0) {
                 kill_ns = None;
-                engine = None;
                 self.replace_engine(wish, placement)?;
                 continue;
             }
@@ -160,11 +147,19 @@ impl Stand {
         }
         let broker = broker.end()?;
         let network = network.and_then(NetworkMeter::stop);
-        let (engine, gateways) = (engine.and_then(|meter| meter.stop().known()), gateways.stop().known());
-        let traded = said.into_iter().flatten().map(found).collect::<Result<Vec<Traded>, _>>()?;
-        let matched = end(&mut self.engine)?;
-        let reported = end(&mut self.reporter)?;
-        Ok(Outcome { traded, matched, reported, broker, engine, gateways, network })
+        let told = said.into_iter().flatten().map(found).collect::<Result<Vec<Told<Traded>>, _>>()?;
+        let gateways: RoleUsage = told.iter().map(|told| told.used).collect::<Vec<_>>().iter().collect();
+        let matched: Told<Matched> = end(&mut self.engine)?;
+        let reported: Told<Reported> = end(&mut self.reporter)?;
+        Ok(Outcome {
+            traded: told.into_iter().map(|told| told.found).collect(),
+            matched: matched.found,
+            reported: reported.found,
+            broker,
+            engine: matched.used.known().filter(|_| wish.kill_engine_s.is_none()),
+            gateways: gateways.known(),
+            network,
+        })
     }
 
     /// Kills the engine as a crash would, and starts another one with its journal.
@@ -172,19 +167,14 @@ impl Stand {
         let pid = self.engine.pid().ok_or("the engine is no process of this host")?;
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
             .map_err(|error| format!("the engine cannot be killed: {error}"))?;
-        self.engine = engine(wish.load, &self._declared.0, self.journal.as_ref(), placement)?;
+        self.engine = engine(wish.load, &self._declared.0, self.journal.clone(), placement)?;
         self.engine.ready(ROLE_READY_WAIT).map(drop)
     }
 }
 
-fn engine(load: &Load, place: &Place, journal: Option<&Scratch>, placement: &Placement) -> Result<Role, String> {
-    let journal = journal.map(|scratch| scratch.0.clone());
-    let task = EngineTask { place: place.clone(), load: load.clone(), journal, ends_with_gateways: false };
-    Role::start("market-engine", &task, &placement.consumer)
-}
-
-fn meter(role: &Role) -> Meter {
-    Meter::start(&role.pid().into_iter().collect::<Vec<_>>())
+fn engine(load: &Load, place: &Place, journal: Option<String>, placement: &Placement) -> Result<Role, String> {
+    let task = EngineTask { place: place.clone(), load: load.clone(), journal: None, ends_with_gateways: false };
+    Role::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
 }
 
 /// A role that has nothing to say yet, and did not end.
@@ -197,8 +187,7 @@ fn silent(role: &mut Role) -> Result<(), String> {
 
 /// Tells a program to end, and takes what it found.
 fn end<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
-    let pid = role.pid().ok_or("a program of the market is no process of this host")?;
-    kill(Pid::from_raw(pid as i32), Signal::SIGTERM).map_err(|error| format!("it cannot be told to end: {error}"))?;
+    role.order(&Finish)?;
     found(role.report(MARKET_END_WAIT)?)
 }
 

@@ -1,11 +1,11 @@
-//! Measurements as the reporter writes them: one JSON object a line.
+//! Measurements, and rejections that are nobody's, as the reporter writes them: one JSON object a line.
 //!
-//! Enters: samples.  Leaves: lines.
+//! Enters: samples, rejections.  Leaves: lines.
 //! Owns:   the names of the fields; `docs/market.md` has them for users.
 //! Never:  an average where the whole histogram is known.
 
 use gauge::{Buckets, Latencies};
-use market::{Role, Sample};
+use market::{Reject, Role, Sample};
 use serde::{Deserialize, Serialize};
 
 /// One measurement.
@@ -37,6 +37,27 @@ pub(super) struct Statement {
     /// Of a gateway: from when an order was to be sent until it was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<Completion>,
+}
+
+/// A message that the engine could read no order from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Rejection {
+    /// `engine`.
+    pub from: String,
+    /// Why.
+    pub rejected: String,
+}
+
+impl Rejection {
+    /// What a rejection says.
+    pub(super) fn of(reject: &Reject) -> Self {
+        Self { from: "engine".to_owned(), rejected: reject.reason.to_string() }
+    }
+
+    /// Its line, without the end.
+    pub(super) fn line(&self) -> Result<String, String> {
+        serde_json::to_string(self).map_err(|error| error.to_string())
+    }
 }
 
 /// A histogram with what is read off it most often.

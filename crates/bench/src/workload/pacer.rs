@@ -1,11 +1,16 @@
 //! How a sender waits for the next intended time: asleep while it is far, awake for the last stretch.
 //!
 //! Enters: the time, and when the next message is due.  Leaves: what to do until then.
-//! Owns:   the budget of spinning, so that waiting never uses more than a share of a processor.
+//! Owns:   how late timers wake this thread, and so how long the last stretch is; the budget of spinning, so that waiting never uses
+//!         more than a share of a processor.
 //! Never:  reads a clock or sleeps itself.
 
-/// A timer wakes a thread up to so much late; the last stretch before a message is spent awake.
+/// A timer wakes a thread up to so much late, as far as it is made up for; the last stretch before a message is spent awake.
 pub(crate) const SPIN_NS: u64 = 30_000;
+/// What is left of the last stretch when a timer wakes as late as it usually does.
+const SPARE_NS: u64 = 2_000;
+/// How far one timer moves what is known of their lateness. Up is three times as far as down: three timers of four are no later.
+const LESSON_NS: u64 = 250;
 /// At most one part in so many of the time is spent spinning.
 pub(crate) const SPIN_PART: u64 = 5;
 /// The budget that can be saved up.
@@ -34,9 +39,14 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     nap_ns: u64,
+    /// Whether messages are so far apart that each is woken up for, whatever else wakes this thread before.
+    is_sparse: bool,
     saved_ns: u64,
     last_ns: u64,
     spinning: bool,
+    /// How late timers wake this thread, three of four at most; and when the last one was to.
+    lateness_ns: u64,
+    alarm_ns: Option<u64>,
     #[cfg(test)]
     spun_ns: u64,
 }
@@ -48,16 +58,36 @@ impl Pacer {
         let nap_ns = nap_ns.clamp(NAP_NS_MIN, NAP_NS_MAX);
         Self {
             nap_ns,
+            is_sparse: 1e9 / peak_per_s > (SPIN_NS + nap_ns) as f64,
             saved_ns: 0,
             last_ns: 0,
             spinning: false,
+            lateness_ns: SPIN_NS,
+            alarm_ns: None,
             #[cfg(test)]
             spun_ns: 0,
         }
     }
 
+    /// How long before a message the timer is to wake this thread.
+    fn lead_ns(&self) -> u64 {
+        (self.lateness_ns + SPARE_NS).min(SPIN_NS)
+    }
+
+    /// Tells that a thread which slept is awake, first of all: it may be the timer that has woken it, and who says when learns how
+    /// late timers are. Who never says it is awake for all of [`SPIN_NS`].
+    pub(crate) fn woke(&mut self, now_ns: u64) {
+        let Some(late_ns) = self.alarm_ns.take().and_then(|alarm_ns| now_ns.checked_sub(alarm_ns)) else { return };
+        self.lateness_ns = if late_ns > self.lateness_ns {
+            (self.lateness_ns + 3 * LESSON_NS).min(SPIN_NS)
+        } else {
+            self.lateness_ns.saturating_sub(LESSON_NS)
+        };
+    }
+
     /// What to do at `now_ns` if the next message is due at `due_ns`.
     pub(crate) fn step(&mut self, now_ns: u64, due_ns: u64) -> Step {
+        self.alarm_ns = None;
         let passed_ns = now_ns.saturating_sub(self.last_ns);
         if self.last_ns > 0 {
             if self.spinning {
@@ -76,15 +106,19 @@ impl Pacer {
             return Step::Send;
         }
         let gap_ns = due_ns - now_ns;
-        if gap_ns > SPIN_NS + self.nap_ns {
+        let lead_ns = self.lead_ns();
+        if gap_ns > SPIN_NS + self.nap_ns || (self.is_sparse && gap_ns > lead_ns) {
             // Without a budget for the last stretch the message leaves when the timer says so.
-            return Step::Sleep(if self.saved_ns + gap_ns / SPIN_PART >= SPIN_NS { due_ns - SPIN_NS } else { due_ns });
+            let has_budget = self.saved_ns + gap_ns / SPIN_PART >= lead_ns;
+            let alarm_ns = if has_budget { due_ns - lead_ns } else { due_ns };
+            self.alarm_ns = Some(alarm_ns);
+            return Step::Sleep(alarm_ns);
         }
         if gap_ns <= self.saved_ns && self.nap_ns == NAP_NS_MIN {
             self.spinning = true;
             return Step::Spin;
         }
-        Step::Sleep(due_ns.max(now_ns + self.nap_ns))
+        Step::Sleep(if self.is_sparse { due_ns } else { due_ns.max(now_ns + self.nap_ns) })
     }
 
     /// Time spent spinning so far.
@@ -120,6 +154,7 @@ mod tests {
                     assert!(until_ns > now_ns);
                     wakes += 1;
                     now_ns = until_ns + late_ns;
+                    pacer.woke(now_ns);
                 }
             }
         }
@@ -132,6 +167,34 @@ mod tests {
         assert!(spun < 0.05, "{spun}");
         assert!(worst_ns <= 100, "{worst_ns}");
         assert_eq!(wakes, 999);
+    }
+
+    #[test]
+    fn no_more_is_spent_awake_than_timers_are_late() {
+        // As long as nothing is known of them it is all of `SPIN_NS`.
+        let (spun, worst_ns, _) = simulate(125_000, 10_000, 10_000);
+        let spent_ns = spun * 125_000.0;
+        assert!((1_000.0..4_000.0).contains(&spent_ns), "{spent_ns} of {SPIN_NS}");
+        assert!(worst_ns <= 100, "{worst_ns}");
+    }
+
+    #[test]
+    fn who_is_woken_by_something_else_learns_nothing_and_sleeps_on() {
+        let mut pacer = Pacer::for_rate(8_000.0);
+        assert_eq!(pacer.step(1, 1), Step::Send);
+        // Long enough for a budget.
+        let mut now_ns = 1_000_000;
+        for _ in 0..100 {
+            let due_ns = now_ns + 125_000;
+            for left_ns in [125_000, 41_000, SPIN_NS + 1] {
+                let alarm_ns = due_ns - SPIN_NS;
+                assert_eq!(pacer.step(due_ns - left_ns, due_ns), Step::Sleep(alarm_ns), "{left_ns} ns before");
+                pacer.woke(alarm_ns - 1);
+            }
+            now_ns = due_ns;
+            assert_eq!(pacer.step(now_ns, due_ns), Step::Send);
+        }
+        assert_eq!(pacer.lateness_ns, SPIN_NS);
     }
 
     #[test]

@@ -25,14 +25,11 @@ impl Running {
     }
 
     /// Waits until a file that it writes has so many bytes.
-    #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
     fn until_written(&mut self, file: &str, bytes: u64) {
-        let began = Instant::now();
-        while std::fs::metadata(file).map_or(0, |file| file.len()) < bytes {
+        until(|| {
             assert_eq!(self.0.try_wait().expect("a child"), None, "it ended early");
-            assert!(began.elapsed() < PATIENCE, "{file} does not grow");
-            std::thread::yield_now();
-        }
+            std::fs::metadata(file).map_or(0, |file| file.len()) >= bytes
+        });
     }
 
     /// Its end: status and output.
@@ -58,6 +55,22 @@ impl Drop for Running {
         let _ended = self.0.kill();
         let _status = self.0.wait();
     }
+}
+
+/// Waits for what another process does.
+#[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
+fn until(mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+/// How many consume from a queue that is there.
+fn consumers(client: &mut Client, channel: client::Channel, queue: &str) -> u32 {
+    let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+    client.declare_queue(channel, queue, &passive).expect("it is there").consumers
 }
 
 /// Runs a market with what all runs here trade; answers what it printed.
@@ -145,6 +158,8 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
     let url = format!("amqp://{}", broker.address);
     let place = ["--url", url.as_str(), "--name", "rubbish", "--json"];
+    let folder = Folder::new("market-rubbish");
+    let file = folder.path("measurements.jsonl");
     let engine = Running::start(&[&["engine", "--sample", "5000"], &place[..]].concat());
     let mut client = Client::connect(&url).expect("a connection");
     let channel = client.open_channel().expect("a channel");
@@ -179,6 +194,10 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
         let delivery = client.next_delivery(PATIENCE).expect("a connection").expect("a rejection");
         assert_eq!(delivery.body(), [0x60, 0, 0, 0, 0, 0, 0, reason], "{} bytes", body.len());
     }
+    // Whose sender names no queue for it: the reporter has it, from when it is there.
+    let reporter = Running::start(&[&["reporter", "--file", &file], &place[..]].concat());
+    until(|| consumers(&mut client, channel, "rubbish.statistics") == 1);
+    client.publish(channel, &Publish::to("rubbish", "orders"), b"\x1f").expect("sent");
     // One that is far ahead of the last: five are missing. At its price nobody sells.
     client.publish(channel, &to("orders"), b"\x1f\0\0\0\x01\x0a\0\0\x09").expect("sent");
     client.flush().expect("sent");
@@ -187,10 +206,16 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     assert_eq!(gateway["answered"], 20_000, "{gateway}");
     assert_eq!(
         (&engine["orders"], &engine["rejects"], &engine["malformed"]),
-        (&20_005.into(), &4.into(), &5.into()),
+        (&20_005.into(), &4.into(), &6.into()),
         "{engine}"
     );
     assert_eq!((&engine["unaddressed"], &engine["missing"]), (&5.into(), &5.into()), "{engine}");
+    reporter.signal(rustix::process::Signal::TERM);
+    let reporter = reporter.found();
+    assert_eq!((&reporter["engine"], &reporter["rejections"], &reporter["strays"]), (&4.into(), &1.into(), &0.into()));
+    let lines = std::fs::read_to_string(&file).expect("the measurements");
+    let rejections: Vec<&str> = lines.lines().filter(|line| line.contains("rejected")).collect();
+    assert_eq!(rejections, [r#"{"from":"engine","rejected":"wrong length"}"#]);
     let mut seen = String::new();
     tail.0.stdout.take().expect("a pipe").read_to_string(&mut seen).expect("text");
     let seen: Vec<&str> = seen.lines().collect();
