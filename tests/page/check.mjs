@@ -150,6 +150,39 @@ function letters(least) {
   return complaints;
 }
 
+// Runs in the page: whether the tree is drawn, everything of it within its picture, and no two nodes touch.
+function drawn() {
+  const svg = document.querySelector("svg.tree");
+  if (!svg) return ["there is no tree"];
+  const complaints = [];
+  const box = svg.viewBox.baseVal;
+  const rings = [...svg.querySelectorAll(".ring")].map((ring) => ring.getBBox());
+  if (rings.length < 2 || svg.querySelectorAll(".way").length !== rings.length) complaints.push(`${rings.length} nodes, ${svg.querySelectorAll(".way").length} links`);
+  for (const element of svg.querySelectorAll(".ring, .way, text")) {
+    const its = element.getBBox();
+    if (its.x < 0 || its.y < 0 || its.x + its.width > box.width || its.y + its.height > box.height) complaints.push(`${element.tagName} '${element.textContent}' leaves the picture`);
+  }
+  rings.forEach((one, at) => rings.slice(at + 1).forEach((other) => {
+    if (Math.hypot(one.x - other.x, one.y - other.y) < (one.width + other.width) / 2) complaints.push("two nodes touch");
+  }));
+  return complaints;
+}
+
+// Whether what moves does so without a script, stops when it is told to, and rests for those who want no motion.
+async function moves(page) {
+  const running = (state) => page.evaluate((state) => document.getAnimations().filter((one) => one.playState === state).length, state);
+  const complaints = [];
+  const all = await running("running");
+  if (all < 3) complaints.push(`${all} things move`);
+  await page.check("#pause");
+  if ((await running("paused")) !== all) complaints.push("something goes on when it is paused");
+  await page.uncheck("#pause");
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  if ((await running("running")) + (await running("paused")) !== 0) complaints.push("something moves where no motion is wanted");
+  await page.emulateMedia({ reducedMotion: null });
+  return complaints;
+}
+
 const openAll = (page, open) => page.evaluate((open) => document.querySelectorAll("details").forEach((one) => { one.open = open; }), open);
 
 // Pages of a PDF, and how many of its streams draw text.
@@ -197,6 +230,10 @@ async function check(browser, file) {
     report(`${name}-every-figure`, EVERY_FIGURE.filter((id) => !found.includes(id)).map((id) => `${id} is missing`));
     const marked = await page.evaluate(() => document.querySelectorAll("figure .invalid li").length);
     report(`${name}-invalid`, marked > 0 ? [] : ["no mark says INVALID"]);
+  }
+  if (name.startsWith("simulated")) {
+    report(`${name}-tree`, await page.evaluate(drawn));
+    report(`${name}-moves`, await moves(page));
   }
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });

@@ -159,6 +159,18 @@ pub const TREE_BROKERS_MAX: u32 = 256;
 pub const TREE_CONSUMERS_MAX: u32 = 4_096;
 /// Messages sent one by one to see how long each takes to the last consumer of a tree.
 pub const TREE_LATENCY_MESSAGES: usize = 100;
+/// Fewest runs of anything in a calibration that is no quick look: an interval of five is one.
+pub const CALIBRATION_RUNS_MIN: u64 = 5;
+/// Most trees that are held against their predictions at once.
+pub const LISTED_TREES_MAX: usize = 64;
+/// Most bytes of a list of trees on standard input.
+pub const LISTED_BYTES_MAX: u64 = 16 << 20;
+/// Most trees that the table of a plan shows.
+pub const PLAN_ROWS_SHOWN_MAX: usize = 24;
+/// Most routes that it shows.
+pub const PLAN_ROUTES_SHOWN_MAX: usize = 32;
+/// Largest file that is read as a profile, in bytes.
+pub const PROFILE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that may leave a link of limited speed at once: what `tbf` needs at the least for segments that are put
 /// together, and what a clock of 100 ticks a second lets gather.
 pub const LINK_BURST_BYTES_MIN: u64 = 128 << 10;
@@ -166,6 +178,11 @@ pub const LINK_BURST_BYTES_MIN: u64 = 128 << 10;
 pub const LINK_QUEUE_MS: u64 = 50;
 /// Least and greatest speed of such a link, in bits a second.
 pub const LINK_BITS_PER_S: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
+
+/// Longest stream of a simulation that may be asked for, in seconds of its own time.
+pub const SIMULATED_SECONDS_MAX: f64 = 3_600.0;
+/// Largest limit of a simulated queue, in bytes.
+pub const SIMULATED_QUEUE_BYTES_MAX: u64 = 1 << 40;
 
 /// Most requests of the verbs baseline under way at once.
 pub const VERBS_WINDOW_MAX: u32 = 4_096;

@@ -6,21 +6,35 @@
 //!
 //! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
 
+mod against;
 mod asked;
 mod book;
+mod calibrate;
+mod every;
 mod experiment;
 mod figures;
 mod goals;
 mod ground;
 mod grown;
+mod laid;
 mod links;
+mod listed;
 mod measure;
 mod namespaces;
-mod paper;
+mod observed;
+mod plan;
+mod planned;
+mod profiles;
 mod resources;
 mod run;
+mod simulate;
+mod sweep;
+mod turns;
+mod verdict;
+mod verify;
 
 pub(crate) use book::text;
+use planner::paper;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -30,9 +44,13 @@ use report::table::put;
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
 
-  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down
+  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down (-: the one that plan chose)
   experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
   figures          the figures that federation is held to, with their goals (one table)
+  calibrate        measure what a broker costs, by three sweeps, and write a profile
+  plan             which trees are worth having for so many consumers, why they are not faster, and the routes
+  verify TREE...   trees as a profile predicts them beside what they do (- for those that plan prints)
+  simulate TREE    a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
   clean            remove network namespaces that a run left behind whose process is gone
 
 harrier topology COMMAND --help lists the options, with examples.
@@ -44,14 +62,20 @@ harrier topology COMMAND --help lists the options, with examples.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier topology", || match command {
-        "run" | "experiment" | "figures" => launcher::within(command, rest, |rest| match command {
-            "run" => run::run(rest),
-            _ if launcher::has_ranks() => {
-                Err(Failure::Usage(format!("{command} is about one host: under a launcher, run each tree by itself")))
-            }
-            "experiment" => experiment::run(rest),
-            _ => goals::run(rest),
-        }),
+        "run" | "experiment" | "figures" | "calibrate" | "verify" => {
+            launcher::within(command, rest, |rest| match command {
+                "run" => run::run(rest),
+                "calibrate" => calibrate::run(rest),
+                "verify" => verify::run(rest),
+                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                    "{command} is about one host: under a launcher, run each tree by itself"
+                ))),
+                "experiment" => experiment::run(rest),
+                _ => goals::run(rest),
+            })
+        }
+        "plan" => plan::run(rest),
+        "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),

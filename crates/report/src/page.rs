@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod chart;
+mod curves;
 mod figure;
 mod gather;
 mod look;
@@ -17,15 +18,15 @@ mod tables;
 
 use std::fmt::Write as _;
 
+pub use curves::{Curve, Value, curves};
 use section::table as table_of;
-pub use section::{Section, number, render_section, write_file};
+pub use section::{Section, escaped, number, opening, render_section, table, write_file};
 
 use crate::columns;
 use crate::document::Document;
 use crate::metric::Metric;
 use catalogue::Spec;
 use gather::{Contestant, Entry};
-use section::escaped;
 
 /// Metrics of a series that no figure of the catalogue shows, drawn all the same.
 const PLAIN_METRICS_MAX: usize = 3;

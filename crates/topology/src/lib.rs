@@ -6,7 +6,8 @@
 //! Never:  knows an address, starts anything, measures.
 //!
 //! `B-2B-4B-16C` is a root, two brokers under it, four under those (two each) and sixteen consumers (four on each of the four).
-//! The number at a level is how many that whole level has. The publisher is at the root.
+//! The number at a level is how many that whole level has. Where it does not divide evenly among the level above, the first
+//! brokers there have one more below them than the others: `B-3B-16C` has leaves with 6, 5 and 5. The publisher is at the root.
 #![forbid(unsafe_code)]
 
 pub mod limits;
@@ -18,4 +19,4 @@ mod tree;
 pub use notation::NotATree;
 pub use overlap::{Comparing, patterns_meet};
 pub use paths::{Paths, TwoWays};
-pub use tree::{Broker, Route, Tree};
+pub use tree::{Broker, Degrees, Route, Tree};

@@ -1,7 +1,7 @@
 //! The notation: `B-2B-4B-16C`.
 //!
 //! Enters: a text.  Leaves: a tree, or what is wrong with the text; and a tree as text again.
-//! Owns:   the grammar, and what a tree of uniform levels must fulfil.
+//! Owns:   the grammar, and what the counts of a tree must fulfil.
 //! Never:  guesses what was meant.
 
 use crate::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
@@ -75,9 +75,9 @@ fn parse(text: &str) -> Result<Tree, String> {
         match (brokers.last(), of) {
             (None, Of::Consumers) => return Err("consumers need a broker above them".to_owned()),
             (None, Of::Brokers) if count != 1 => return Err(format!("it begins with one broker, not with {count}")),
-            (Some(&above), _) if count % above != 0 => {
+            (Some(&above), _) if count < above => {
                 let (here, there) = (of.name(count), Of::Brokers.name(above));
-                return Err(format!("{count} {here} cannot be divided evenly among {above} {there}"));
+                return Err(format!("{above} {there} need at least one below each, not {count} {here}"));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
-//! A tree whose levels are uniform: every broker of a level has as many below it as the next.
+//! A tree by the counts of its levels: the brokers of a level have as many below them as one another, or one more.
 //!
-//! Enters: counts that divide.  Leaves: brokers by number, their parents, children, consumers, and routes.
+//! Enters: counts that do not fall.  Leaves: brokers by number, their parents, children, consumers, and routes.
 //! Owns:   the numbering: level by level from the root, 0, and from left to right.
 //! Never:  holds a node: everything follows from the counts.
 
@@ -23,6 +23,17 @@ pub struct Broker {
     pub place: u32,
 }
 
+/// How many the brokers of a level have below them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Degrees {
+    /// What each has at least: 1 or more.
+    pub least: u32,
+    /// What none has more than: `least`, or one more.
+    pub most: u32,
+    /// How many have the most.
+    pub with_most: u32,
+}
+
 /// One route: messages go down from the source to the destination, which dials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -43,7 +54,7 @@ impl fmt::Display for Broker {
 }
 
 impl Tree {
-    /// Of counts that were checked: each is a multiple of the one before, and the first is 1.
+    /// Of counts that were checked: none is less than the one before, and the first is 1.
     pub(crate) fn new(levels: Vec<u32>, consumers: u32) -> Self {
         Self { levels: levels.into(), consumers }
     }
@@ -63,10 +74,23 @@ impl Tree {
         self.consumers
     }
 
-    /// How many brokers, or at the last level consumers, each broker of a level has below it.
+    /// How many brokers, or at the last level consumers, the brokers of a level have below them: the most that one has.
     pub fn degree(&self, level: u32) -> u32 {
-        let level = level as usize;
-        self.levels.get(level + 1).copied().unwrap_or(self.consumers) / self.levels[level]
+        self.degrees(level).most
+    }
+
+    /// The same of all brokers of a level.
+    pub fn degrees(&self, level: u32) -> Degrees {
+        let (below, here) = (self.count_below(level), self.levels[level as usize]);
+        match (below / here, below % here) {
+            (least, 0) => Degrees { least, most: least, with_most: here },
+            (least, with_most) => Degrees { least, most: least + 1, with_most },
+        }
+    }
+
+    /// Whether all brokers of each level have equally many below them, as in the paper.
+    pub fn is_uniform(&self) -> bool {
+        (0..self.levels.len() as u32).all(|level| self.degrees(level).least == self.degree(level))
     }
 
     /// Every broker, by level and place.
@@ -87,7 +111,7 @@ impl Tree {
     /// The broker above. The root has none.
     pub fn parent(&self, broker: Broker) -> Option<Broker> {
         let level = broker.level.checked_sub(1)?;
-        Some(Broker { level, place: broker.place / self.degree(level) })
+        Some(Broker { level, place: self.above(level, broker.place) })
     }
 
     /// The brokers right below, none for a leaf.
@@ -105,7 +129,7 @@ impl Tree {
     /// The leaf that a consumer hangs on.
     pub fn leaf_of(&self, consumer: u32) -> Broker {
         let level = self.levels.len() as u32 - 1;
-        Broker { level, place: consumer / self.degree(level) }
+        Broker { level, place: self.above(level, consumer) }
     }
 
     /// The routes that join the brokers, one for each but the root, in an order in which the upper ones come first.
@@ -113,8 +137,26 @@ impl Tree {
         self.brokers().filter_map(|destination| Some(Route { destination, source: self.parent(destination)? }))
     }
 
+    /// How many nodes the level below one has.
+    fn count_below(&self, level: u32) -> u32 {
+        self.levels.get(level as usize + 1).copied().unwrap_or(self.consumers)
+    }
+
+    /// The places below a broker. Those with one more than others stand first.
     fn below(&self, broker: Broker) -> Range<u32> {
-        let degree = self.degree(broker.level);
-        broker.place * degree..(broker.place + 1) * degree
+        let Degrees { least, most, with_most } = self.degrees(broker.level);
+        let more = most - least;
+        let from = |place: u32| place * least + place.min(with_most) * more;
+        from(broker.place)..from(broker.place + 1)
+    }
+
+    /// The place, on a level, of the broker above a place of the next level.
+    fn above(&self, level: u32, place: u32) -> u32 {
+        let Degrees { least, most, with_most } = self.degrees(level);
+        match place.checked_sub(with_most * most) {
+            None => place / most,
+            // Those with one more have all that is below if `with_most` is all of them, so that nobody divides by a `least` of none.
+            Some(behind) => with_most + behind / least,
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use topology::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
-use topology::{Broker, Tree};
+use topology::{Broker, Degrees, Tree};
 
 fn tree(text: &str) -> Tree {
     text.parse().unwrap_or_else(|why| panic!("{why}"))
@@ -51,9 +51,9 @@ fn what_is_no_tree_is_told_why() {
         ("B-2B", "it ends with consumers"),
         ("C", "consumers need a broker above them"),
         ("2B-2C", "it begins with one broker, not with 2"),
-        ("B-3B-4C", "4 consumers cannot be divided evenly among 3 brokers"),
-        ("B-2B-3B-6C", "3 brokers cannot be divided evenly among 2 brokers"),
-        ("B-2B-1C", "1 consumer cannot be divided evenly among 2 brokers"),
+        ("B-4B-3C", "4 brokers need at least one below each, not 3 consumers"),
+        ("B-3B-2B-6C", "3 brokers need at least one below each, not 2 brokers"),
+        ("B-2B-1C", "2 brokers need at least one below each, not 1 consumer"),
         ("B-0B-4C", "a level of no brokers is none"),
         ("B-0C", "a level of no consumers is none"),
         ("B-4C-2C", "nothing comes below consumers"),
@@ -90,13 +90,24 @@ fn who_is_below_whom() {
     assert_eq!(self::tree("B-5C").routes().count(), 0);
 }
 
+#[test]
+fn what_does_not_divide_is_spread() {
+    let tree = tree("B-3B-7B-16C");
+    let consumers: Vec<usize> = tree.brokers().map(|broker| tree.consumers_of(broker).len()).collect();
+    assert_eq!(consumers, [0, 0, 0, 0, 3, 3, 2, 2, 2, 2, 2]);
+    let children: Vec<usize> = tree.brokers().map(|broker| tree.children(broker).count()).collect();
+    assert_eq!(children, [3, 3, 2, 2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(tree.degrees(1), Degrees { least: 2, most: 3, with_most: 1 });
+    assert_eq!(tree.degrees(0), Degrees { least: 3, most: 3, with_most: 1 });
+    assert!(!tree.is_uniform() && self::tree("B-3B-6B-18C").is_uniform());
+}
+
 proptest! {
     #[test]
-    fn every_node_has_its_place(degrees in prop::collection::vec(1u32..5, 1..7)) {
-        let (last, inner) = degrees.split_last().expect("one at least");
+    fn every_node_has_its_place(more in prop::collection::vec(0u32..9, 1..7)) {
         let mut levels = vec![1u32];
-        inner.iter().for_each(|degree| levels.push(levels.last().expect("the root") * degree));
-        let consumers = levels.last().expect("the root") * last;
+        more.iter().for_each(|more| levels.push(levels.last().expect("the root") + more));
+        let consumers = levels.pop().expect("the last level");
         let text = levels.iter().map(|count| format!("{count}B-")).collect::<String>() + &format!("{consumers}C");
         let tree = tree(&text);
         prop_assert_eq!(tree.levels(), &*levels);
@@ -112,8 +123,10 @@ proptest! {
                 prop_assert_eq!(tree.leaf_of(consumer), broker);
                 of_leaves.push(consumer);
             }
-            let below = tree.children(broker).count() + tree.consumers_of(broker).len();
-            prop_assert_eq!(below as u32, tree.degree(broker.level));
+            let below = (tree.children(broker).count() + tree.consumers_of(broker).len()) as u32;
+            let Degrees { least, most, with_most } = tree.degrees(broker.level);
+            prop_assert_eq!(below, if broker.place < with_most { most } else { least });
+            prop_assert!(least >= 1 && most - least <= 1 && tree.degree(broker.level) == most);
         }
         prop_assert!(of_leaves.into_iter().eq(0..consumers), "each consumer hangs on one leaf");
         prop_assert_eq!(tree.routes().count() as u32, tree.brokers_count() - 1);

@@ -134,6 +134,20 @@ pub fn one_clock() -> Result<(), u64> {
     ask(|controller| Ok(facts::one_clock(&controller.ranks))).unwrap_or(Err(u64::MAX))
 }
 
+/// How many ranks can be given nodes of a tree, if each of them is alone on its host; `None` where some share one, or are none.
+pub fn lone_ranks() -> Option<usize> {
+    if !has_ranks() {
+        return None;
+    }
+    // Who cannot be asked has no hosts; the run fails because of that.
+    let hosts = ask(|controller| Ok(controller.ranks.iter().skip(1).map(|rank| rank.host_number).collect::<Vec<_>>()));
+    let mut hosts = hosts.ok()?;
+    let ranks = hosts.len();
+    hosts.sort_unstable();
+    hosts.dedup();
+    (hosts.len() == ranks).then_some(ranks)
+}
+
 /// What belongs into the document of a run with ranks: the launcher, each host, who plays what, how the clocks compare.
 /// Empty without ranks.
 pub fn facts() -> Vec<(String, String)> {

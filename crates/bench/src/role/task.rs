@@ -150,6 +150,19 @@ pub(crate) enum Transport {
     Rdma,
 }
 
+impl Transport {
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Unix, Self::Rdma];
+
+    /// What the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Unix => "unix",
+            Self::Rdma => "rdma",
+        }
+    }
+}
+
 /// Where a broker of a tree listens, in its keeper's words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {

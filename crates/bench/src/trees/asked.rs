@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::launcher::has_ranks;
 use crate::limits::{
     LINK_BITS_PER_S, MESSAGE_BYTES_MAX, RUNS_MAX, SECONDS_MAX, SEGMENT_MESSAGES_MAX, TREE_BROKERS_MAX,
-    TREE_CONSUMERS_MAX, TREE_MESSAGE_BYTES_MIN,
+    TREE_CONSUMERS_MAX, TREE_LATENCY_MESSAGES, TREE_MESSAGE_BYTES_MIN,
 };
 use crate::plan::bytes;
 use crate::role::task::Transport;
@@ -97,7 +97,7 @@ pub(super) fn effort(given: &Given) -> Result<Effort, Wrong> {
         messages: given.number_if_given("messages", 1, SEGMENT_MESSAGES_MAX)?,
         seconds: given.decimal("seconds", 1.0, 0.01, SECONDS_MAX)?,
         runs: given.number("runs", 1, 1, RUNS_MAX as u64)? as usize,
-        latency: given.has("latency"),
+        singles: if given.has("latency") { TREE_LATENCY_MESSAGES } else { 0 },
     })
 }
 
@@ -106,8 +106,15 @@ pub(super) fn effort(given: &Given) -> Result<Effort, Wrong> {
 /// # Errors
 /// Options that exclude each other, a speed that is none.
 pub(super) fn wish(given: &Given) -> Result<Wish, Failure> {
+    wish_over(given, transport(given)?)
+}
+
+/// The same for brokers that are joined over this transport.
+///
+/// # Errors
+/// As `wish`.
+pub(super) fn wish_over(given: &Given, transport: Transport) -> Result<Wish, Failure> {
     let rate = given.text("link-rate").map(bits_per_s).transpose()?;
-    let transport = transport(given)?;
     let address = given.text("address");
     let address =
         address.map(|text| text.parse().map_err(|_| Wrong(format!("--address is an IP address, not '{text}'"))));
@@ -140,11 +147,9 @@ pub(super) fn wish(given: &Given) -> Result<Wish, Failure> {
 }
 
 fn transport(given: &Given) -> Result<Transport, Wrong> {
-    Ok(match given.one_of("transport", &["tcp", "unix", "rdma"])? {
-        "unix" => Transport::Unix,
-        "rdma" => Transport::Rdma,
-        _ => Transport::Tcp,
-    })
+    let names = Transport::ALL.map(Transport::name);
+    let name = given.one_of("transport", &names)?;
+    Ok(Transport::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Transport::Tcp))
 }
 
 /// A speed, as `tc` writes it: bits a second with a power of 1,000.
@@ -157,6 +162,21 @@ pub(super) fn bits_per_s(text: &str) -> Result<u64, Wrong> {
     found.filter(|bits| LINK_BITS_PER_S.contains(bits)).ok_or_else(|| {
         Wrong(format!("--link-rate is a speed from 1mbit to 100gbit, as in 200mbit or 1gbit, not '{text}'"))
     })
+}
+
+/// A time of a simulation, in nanoseconds: a number with its unit.
+pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, Wrong> {
+    let known = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let read = |unit: &str, factor: f64| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
+    let found = known.iter().find_map(|(unit, factor)| read(unit, *factor));
+    let most = desim::limits::SIMULATED_NS_MAX;
+    match found.filter(|ns| (0.0..=most as f64).contains(ns)) {
+        Some(ns) => Ok(ns.round() as u64),
+        None => Err(Wrong(format!(
+            "--{name} is a time up to {} s, as in 50us, 10ms or 2s, not '{text}'",
+            most / 1_000_000_000
+        ))),
+    }
 }
 
 /// A tree from its notation.
@@ -233,7 +253,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
-            ("B-3B-4C", "'B-3B-4C' is no topology such as B-2B-4B-16C: "),
+            ("B-4B-3C", "'B-4B-3C' is no topology such as B-2B-4B-16C: "),
             ("B-257B-257C", "B-257B-257C: at most 256 brokers"),
             ("--sizes 8", "--sizes: messages have from 16 to"),
             ("--sizes 64,64", "--sizes: 64 stands there twice"),

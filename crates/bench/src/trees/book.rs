@@ -17,7 +17,6 @@ use crate::arguments::Given;
 use crate::failure::Failure;
 use crate::launcher;
 use crate::record::{conclude, finish, spoken};
-use crate::role::task::Transport;
 use gauge::Environment;
 
 /// The record.
@@ -75,14 +74,9 @@ impl Book {
     pub fn keep(&mut self, benchmark: &str, plan: &Plan, measured: &Measured) {
         let name = plan.tree.to_string();
         if self.document.targets.iter().all(|facts| facts.name != name) {
-            let transport = match plan.transport {
-                Transport::Tcp => "tcp",
-                Transport::Unix => "unix",
-                Transport::Rdma => "rdma",
-            };
             self.document.targets.push(TargetFacts {
                 name: name.clone(),
-                transport: transport.to_owned(),
+                transport: plan.transport.name().to_owned(),
                 product: Some("Harrier".to_owned()),
                 version: Some(env!("CARGO_PKG_VERSION").to_owned()),
                 ..TargetFacts::default()

@@ -13,14 +13,14 @@ use super::asked::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, wish};
 use super::book::Book;
 use super::figures::Figures;
 use super::ground::Wish;
-use super::grown::{Grown, Plan};
-use super::measure::{Effort, Measured, measure};
+use super::grown::Plan;
+use super::measure::{Effort, Measured};
 use super::paper::{self, Cell, EXPERIMENTS, is_large};
 use super::run::{help, section, told};
+use super::turns::{Step, Turns};
 use super::{asked, resources};
 use crate::arguments::{Given, Option_, option};
 use crate::failure::Failure;
-use crate::record::go_on;
 
 const OWN: &[Option_] = &[
     option(
@@ -138,30 +138,21 @@ struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
-    /// Measures everything, in turns: every tree is grown anew for each run, and every second round goes in the opposite
-    /// order. Answers what each tree came to, size by size.
+    /// Measures everything, in turns. Answers what each tree came to, size by size.
     fn all(&self, book: &mut Book) -> Result<Vec<Vec<Measured>>, Failure> {
-        let once = Effort { runs: 1, ..self.effort };
-        let mut all: Vec<Vec<Measured>> = self.trees.iter().map(|_| Vec::new()).collect();
-        for round in 0..self.effort.runs {
-            let turn = |position: usize| if round % 2 == 0 { position } else { self.trees.len() - 1 - position };
-            for index in (0..self.trees.len()).map(turn) {
-                go_on()?;
+        let trees: Vec<(Plan, Wish)> =
+            self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.wish.clone())).collect();
+        Turns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
+            Step::Grows { index, round } => {
                 let (notation, kind, plan) = &self.trees[index];
-                put(&format!("# {notation}, {} credit, run {}: {}\n", kind.name(), round + 1, told(plan)))?;
-                let mut grown = Grown::grow(plan, &self.wish).map_err(|why| format!("{notation}: {why}"))?;
-                for &size_bytes in &self.sizes {
-                    let measured = measure(&mut grown, size_bytes, &once)?;
-                    put(&line(&measured))?;
-                    book.keep(&format!("topology {}", self.name), plan, &measured);
-                    match all[index].iter_mut().find(|earlier| earlier.size_bytes == size_bytes) {
-                        Some(earlier) => earlier.extend(measured),
-                        None => all[index].push(measured),
-                    }
-                }
+                Ok(put(&format!("# {notation}, {} credit, run {}: {}\n", kind.name(), round + 1, told(plan)))?)
             }
-        }
-        Ok(all)
+            Step::Measured { index, measured } => {
+                put(&line(measured))?;
+                book.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
+                Ok(())
+            }
+        })
     }
 
     fn found(&self, all: &[Vec<Measured>]) -> Found {

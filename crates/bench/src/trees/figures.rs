@@ -6,6 +6,7 @@
 
 use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
 use report::document::{Node, Run};
+use topology::Tree;
 
 use crate::plan::{Report, Used};
 
@@ -108,6 +109,34 @@ impl Figures {
         Some(node.usage.cpu_s() * 1e6 / self.published.max(1) as f64)
     }
 
+    /// The same of a level of brokers: what one of them takes, in the mean.
+    pub fn level_cpu_us(&self, tree: &Tree) -> Option<Vec<f64>> {
+        let mut levels = vec![0.0; tree.levels().len()];
+        for broker in tree.brokers() {
+            let level = broker.level as usize;
+            levels[level] += self.cpu_us(tree.number(broker) as usize)? / f64::from(tree.levels()[level]);
+        }
+        Some(levels)
+    }
+
+    /// What the brokers' TCP sockets sent for a copy of a message, in the mean: bytes without heads of TCP and below. A copy that
+    /// went by something else is none of these, so all of them must be of TCP.
+    pub fn sent_per_copy_bytes(&self, tree: &Tree) -> Option<f64> {
+        let mut sent = 0;
+        for (_, node) in &self.nodes {
+            sent += node.network?.bytes_sent;
+        }
+        let copies: u32 = tree.levels().iter().skip(1).sum::<u32>() + tree.consumers();
+        let all = self.published as f64 * f64::from(copies);
+        (all > 0.0 && sent > 0).then(|| sent as f64 / all)
+    }
+
+    /// Processors that brokers, publisher and consumers kept busy.
+    pub fn processors_busy(&self) -> f64 {
+        let clients = self.publishers.process.cpu_s() + self.consumed.process.cpu_s();
+        (clients + self.brokers().cpu_s()) / self.elapsed_s()
+    }
+
     /// What all brokers used.
     pub fn brokers(&self) -> RoleUsage {
         self.nodes.iter().map(|(_, node)| &node.usage).collect()
@@ -174,6 +203,24 @@ mod tests {
         assert_eq!([figures.per_stream_per_s(), figures.aggregate_per_s()], [1_000.0, 4_000.0]);
         assert_eq!([figures.per_stream_mb_per_s(), figures.aggregate_mb_per_s()], [1.0, 4.0]);
         assert_eq!(figures.complaint(), None);
+    }
+
+    #[test]
+    fn a_level_is_the_mean_of_its_brokers_and_a_copy_goes_by_every_route() {
+        let node = |cpu_s: f64, bytes_sent: u64| Node {
+            usage: RoleUsage { processes: 1, user_s: cpu_s, ..RoleUsage::default() },
+            network: Some(Network { bytes_sent, ..Network::default() }),
+        };
+        // 500 messages: two copies at the root, two at each broker below.
+        let nodes = [node(0.001, 1_000_000), node(0.002, 1_000_000), node(0.004, 1_000_000)];
+        let names = ["b0", "b1.0", "b1.1"].map(str::to_owned);
+        let figures = Figures { nodes: names.into_iter().zip(nodes).collect(), ..figures() };
+        let tree: Tree = "B-2B-4C".parse().expect("a tree");
+        let levels = figures.level_cpu_us(&tree).expect("all are metered");
+        assert!((levels[0] - 2.0).abs() < 1e-9 && (levels[1] - 6.0).abs() < 1e-9, "{levels:?}");
+        assert_eq!(figures.sent_per_copy_bytes(&tree), Some(1_000.0));
+        assert!((figures.processors_busy() - 0.014).abs() < 1e-9, "{}", figures.processors_busy());
+        assert_eq!(Figures { nodes: Vec::new(), ..figures }.level_cpu_us(&tree), None);
     }
 
     #[test]

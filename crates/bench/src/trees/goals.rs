@@ -11,10 +11,11 @@ use topology::Tree;
 use super::asked::{self, plan};
 use super::figures::Figures;
 use super::ground::Wish;
-use super::grown::{Grown, Plan};
+use super::grown::Plan;
 use super::links;
-use super::measure::{Effort, Measured, measure};
+use super::measure::{Effort, Measured};
 use super::run::help;
+use super::turns::{Step, Turns};
 use crate::arguments::{Given, Option_, option};
 use crate::failure::Failure;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
@@ -81,7 +82,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         messages: None,
         seconds: given.decimal("seconds", 1.0, 0.05, SECONDS_MAX)?,
         runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
-        latency: false,
+        singles: 0,
     };
     let environment = Environment::read();
     put(&format!("# harrier topology figures\n# {}\n", environment.line()))?;
@@ -124,27 +125,17 @@ impl Goals<'_> {
         Ok(Plan { ack, credit, ..plan(tree, self.given)? })
     }
 
-    /// Measures one size on each of some trees, in turns: each is grown anew for every run, and every second round goes in the
-    /// opposite order. A message that went wrong ends the command.
-    pub fn in_turns(&mut self, plans: &[Plan], wish: &Wish, size_bytes: usize) -> Result<Vec<Measured>, Failure> {
-        let once = Effort { runs: 1, ..self.effort };
-        let mut all: Vec<Option<Measured>> = plans.iter().map(|_| None).collect();
-        for round in 0..self.effort.runs {
-            let turn = |position: usize| if round % 2 == 0 { position } else { plans.len() - 1 - position };
-            for index in (0..plans.len()).map(turn) {
-                go_on()?;
-                let (plan, place) = (&plans[index], &mut all[index]);
-                let mut grown = Grown::grow(plan, wish).map_err(|why| format!("{}: {why}", plan.tree))?;
-                let measured = measure(&mut grown, size_bytes, &once)?;
-                if let Some(why) = measured.complaint() {
-                    return Err(Failure::Invalid(format!("{}: {why}", plan.tree)));
-                }
-                match place {
-                    None => *place = Some(measured),
-                    Some(earlier) => earlier.extend(measured),
-                }
-            }
-        }
+    /// Measures one size on each of some trees, in turns. A message that went wrong ends the command.
+    pub fn in_turns(&self, plans: &[Plan], wish: &Wish, size_bytes: usize) -> Result<Vec<Measured>, Failure> {
+        let trees: Vec<(Plan, Wish)> = plans.iter().map(|plan| (plan.clone(), wish.clone())).collect();
+        let turns = Turns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
+        let all = turns.all(|step| match step {
+            Step::Measured { index, measured } => match measured.complaint() {
+                Some(why) => Err(Failure::Invalid(format!("{}: {why}", plans[index].tree))),
+                None => Ok(()),
+            },
+            Step::Grows { .. } => Ok(()),
+        })?;
         Ok(all.into_iter().flatten().collect())
     }
 

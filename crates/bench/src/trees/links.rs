@@ -12,6 +12,7 @@ use super::ground::Wish;
 use super::grown::Plan;
 use super::measure::Effort;
 use super::paper;
+use crate::arguments::Given;
 use crate::failure::Failure;
 use crate::perf::record::Bound;
 use gauge::Environment;
@@ -27,6 +28,18 @@ const FAIR_CONTROL: &str = "cubic";
 /// Of the bytes of an Ethernet frame, those that TCP carries: 1,500 without the heads of IP and of TCP with a timestamp,
 /// and 14 more for the frame's own.
 const CARRIED: f64 = 1_448.0 / 1_514.0;
+
+/// Options for brokers whose streams are to share a link evenly; none where the command line has others, or the kernel no such control.
+pub(super) fn fair_options(given: &Given) -> Option<Vec<String>> {
+    let is_fair =
+        !given.has("broker-options") && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
+    is_fair.then(|| ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).to_vec())
+}
+
+/// What a link carries of this many bytes of TCP, with the heads of TCP and below.
+pub(super) fn with_heads(bytes: f64) -> f64 {
+    bytes / CARRIED
+}
 
 /// Copies that the busiest link of a tree carries of each message: those of the broker with the most below it.
 fn copies_max(tree: &Tree) -> u32 {
@@ -48,13 +61,10 @@ pub(super) fn run(goals: &mut Goals<'_>, bits_per_s: u64) -> Result<(), Failure>
     goals.effort = Effort { seconds, ..usual };
     let mut plans =
         notations.iter().map(|notation| goals.plan(notation, "none", 0)).collect::<Result<Vec<Plan>, _>>()?;
-    let is_fair = !goals.given.has("broker-options")
-        && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
-    let with = if is_fair { format!("; TCP {FAIR_CONTROL}") } else { String::new() };
-    if is_fair {
-        plans
-            .iter_mut()
-            .for_each(|plan| plan.broker_options = ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).into());
+    let fair = fair_options(goals.given);
+    let with = if fair.is_some() { format!("; TCP {FAIR_CONTROL}") } else { String::new() };
+    if let Some(options) = fair {
+        plans.iter_mut().for_each(|plan| plan.broker_options.clone_from(&options));
     }
     let all = match goals.in_turns(&plans, &wish, SIZE_BYTES) {
         // Who is not root, or has no iproute2, has the other parts all the same.

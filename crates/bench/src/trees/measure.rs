@@ -10,7 +10,7 @@ use super::figures::Figures;
 use super::grown::Grown;
 use crate::failure::Failure;
 use crate::launcher::one_clock;
-use crate::limits::{SEGMENT_MESSAGES_MAX, TREE_LATENCY_MESSAGES};
+use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::record::go_on;
 
 /// How much is measured.
@@ -22,8 +22,8 @@ pub(super) struct Effort {
     pub seconds: f64,
     /// Runs of each size.
     pub runs: usize,
-    /// Whether single messages are timed, too.
-    pub latency: bool,
+    /// Single messages that are timed, too.
+    pub singles: usize,
 }
 
 /// All runs of one size.
@@ -77,8 +77,8 @@ pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> 
         measured.runs.push(grown.segment(size_bytes, count, true)?);
     }
     // From one clock to another there would be a guess in every time.
-    if effort.latency && one_clock().is_ok() {
-        for _ in 0..TREE_LATENCY_MESSAGES {
+    if one_clock().is_ok() {
+        for _ in 0..effort.singles {
             go_on()?;
             let one = grown.segment(size_bytes, 1, false)?;
             measured.latencies.record(one.elapsed_ns());

@@ -87,7 +87,7 @@ fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
 }
 
 /// The lines of all panels, each name once.
-fn legend(plots: &[Plot]) -> String {
+pub(super) fn legend(plots: &[Plot]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     let mut named: Vec<&str> = Vec::new();
     for line in plots.iter().flat_map(|plot| &plot.lines) {
@@ -180,7 +180,7 @@ fn invalid(reasons: &[String]) -> String {
 }
 
 /// The figure's numbers, a table for each panel.
-fn tables(plots: &[Plot], reasons: &[String]) -> String {
+pub(super) fn tables(plots: &[Plot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };

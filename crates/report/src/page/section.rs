@@ -60,7 +60,7 @@ pub fn render_section(section: &Section) -> String {
 }
 
 /// The table of a section.
-pub(super) fn table(section: &Section) -> String {
+pub fn table(section: &Section) -> String {
     let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
     for column in &section.columns {
         _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
@@ -79,7 +79,7 @@ pub(super) fn table(section: &Section) -> String {
 }
 
 /// The beginning of every page, up to its body.
-pub(super) fn opening(title: &str) -> String {
+pub fn opening(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -89,7 +89,7 @@ pub(super) fn opening(title: &str) -> String {
 }
 
 /// A text with what HTML would take for its own.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

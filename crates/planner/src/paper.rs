@@ -1,8 +1,11 @@
 //! What the 2009 paper measured, from `paper-2009.csv`.
 //!
-//! Enters: the file of the tree.  Leaves: experiments with their topologies; the paper's number for each cell.
+//! Enters: the file beside.  Leaves: experiments with their topologies; the paper's number for each cell; observations of its tables.
 //! Owns:   what each table counts.
 //! Never:  a number that is not the paper's.
+
+use crate::Observation;
+use topology::Tree;
 
 const FILE: &str = include_str!("paper-2009.csv");
 /// From here on messages are large: their tables count bytes.
@@ -10,17 +13,21 @@ const LARGE_BYTES_MIN: usize = 64 << 10;
 
 /// One of the paper's numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cell {
+pub struct Cell {
+    /// Of which table, from 1.
     pub table: u32,
+    /// Of which of [`EXPERIMENTS`].
     pub experiment: &'static str,
+    /// In the paper's notation.
     pub topology: &'static str,
+    /// Bytes of a message.
     pub size_bytes: usize,
     /// Messages a second of one stream, or MB/s at all consumers together.
     pub value: f64,
 }
 
 /// All of them, in the paper's order.
-pub(super) fn cells() -> Vec<Cell> {
+pub fn cells() -> Vec<Cell> {
     FILE.lines().filter(|line| !line.starts_with('#')).filter_map(cell).collect()
 }
 
@@ -37,7 +44,7 @@ fn cell(line: &'static str) -> Option<Cell> {
 }
 
 /// The experiments' names, and what each varies.
-pub(super) const EXPERIMENTS: [(&str, &str); 4] = [
+pub const EXPERIMENTS: [(&str, &str); 4] = [
     ("multi-level", "brokers one below another, between one publisher and one consumer (Tables 1 and 2)"),
     ("consumer-fanout", "consumers of one broker (Tables 3 and 4)"),
     ("federated-fanout", "brokers below the root, a consumer on each (Tables 5 and 6)"),
@@ -45,7 +52,7 @@ pub(super) const EXPERIMENTS: [(&str, &str); 4] = [
 ];
 
 /// The topologies of an experiment, in the paper's order.
-pub(super) fn topologies(experiment: &str) -> Vec<&'static str> {
+pub fn topologies(experiment: &str) -> Vec<&'static str> {
     let mut found = Vec::new();
     for cell in cells().iter().filter(|cell| cell.experiment == experiment) {
         if !found.contains(&cell.topology) {
@@ -56,12 +63,12 @@ pub(super) fn topologies(experiment: &str) -> Vec<&'static str> {
 }
 
 /// The cells of a table.
-pub(super) fn table(number: u32) -> Vec<Cell> {
+pub fn table(number: u32) -> Vec<Cell> {
     cells().into_iter().filter(|cell| cell.table == number).collect()
 }
 
 /// The numbers of the tables of an experiment.
-pub(super) fn tables(experiment: &str) -> Vec<u32> {
+pub fn tables(experiment: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> =
         cells().iter().filter(|cell| cell.experiment == experiment).map(|cell| cell.table).collect();
     numbers.sort_unstable();
@@ -70,9 +77,58 @@ pub(super) fn tables(experiment: &str) -> Vec<u32> {
 }
 
 /// Whether tables count the bytes of messages of this size, and not their number.
-pub(super) fn is_large(size_bytes: usize) -> bool {
+pub fn is_large(size_bytes: usize) -> bool {
     size_bytes >= LARGE_BYTES_MIN
 }
+
+impl Cell {
+    /// Messages a second of one stream, whatever the table counts.
+    pub fn stream_per_s(&self) -> f64 {
+        if is_large(self.size_bytes) {
+            self.value * 1e6 / self.size_bytes as f64 / f64::from(self.tree().consumers())
+        } else {
+            self.value
+        }
+    }
+
+    /// Its topology.
+    ///
+    /// # Panics
+    /// Never: every line of the file is a tree, as a test proves.
+    pub fn tree(&self) -> Tree {
+        self.topology.parse().expect("every topology of the file is a tree")
+    }
+}
+
+/// What tables measured, one run each. B-C stands in two tables with the same numbers, and counts once.
+pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
+    let mut found: Vec<Observation> = Vec::new();
+    for cell in cells().into_iter().filter(|cell| tables.contains(&cell.table)) {
+        let (tree, message_bytes) = (cell.tree(), cell.size_bytes as u64);
+        let same = found.iter_mut().find(|one| one.tree == tree && one.message_bytes == message_bytes);
+        let rate = cell.stream_per_s();
+        match same {
+            Some(one) if one.streams_per_s.contains(&rate) => {}
+            Some(one) => one.streams_per_s.push(rate),
+            None => found.push(Observation {
+                tree,
+                message_bytes,
+                transport: TRANSPORT.to_owned(),
+                ack: ACK.to_owned(),
+                streams_per_s: vec![rate],
+                latency_us: Vec::new(),
+                broker_cpu_us: Vec::new(),
+                wire_bytes_per_copy: None,
+            }),
+        }
+    }
+    found
+}
+
+/// By what brokers and clients were joined: IP over InfiniBand, TCP for them.
+pub const TRANSPORT: &str = "tcp";
+/// How reliably: routes of Qpid as they are without further words.
+pub const ACK: &str = "none";
 
 #[cfg(test)]
 mod tests {
@@ -96,6 +152,23 @@ mod tests {
         assert_eq!(tables("multi-level"), [1, 2]);
         assert_eq!(topologies("consumer-fanout"), ["B-1C", "B-2C", "B-4C", "B-8C"]);
         assert_eq!(topologies("sixteen-consumers").len(), 5);
+    }
+
+    #[test]
+    fn observations_are_streams_and_each_number_counts_once() {
+        let observed = observations(1..=6);
+        let of = |tree: &str, bytes| {
+            let tree: Tree = tree.parse().expect("a tree");
+            observed
+                .iter()
+                .find(|one| one.tree == tree && one.message_bytes == bytes)
+                .map(|one| one.streams_per_s.clone())
+        };
+        assert_eq!(of("B-C", 64), Some(vec![28_258.0]));
+        assert_eq!(of("B-B-C", 64), Some(vec![28_233.0, 30_170.0]));
+        assert_eq!(of("B-4C", 65_536), Some(vec![412e6 / 65_536.0 / 4.0]));
+        assert_eq!(of("B-2B-16C", 64), None);
+        assert!(observed.iter().all(|one| one.complaint().is_none()));
     }
 
     #[test]

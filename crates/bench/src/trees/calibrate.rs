@@ -1,0 +1,447 @@
+//! `harrier topology calibrate`: the three sweeps of the 2009 paper on these hosts, and what nodes cost by them.
+//!
+//! Enters: options.  Leaves: a profile in a file, from which trees are planned; tables of what was measured and fitted.
+//! Owns:   how much is measured unless the command line says otherwise; what nodes share here, and that it is said.
+//! Never:  writes a profile of less than it was asked to measure.
+
+use std::path::Path;
+
+use planner::{CostSet, Estimate, Observation, Profile, Sharing, SizeCosts, fit};
+use report::Progress;
+use report::page::number;
+use report::table::put;
+
+use super::asked::{self, bits_per_s, sizes, wish_over};
+use super::book::text;
+use super::ground::Wish;
+use super::grown::Plan;
+use super::links::fair_options;
+use super::measure::Effort;
+use super::observed::Observed;
+use super::profiles;
+use super::run::{help, section};
+use super::sweep::{Joint, Stop, Sweeps, nodes, seconds};
+use super::turns::{Step, Turns};
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::failure::Failure;
+use crate::files::raise_for;
+use crate::launcher::{has_ranks, lone_ranks};
+use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
+use crate::role::task::Transport;
+use crate::setup::Shown;
+use crate::verbs::device::first_address;
+use gauge::{Environment, judge};
+
+const MEASURED: &[Option_] = &[
+    option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
+    option(
+        "transports",
+        None,
+        "LIST",
+        "between brokers, of tcp,unix,rdma (default: those that are here; tcp on links)",
+    ),
+    option("acks", None, "LIST", "between brokers, of none,confirm (default both)"),
+    option("depths", None, "LIST", "brokers one below another, with a consumer (default 1,2,3,4,5)"),
+    option("consumers", None, "LIST", "consumers of one broker (default 1,2,4,8,16)"),
+    option("brokers", None, "LIST", "brokers below the root, a consumer on each (default 1,2,3,4,8)"),
+    option("runs", None, "N", "runs of each, 5 at least (default 5)"),
+    option("seconds", None, "S", "length of a run, about (default 1)"),
+    option("quick", None, "", "for a look: less of everything, two short runs; a profile of it is coarse"),
+    option("dry-run", None, "", "show what would be measured, and how long it would take"),
+];
+
+const TREES: &[Option_] = &[
+    option("exchange", None, "TYPE", "fanout (default), direct or topic"),
+    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
+    option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
+    option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
+    option(
+        "link-rate",
+        None,
+        "RATE",
+        "speed of each link, as in 200mbit: set with --namespaces, noted under a launcher",
+    ),
+    option("broker-options", None, "OPTIONS", "more options for every broker"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+];
+
+const OUT: &[Option_] = &[
+    option("out", Some('o'), "FILE", "the profile (default profile.json)"),
+    option("add", None, "", "to what FILE has already, measured under the same conditions: more sizes, ways or runs"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Measures what a broker of a tree costs, by three sweeps: brokers one below another, consumers of one broker, brokers below the
+root; each for every size, transport and reliability, in turns, several times. What they come to is fitted and written as a
+profile, with everything it was fitted to, for plan, verify and simulate.
+On one host all brokers and clients share the processors: there a message's processor time is what is fitted, and no rate.
+Under mpirun or srun, with a host for each node, rates are.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("calibrate --quick", "a look: a minute, and a coarse profile.json"),
+    ("calibrate --sizes 64,1K,64K --transports tcp --out profile.json", "all of it for three sizes over TCP"),
+    ("calibrate --sizes 256K --transports tcp --add", "one size more"),
+    ("calibrate --namespaces --link-rate 200mbit --sizes 64K --acks none", "hosts with links of 200 Mbit/s (as root)"),
+    ("calibrate --dry-run", "which trees, and how long everything would take"),
+];
+
+/// Messages that are timed by themselves in each run.
+const SINGLES: usize = 20;
+/// The same for a look.
+const SINGLES_QUICK: usize = 5;
+
+/// What is to be measured.
+struct Calibration {
+    stops: Vec<Stop>,
+    trees: Vec<(Plan, Wish)>,
+    sizes: Vec<usize>,
+    effort: Effort,
+    sharing: Sharing,
+    link_bits_per_s: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a node that failed, a message that went wrong, costs that cannot be fitted.
+pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [MEASURED, TREES, OUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier topology calibrate [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let calibration = Calibration::of(&given)?;
+    let environment = Environment::read();
+    put(&format!("# harrier topology calibrate\n# {}\n{}", environment.line(), calibration.told()))?;
+    if given.has("dry-run") {
+        return put(&calibration.list()).map_err(Failure::from);
+    }
+    let out = Path::new(given.text("out").unwrap_or("profile.json"));
+    Shown { format: report::Format::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
+    let mut profile = match given.has("add") {
+        true => calibration.earlier(out)?,
+        false => calibration.empty(),
+    };
+    let most = calibration.stops.iter().map(|stop| stop.tree.consumers()).max().unwrap_or(1);
+    raise_for(most as usize)?;
+    let mut observed = Observed { all: std::mem::take(&mut profile.observations) };
+    calibration.measure(&mut observed)?;
+    profile.observations = observed.all;
+    profile.costs =
+        fit(&profile.observations, profile.sharing).map_err(|why| format!("costs cannot be fitted: {why}"))?;
+    put(&measured_table(&profile.observations))?;
+    profile.costs.iter().try_for_each(|set| put(&costs_table(set)))?;
+    profiles::write(out, &profile)?;
+    put(&format!("# written: {}\n", out.display()))?;
+    judge::unoptimised(&environment).map_or(Ok(()), |why| Err(Failure::Invalid(why)))
+}
+
+/// A list of words, of those that there are, none twice.
+fn words_of(
+    given: &Given,
+    name: &str,
+    usual: &[&'static str],
+    known: &[&'static str],
+) -> Result<Vec<&'static str>, Wrong> {
+    let Some(text) = given.text(name) else { return Ok(usual.to_vec()) };
+    let mut found = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let one = known.iter().copied().find(|one| *one == word);
+        let one = one.ok_or_else(|| Wrong(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
+        if found.contains(&one) {
+            return Err(Wrong(format!("--{name}: {one} stands there twice")));
+        }
+        found.push(one);
+    }
+    Ok(found)
+}
+
+impl Calibration {
+    fn of(given: &Given) -> Result<Self, Failure> {
+        let quick = given.has("quick");
+        let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
+        let on_hosts = given.has("namespaces") || has_ranks();
+        let transports = transports(given, quick, on_hosts)?;
+        let acks = words_of(given, "acks", if quick { &["none"] } else { &["none", "confirm"] }, &["none", "confirm"])?;
+        let joints: Vec<Joint> =
+            transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| Joint { transport, ack })).collect();
+        let list = |name: &str, usual: &[usize], quickly: &[usize], most: u32| {
+            given.list(name, if quick { quickly } else { usual }, 1, most as usize)
+        };
+        let sweeps = Sweeps {
+            depths: list("depths", &[1, 2, 3, 4, 5], &[1, 2, 3], TREE_BROKERS_MAX)?,
+            consumers: list("consumers", &[1, 2, 4, 8, 16], &[1, 2, 4], TREE_CONSUMERS_MAX)?,
+            brokers: list("brokers", &[1, 2, 3, 4, 8], &[1, 2], TREE_BROKERS_MAX - 1)?,
+        };
+        let (runs, runs_min) = if quick { (2, 1) } else { (CALIBRATION_RUNS_MIN, CALIBRATION_RUNS_MIN) };
+        let effort = Effort {
+            messages: None,
+            seconds: given.decimal("seconds", if quick { 0.2 } else { 1.0 }, 0.01, SECONDS_MAX)?,
+            runs: given.number("runs", runs, runs_min, RUNS_MAX as u64)? as usize,
+            singles: if quick { SINGLES_QUICK } else { SINGLES },
+        };
+        let sizes = if quick && !given.has("sizes") { vec![64, 64 << 10] } else { sizes(given)? };
+        let stops = sweeps.stops(&joints)?;
+        let trees = stops.iter().map(|stop| placed(stop, given)).collect::<Result<_, _>>()?;
+        // A host for each node, or shared ones.
+        let nodes_max = stops.iter().map(|stop| nodes(&stop.tree)).max().unwrap_or(0);
+        let own = lone_ranks().is_some_and(|ranks| ranks >= nodes_max as usize);
+        let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
+        Ok(Self { stops, trees, sizes, effort, sharing, link_bits_per_s })
+    }
+
+    /// What is measured, how long that takes, and what its figures are worth, as comments.
+    fn told(&self) -> String {
+        let trees = self.stops.iter().map(|stop| &stop.tree);
+        let seconds = seconds(trees, &self.sizes, &self.effort, self.link_bits_per_s);
+        let shares = match (self.sharing, has_ranks()) {
+            (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
+            (Sharing::OneHost, true) => {
+                "There are fewer hosts than nodes, and some share one: processor time of a message is fitted, no rate."
+                    .to_owned()
+            }
+            (Sharing::OneHost, false) => format!(
+                "All nodes share the {} processors of this host: processor time of a message is fitted, no rate.",
+                gauge::processors()
+            ),
+        };
+        format!(
+            "# {} trees, {} sizes, {} runs of {} s, in turns: about {}\n# {shares}\n",
+            self.stops.len(),
+            self.sizes.len(),
+            self.effort.runs,
+            self.effort.seconds,
+            minutes(seconds)
+        )
+    }
+
+    fn list(&self) -> String {
+        let line = |stop: &Stop| {
+            let ways: Vec<String> =
+                stop.joints.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
+            let ways =
+                if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
+            format!("  {:<16} {ways}\n", stop.tree.to_string())
+        };
+        self.stops.iter().map(line).collect()
+    }
+
+    fn empty(&self) -> Profile {
+        Profile {
+            schema: planner::SCHEMA.to_owned(),
+            version: planner::VERSION,
+            sharing: self.sharing,
+            cores: u32::try_from(gauge::processors()).unwrap_or(u32::MAX),
+            link_bits_per_s: self.link_bits_per_s,
+            made_by: profiles::made_by(),
+            observations: Vec::new(),
+            costs: Vec::new(),
+        }
+    }
+
+    /// The profile that more is to be added to.
+    fn earlier(&self, file: &Path) -> Result<Profile, Failure> {
+        let (earlier, now) = (profiles::read(file)?, self.empty());
+        let of = |profile: &Profile| (profile.sharing, profile.cores, profile.link_bits_per_s, profile.made_by.clone());
+        if of(&earlier) != of(&now) {
+            return Err(Failure::Usage(format!(
+                "{}: it was measured under other conditions, and nothing is added to it: {}, now {}",
+                file.display(),
+                profiles::conditions(&earlier),
+                profiles::conditions(&now)
+            )));
+        }
+        Ok(earlier)
+    }
+
+    fn measure(&self, observed: &mut Observed) -> Result<(), Failure> {
+        let progress = Progress::begin();
+        let (stops, sizes) = (self.stops.len(), self.sizes.len());
+        let all = (stops * sizes * self.effort.runs).max(1);
+        let (mut done, mut run) = (0, 0);
+        Turns { trees: &self.trees, sizes: &self.sizes, effort: self.effort }.all(|step| {
+            match step {
+                Step::Grows { index, round } => {
+                    run = round + 1;
+                    let (what, runs) = (&self.stops[index].tree, self.effort.runs);
+                    progress.show(done as f64 / all as f64, &format!("{what}, run {run} of {runs}"));
+                }
+                Step::Measured { index, measured } => {
+                    let stop = &self.stops[index];
+                    observed.add(&stop.tree, &stop.joints, measured)?;
+                    done += 1;
+                    let what =
+                        format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
+                    progress.show(done as f64 / all as f64, &what);
+                    if done % (stops * sizes) == 0 {
+                        progress.clear();
+                        put(&format!("# run {run} of {} of every tree is done\n", self.effort.runs))?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// A tree as it is to be measured, and where.
+fn placed(stop: &Stop, given: &Given) -> Result<(Plan, Wish), Failure> {
+    let Some(joint) = stop.joints.first() else {
+        return Err(Failure::Usage("there is no way to join brokers".to_owned()));
+    };
+    let usual = asked::plan(stop.tree.clone(), given)?;
+    // One broker is joined to none: its clients speak TCP.
+    let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
+    let mut plan = Plan { transport, ack: joint.ack, ..usual };
+    if given.has("link-rate") && !has_ranks() {
+        plan.broker_options.extend(fair_options(given).unwrap_or_default());
+    }
+    Ok((plan, wish_over(given, transport)?))
+}
+
+/// What brokers are joined over: what the command line says, or what there is.
+fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transport>, Failure> {
+    let mut usual = vec!["tcp"];
+    if !quick && !on_hosts {
+        usual.push("unix");
+        if first_address().is_ok() {
+            usual.push("rdma");
+        }
+    }
+    let found = words_of(given, "transports", &usual, &Transport::ALL.map(Transport::name))?;
+    if on_hosts && found != ["tcp"] {
+        return Err(Failure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
+    }
+    Ok(Transport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
+}
+
+/// A time for people.
+pub(super) fn minutes(seconds: f64) -> String {
+    match seconds {
+        ..90.0 => format!("{seconds:.0} s"),
+        _ => format!("{:.0} min", seconds / 60.0),
+    }
+}
+
+/// What was measured, the middle of the runs.
+fn measured_table(observations: &[Observation]) -> String {
+    let facts = vec![
+        "medians of the runs; CPU: of a broker of each level, from the root, for a message of the stream".to_owned(),
+    ];
+    let columns = ["tree", "size", "over", "ack", "runs", "messages/s a stream", "one message us", "CPU us"];
+    let mut table = section("What was measured".to_owned(), facts, &columns);
+    let middle = |runs: &[f64]| Estimate::of(runs).map(|estimate| estimate.value);
+    table.rows = observations
+        .iter()
+        .map(|one| {
+            let cpu: Vec<String> = one.broker_cpu_us.iter().map(|runs| number(middle(runs))).collect();
+            vec![
+                one.tree.to_string(),
+                one.message_bytes.to_string(),
+                one.transport.clone(),
+                one.ack.clone(),
+                one.streams_per_s.len().to_string(),
+                number(middle(&one.streams_per_s)),
+                number(middle(&one.latency_us)),
+                cpu.join(" "),
+            ]
+        })
+        .collect();
+    format!("\n{}", text(&table))
+}
+
+/// What it comes to.
+fn costs_table(set: &CostSet) -> String {
+    let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
+    let columns = [
+        "size",
+        "take in",
+        "relay in",
+        "copy to consumer",
+        "copy to broker",
+        "kept a level",
+        "one message",
+        "a hop",
+        "wire bytes",
+    ];
+    let mut table = section(format!("Costs over {}, ack {}", set.transport, set.ack), facts, &columns);
+    let shown =
+        |one: &Estimate| format!("{} ({}-{})", number(Some(one.value)), number(Some(one.low)), number(Some(one.high)));
+    let row = |costs: &SizeCosts| {
+        let latency = |one: &Option<Estimate>| one.as_ref().map_or_else(|| "-".to_owned(), shown);
+        vec![
+            costs.message_bytes.to_string(),
+            shown(&costs.take_in_us),
+            shown(&costs.relay_in_us),
+            shown(&costs.copy_to_consumer_us),
+            shown(&costs.copy_to_broker_us),
+            shown(&costs.per_level_ratio),
+            latency(&costs.first_latency_us),
+            latency(&costs.hop_latency_us),
+            number(Some(costs.wire_bytes_per_copy)),
+        ]
+    };
+    table.rows = set.sizes.iter().map(row).collect();
+    format!("\n{}", text(&table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calibration(line: &str) -> Result<Calibration, Failure> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Calibration::of(&Given::parse(&words, &[MEASURED, TREES, OUT])?)
+    }
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        let shown = calibration(line).map_or_else(
+            |failure| failure.to_string(),
+            |all| {
+                let trees: Vec<String> = all.stops.iter().map(|stop| stop.tree.to_string()).collect();
+                format!("{} | {:?} | {} x {} s", trees.join(" "), all.sizes, all.effort.runs, all.effort.seconds)
+            },
+        );
+        assert!(shown.starts_with(expected), "{line}: {shown}");
+    }
+
+    #[test]
+    fn what_is_measured_follows_from_the_words() {
+        check(
+            "--transports tcp --acks none --sizes 64",
+            "B-C B-B-C B-B-B-C B-B-B-B-C B-B-B-B-B-C B-2C B-4C B-8C B-16C B-2B-2C B-3B-3C B-4B-4C B-8B-8C | [64] | 5 x 1 s",
+        );
+        check("--quick", "B-C B-B-C B-B-B-C B-2C B-4C B-2B-2C | [64, 65536] | 2 x 0.2 s");
+        check(
+            "--transports unix --depths 1,2 --consumers 1 --brokers 1 --runs 7 --sizes 1K",
+            "B-C B-B-C B-B-C | [1024] | 7 x 1 s",
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (line, expected) in [
+            ("--runs 4", "--runs is a number from 5 to"),
+            ("--transports pigeon", "--transports is of tcp,unix,rdma, not 'pigeon'"),
+            ("--acks none,none", "--acks: none stands there twice"),
+            ("--depths 0", "--depths is a number from 1 to"),
+            ("--namespaces --transports unix", "between hosts and namespaces brokers are joined over tcp"),
+            ("--transports tcp --link-rate 1gbit", "--link-rate needs links: --namespaces"),
+            ("--transports tcp --url amqp://h", "--url says where ranks meet"),
+        ] {
+            check(line, expected);
+        }
+    }
+
+    #[test]
+    fn one_host_is_said_to_be_one() {
+        let all = calibration("--quick").expect("a look");
+        assert_eq!(all.sharing, Sharing::OneHost);
+        assert!(all.told().contains("processor time of a message is fitted, no rate"), "{}", all.told());
+        assert_eq!([minutes(30.0), minutes(150.0)], ["30 s", "2 min"]);
+    }
+}

@@ -1,0 +1,496 @@
+//! `harrier topology verify`: trees as they are predicted and as they are, beside each other.
+//!
+//! Enters: a profile, trees.  Leaves: a table with errors, the agreement of both orders, whether the chosen tree is the best; a verdict.
+//! Owns:   which figure is compared: a stream's rate where hosts or links are the limit, processor time where all share one host.
+//! Never:  compares a rate that the processors of this host have limited with one of hosts that do not share them; calls a miss
+//!         a success.
+
+use planner::{
+    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
+};
+use report::Progress;
+use report::page::{Section, number, write_file};
+use report::table::put;
+use serde::Serialize;
+use topology::Tree;
+
+use super::asked::{self, PLACE, bits_per_s, sizes, tree, wish};
+use super::book::text;
+use super::calibrate::minutes;
+use super::every::Every;
+use super::figures::Figures;
+use super::ground::Wish;
+use super::grown::Plan;
+use super::links::fair_options;
+use super::measure::{Effort, Measured};
+use super::run::{help, section};
+use super::sweep::{nodes, seconds};
+use super::turns::{Step, Turns};
+use super::verdict::{Asked, Better, Pair, Verdict, places};
+use super::{listed, planned, profiles};
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::failure::Failure;
+use crate::files::raise_for;
+use crate::launcher::{has_ranks, lone_ranks};
+use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
+use gauge::{Environment, judge};
+
+const MEASURED: &[Option_] = &[
+    option("profile", None, "FILE", "what predictions come from (default profile.json)"),
+    option(
+        "all",
+        None,
+        "",
+        "every tree of --consumers in which each broker has two below it at least (of too many: uniform ones)",
+    ),
+    option("consumers", None, "N", "with --all: how many consumers"),
+    option("sizes", Some('m'), "LIST", "message sizes (default: those of the profile)"),
+    option("ack", None, "HOW", "between brokers: none (default), or confirm"),
+    option("runs", None, "N", "runs of each (default 3)"),
+    option("seconds", None, "S", "length of a run, about (default 2)"),
+    option("within", None, "PERCENT", "how far a prediction may be away (default 15)"),
+    option("behind", None, "PERCENT", "how far the chosen tree may be behind the best one (default 5)"),
+    option("extrapolate", None, "", "also sizes beyond those of the profile: guesses, and marked so"),
+];
+
+const TREES: &[Option_] = &[
+    option("exchange", None, "TYPE", "fanout (default), direct or topic"),
+    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+];
+
+const OUT: &[Option_] =
+    &[option("json", None, "FILE", "write everything as JSON"), option("help", Some('h'), "", "this text")];
+
+const ABOUT: &str = "\
+Measures trees and shows what was predicted of them beside: errors, Spearman's coefficient of both orders, and whether the tree
+that was chosen is the best measured one, or near it. Trees are words (as in B-2B-4B-16C), or, for a -, what plan prints on
+standard input, its first tree being the chosen one; with words alone, the best predicted one is.
+Compared are rates where each node has a host, or a link of a limited speed; on one host, the processor time of all brokers.
+The status is 3 where a tree that was not in the calibration is too far from its prediction, or the chosen one from the best.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("verify B-16C B-4B-16C B-2B-4B-16C", "three trees, by profile.json"),
+    ("plan --consumers 16 --size 64K --json | harrier topology verify -", "what the planner has found"),
+    (
+        "verify --all --consumers 16 --sizes 64K --namespaces --link-rate 200mbit",
+        "every uniform tree of sixteen consumers, on links of 200 Mbit/s (as root)",
+    ),
+];
+
+/// What is verified.
+struct Verification {
+    profile: Profile,
+    trees: Vec<(Plan, Wish)>,
+    /// Which of them the planner has chosen, for each size; without its word, the best predicted one counts as chosen.
+    chosen: Vec<Option<Tree>>,
+    sizes: Vec<SizeCosts>,
+    guessed: Vec<u64>,
+    host: Host,
+    effort: Effort,
+    asked: Asked,
+    /// Which figure is compared.
+    better: Better,
+    /// Trees of the same number of consumers that are not looked at.
+    left_out: u64,
+}
+
+/// What is read off a run.
+type Value<'a> = &'a dyn Fn(&Figures) -> Option<f64>;
+
+/// The result of a size, for a file.
+#[derive(Serialize)]
+struct Result_ {
+    message_bytes: u64,
+    guessed: bool,
+    compared: &'static str,
+    trees: Vec<Pair>,
+    verdict: Verdict,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
+pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [MEASURED, TREES, PLACE, OUT];
+    let given = Given::parse_with_bare(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let (given, listed) = match given.bare() {
+        [word] if word == "-" && !given.has("all") => {
+            let (given, trees) = planned(words, given, &lists)?;
+            (given, Some(trees))
+        }
+        _ => (given, None),
+    };
+    let environment = Environment::read();
+    let verification = Verification::of(&given, listed)?;
+    put(&format!("# harrier topology verify\n# {}\n{}", environment.line(), verification.told()))?;
+    let all = verification.measure()?;
+    let results = verification.results(&all);
+    for result in &results {
+        put(&format!("\n{}", text(&verification.table(result))))?;
+    }
+    if let Some(file) = given.text("json") {
+        let document = serde_json::json!({
+            "schema": "harrier-verification",
+            "version": 1,
+            "began": gauge::clock::timestamp(),
+            "machine": environment.line(),
+            "profile": profiles::conditions(&verification.profile),
+            "asked": verification.asked,
+            "runs": verification.effort.runs,
+            "sizes": results,
+        });
+        let text = serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?;
+        write_file(file.as_ref(), &(text + "\n"))?;
+    }
+    if let Some(why) = judge::unoptimised(&environment) {
+        return Err(Failure::Invalid(why));
+    }
+    let missed = results
+        .iter()
+        .flat_map(|result| result.verdict.missed.iter().map(|why| format!("{} bytes: {why}", result.message_bytes)));
+    let missed: Vec<String> = missed.collect();
+    match missed.as_slice() {
+        [] => Ok(()),
+        some => Err(Failure::Missed(format!("missed: {}", some.join("; ")))),
+    }
+}
+
+impl Verification {
+    /// Of the command line, and the trees on standard input if it says that they stand there, the chosen one first.
+    fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
+        let wish = wish(given)?;
+        let was_chosen = listed.is_some();
+        let Every { mut trees, left_out } = match listed {
+            Some(trees) => Every { trees, left_out: 0 },
+            None => named(given)?,
+        };
+        let profile = profiles::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
+        let ack = given.one_of("ack", &["none", "confirm"])?;
+        let transport = asked::plan(trees.first().cloned().unwrap_or(tree("B-C")?), given)?.transport.name();
+        let Some(set) = profile.costs_of(transport, ack) else {
+            let known: Vec<String> =
+                profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
+            return Err(Failure::Usage(format!(
+                "the profile knows no brokers joined over {transport} with ack {ack}: it has {}",
+                if known.is_empty() { "nothing".to_owned() } else { known.join(", ") }
+            )));
+        };
+        let wanted: Vec<u64> = match given.has("sizes") {
+            true => sizes(given)?.into_iter().map(|size| size as u64).collect(),
+            false => set.sizes.iter().map(|costs| costs.message_bytes).collect(),
+        };
+        let mut priced = Vec::new();
+        let mut guessed = Vec::new();
+        for size in wanted {
+            let (costs, resting) = set.at(size, given.has("extrapolate")).map_err(|why| {
+                Failure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
+            })?;
+            if matches!(resting, planner::Resting::Beyond(_)) {
+                guessed.push(size);
+            }
+            priced.push(costs);
+        }
+        let own = lone_ranks().is_some_and(|ranks| trees.iter().all(|tree| ranks >= nodes(tree) as usize));
+        let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
+        let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
+        let host = Host { cores: profile.cores, link_bits_per_s, sharing };
+        let percent = |name: &str, usual: f64| Ok::<f64, Wrong>(given.decimal(name, usual, 0.0, 1_000.0)? / 100.0);
+        let asked = Asked { error_max: percent("within", 15.0)?, behind_max: percent("behind", 5.0)? };
+        let effort = Effort {
+            messages: None,
+            seconds: given.decimal("seconds", 2.0, 0.01, SECONDS_MAX)?,
+            runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
+            singles: 0,
+        };
+        let by_rate = own || link_bits_per_s.is_some();
+        let better = if by_rate { Better::More } else { Better::Less };
+        let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
+        let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
+            (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
+            (false, first) if was_chosen => vec![first; priced.len()],
+            _ => vec![None; priced.len()],
+        };
+        for choice in chosen.iter().flatten() {
+            if !trees.contains(choice) {
+                trees.push(choice.clone());
+            }
+        }
+        let plans = trees.iter().map(|tree| {
+            let mut plan = asked::plan(tree.clone(), given)?;
+            plan.broker_options.extend(fair.clone());
+            Ok((plan, wish.clone()))
+        });
+        let plans = plans.collect::<Result<Vec<_>, Wrong>>()?;
+        let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
+        raise_for(most as usize)?;
+        Ok(Self { profile, trees: plans, chosen, sizes: priced, guessed, host, effort, asked, better, left_out })
+    }
+
+    fn told(&self) -> String {
+        let sizes: Vec<usize> = self.sizes.iter().map(|costs| costs.message_bytes as usize).collect();
+        let trees = self.trees.iter().map(|(plan, _)| &plan.tree);
+        let seconds = seconds(trees, &sizes, &self.effort, self.host.link_bits_per_s);
+        let compared = match self.better {
+            Better::More => "Compared is the rate of a stream.".to_owned(),
+            Better::Less => format!(
+                "All nodes share the {} processors of this host, which says nothing of rates: compared is processor time.",
+                gauge::processors()
+            ),
+        };
+        let left_out = match self.left_out {
+            0 => String::new(),
+            some => format!("# left out: {some} trees whose brokers have unequally many below them\n"),
+        };
+        format!(
+            "# the profile: {}\n{left_out}# {} trees, {} sizes, {} runs of {} s, in turns: about {}\n# {compared}\n",
+            profiles::conditions(&self.profile),
+            self.trees.len(),
+            sizes.len(),
+            self.effort.runs,
+            self.effort.seconds,
+            minutes(seconds)
+        )
+    }
+
+    fn measure(&self) -> Result<Vec<Vec<Measured>>, Failure> {
+        let progress = Progress::begin();
+        let sizes: Vec<usize> = self.sizes.iter().map(|costs| costs.message_bytes as usize).collect();
+        let all = (self.trees.len() * sizes.len() * self.effort.runs).max(1) as f64;
+        let mut done = 0.0;
+        Turns { trees: &self.trees, sizes: &sizes, effort: self.effort }.all(|step| {
+            match step {
+                Step::Grows { index, round } => {
+                    let (tree, runs) = (&self.trees[index].0.tree, self.effort.runs);
+                    progress.show(done / all, &format!("{tree}, run {} of {runs}", round + 1));
+                }
+                Step::Measured { index, measured } => {
+                    done += 1.0;
+                    if let Some(why) = measured.complaint() {
+                        return Err(Failure::Invalid(format!("{}: {why}", self.trees[index].0.tree)));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn results(&self, all: &[Vec<Measured>]) -> Vec<Result_> {
+        let of_size = |(costs, chosen): (&SizeCosts, &Option<Tree>)| {
+            let of_tree = |((plan, _), sizes): (&(Plan, Wish), &Vec<Measured>)| {
+                let size = costs.message_bytes as usize;
+                let measured = sizes.iter().find(|measured| measured.size_bytes == size)?;
+                self.pair(plan, costs, measured)
+            };
+            let trees: Vec<Pair> = self.trees.iter().zip(all).filter_map(of_tree).collect();
+            let chosen = chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
+            Result_ {
+                message_bytes: costs.message_bytes,
+                guessed: self.guessed.contains(&costs.message_bytes),
+                compared: match self.better {
+                    Better::More => "messages a second of a stream",
+                    Better::Less => "processor time of all brokers for a message, us",
+                },
+                verdict: Verdict::of(&trees, chosen.as_deref(), self.better, self.asked),
+                trees,
+            }
+        };
+        self.sizes.iter().zip(&self.chosen).map(of_size).collect()
+    }
+
+    /// What is predicted of a tree beside what was measured of it. None if its brokers could not be metered.
+    fn pair(&self, plan: &Plan, costs: &SizeCosts, measured: &Measured) -> Option<Pair> {
+        let tree = &plan.tree;
+        let prediction: Prediction = predict(tree, costs, &self.host);
+        let (predicted, value): (Estimate, Value<'_>) = match self.better {
+            Better::More => (prediction.stream_per_s, &|figures| Some(figures.per_stream_per_s())),
+            Better::Less => (processors_us(&Nodes::new(costs, self.host), tree), &|figures| {
+                let levels = figures.level_cpu_us(tree)?;
+                Some(levels.iter().zip(tree.levels()).map(|(us, &count)| us * f64::from(count)).sum())
+            }),
+        };
+        let runs: Vec<f64> = measured.runs.iter().filter_map(value).collect();
+        let edge = |pick: fn(f64, f64) -> f64| runs.iter().copied().reduce(pick);
+        let median = measured.median_of(value)?;
+        let busy = measured.median(Figures::processors_busy) / gauge::processors() as f64;
+        let is_it = |one: &planner::Observation| {
+            one.tree == *tree
+                && one.message_bytes == costs.message_bytes
+                && one.transport == plan.transport.name()
+                && one.ack == plan.ack
+        };
+        Some(Pair {
+            tree: tree.to_string(),
+            brokers: tree.brokers_count(),
+            calibrated: self.profile.observations.iter().any(is_it),
+            predicted,
+            measured: Estimate { value: median, low: edge(f64::min)?, high: edge(f64::max)? },
+            bottleneck: limit(&prediction.bottleneck),
+            processors_share: busy,
+        })
+    }
+
+    fn table(&self, result: &Result_) -> Section {
+        let verdict = &result.verdict;
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let allowed = |missed: bool| if missed { "MISS" } else { "pass" };
+        let mut facts = vec![format!("compared: {}; * was in the calibration", result.compared)];
+        if result.guessed {
+            facts.push("a GUESS: the size is beyond those of the profile".to_owned());
+        }
+        facts.push(match &verdict.farthest {
+            Some((tree, error)) => format!(
+                "{}: the farthest prediction of a tree that was not in the calibration is {} away ({tree}; {} allowed)",
+                allowed(error.abs() > self.asked.error_max),
+                percent(error.abs()),
+                percent(self.asked.error_max)
+            ),
+            None => "every tree was in the calibration: nothing is said of predictions".to_owned(),
+        });
+        if let (Some(chosen), Some(best), Some(behind)) = (&verdict.chosen, &verdict.best, verdict.behind) {
+            let how = if chosen == best {
+                "is the best measured".to_owned()
+            } else {
+                format!("is {} behind {best}", percent(behind))
+            };
+            facts.push(format!(
+                "{}: the chosen tree {chosen} {how} ({} allowed)",
+                allowed(behind > self.asked.behind_max),
+                percent(self.asked.behind_max)
+            ));
+        }
+        facts.extend(verdict.spearman.map(|spearman| format!("Spearman's coefficient of both orders: {spearman:.3}")));
+        let columns = [
+            "tree",
+            "brokers",
+            "predicted",
+            "from",
+            "to",
+            "place",
+            "measured",
+            "least",
+            "most",
+            "place",
+            "error",
+            "limit",
+            "processors",
+        ];
+        let mut table = section(format!("{} bytes", result.message_bytes), facts, &columns);
+        let of = |value: fn(&Pair) -> f64| places(&result.trees.iter().map(value).collect::<Vec<f64>>(), self.better);
+        let (predicted, measured) = (of(|pair| pair.predicted.value), of(|pair| pair.measured.value));
+        table.rows = result
+            .trees
+            .iter()
+            .zip(predicted.iter().zip(&measured))
+            .map(|(pair, (place_predicted, place_measured))| {
+                vec![
+                    format!("{}{}", pair.tree, if pair.calibrated { "*" } else { "" }),
+                    pair.brokers.to_string(),
+                    number(Some(pair.predicted.value)),
+                    number(Some(pair.predicted.low)),
+                    number(Some(pair.predicted.high)),
+                    place_predicted.to_string(),
+                    number(Some(pair.measured.value)),
+                    number(Some(pair.measured.low)),
+                    number(Some(pair.measured.high)),
+                    place_measured.to_string(),
+                    format!("{:+.1} %", pair.error() * 100.0),
+                    pair.bottleneck.clone(),
+                    format!("{:.0} %", pair.processors_share * 100.0),
+                ]
+            })
+            .collect();
+        table
+    }
+}
+
+/// What keeps a tree from being faster, in a few words.
+fn limit(bottleneck: &Bottleneck) -> String {
+    let why = match bottleneck.reason {
+        Reason::Cores => "processor",
+        Reason::Egress => "link out",
+        Reason::Ingress => "link in",
+        Reason::SharedCores => return "this host".to_owned(),
+    };
+    let level = bottleneck.level;
+    let broker = if level == 0 { "b0".to_owned() } else { format!("b{level}.0") };
+    format!("{why} of {broker}, {} copies", bottleneck.degree)
+}
+
+/// The best by prediction; of equal ones, that with the fewest brokers.
+fn predicted_best(pairs: &[Pair], better: Better) -> Option<String> {
+    let sign = if better == Better::More { 1.0 } else { -1.0 };
+    let best = pairs.iter().max_by(|one, other| {
+        let by_value = (sign * one.predicted.value).total_cmp(&(sign * other.predicted.value));
+        by_value.then(other.brokers.cmp(&one.brokers))
+    });
+    best.map(|pair| pair.tree.clone())
+}
+
+/// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
+fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, Failure> {
+    let wish = planner::Wish { consumers, beyond: true, ..planner::Wish::default() };
+    let choice = |costs: &SizeCosts| {
+        let refused =
+            |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
+        let front = search(&Nodes::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
+    };
+    sizes.iter().map(choice).collect()
+}
+
+/// The trees on standard input: where a plan stands there, the one that it has chosen first, and its messages unless the words say
+/// otherwise.
+fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
+    if has_ranks() {
+        return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+    }
+    let text = listed::standard_input()?;
+    let mut trees = listed::trees(&text)?;
+    trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
+    // Other lists are lists, too.
+    let Ok((chosen, of_plan)) = planned::chosen(&text) else { return Ok((given, trees)) };
+    trees.retain(|one| *one != chosen);
+    trees.insert(0, chosen);
+    let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
+    let all: Vec<String> = words.iter().cloned().chain(more).collect();
+    Ok((Given::parse_with_bare(&all, lists)?, trees))
+}
+
+/// The trees that the command line names.
+fn named(given: &Given) -> Result<Every, Failure> {
+    let whole = |trees: Vec<Tree>| Every { trees, left_out: 0 };
+    let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
+    match (given.has("all"), consumers, given.bare()) {
+        (true, Some(consumers), []) => Ok(Every::of(consumers as u32)?),
+        (true, None, _) => Err(Failure::Usage("--all needs to know of how many: --consumers".to_owned())),
+        (true, _, [word, ..]) => {
+            Err(Failure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
+        }
+        (false, Some(_), _) => {
+            Err(Failure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
+        }
+        (false, None, []) => {
+            Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
+        }
+        (false, None, words) => {
+            let mut trees = Vec::new();
+            for word in words {
+                let one = tree(word)?;
+                if trees.contains(&one) {
+                    return Err(Failure::Usage(format!("{one} stands there twice")));
+                }
+                trees.push(one);
+            }
+            if trees.len() > LISTED_TREES_MAX {
+                return Err(Failure::Usage(format!("at most {LISTED_TREES_MAX} trees are measured")));
+            }
+            Ok(whole(trees))
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Times, counted in buckets of three in a hundred.
+//!
+//! Enters: nanoseconds with how often.  Leaves: quantiles.
+//! Owns:   the buckets: 32 to each doubling.
+//! Never:  forgets the least and the greatest.
+
+const PARTS: u64 = 32;
+const PARTS_BITS: u32 = PARTS.trailing_zeros();
+
+/// A histogram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    count: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: Vec::new(), count: 0, least: u64::MAX, most: 0 }
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    let shift = (63 - (ns | PARTS).leading_zeros()) - PARTS_BITS;
+    (u64::from(shift) * PARTS + (ns >> shift)) as usize
+}
+
+/// The middle of a bucket.
+fn value(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket / PARTS).saturating_sub(1);
+    ((bucket - shift * PARTS) << shift) + ((1 << shift) >> 1)
+}
+
+impl Histogram {
+    /// Counts a time.
+    pub fn add(&mut self, ns: u64, times: u64) {
+        let bucket = bucket(ns);
+        if bucket >= self.counts.len() {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += times;
+        self.count += times;
+        (self.least, self.most) = (self.least.min(ns), self.most.max(ns));
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The least time, in nanoseconds.
+    pub fn least_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.least)
+    }
+
+    /// The time below which a share of all are, in nanoseconds; `None` without any.
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut before = 0;
+        for (bucket, &count) in self.counts.iter().enumerate() {
+            before += count;
+            if before >= rank {
+                return Some(value(bucket).clamp(self.least, self.most));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_is_within_three_percent() {
+        for ns in (0..100_000u64).chain((17..60).map(|power| (1 << power) + 12_345)) {
+            let back = value(bucket(ns));
+            assert!(back.abs_diff(ns) * 32 <= ns, "{ns} became {back}");
+        }
+    }
+
+    #[test]
+    fn quantiles() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile_ns(0.5), None);
+        (1..=10).for_each(|ns| histogram.add(ns, 1));
+        histogram.add(1_000_000, 10);
+        assert_eq!(histogram.quantile_ns(0.5), Some(10));
+        assert_eq!(histogram.quantile_ns(0.0), Some(1));
+        assert_eq!(histogram.quantile_ns(1.0), Some(1_000_000));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a simulation came to.
+//!
+//! Enters: the engine at its end.  Leaves: rates, times, depths, loads, what was lost.
+//! Owns:   what these words mean.
+//! Never:  a figure of a run that did not end without saying so.
+
+use crate::edge::{Edge, Taker};
+use crate::engine::Engine;
+use crate::film::{Film, Spread};
+use crate::histogram::Histogram;
+
+/// One level of brokers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelOutcome {
+    /// 0 for the root.
+    pub level: u32,
+    /// How many brokers it has.
+    pub brokers: u32,
+    /// Share of the run in which a broker's busiest thread worked.
+    pub processor: Spread,
+    /// Share of it in which its link sent.
+    pub link: Spread,
+    /// Messages in the longest queue of a broker at its deepest, to brokers or consumers.
+    pub queue_max: Spread,
+    /// Mean depth of a broker's queues.
+    pub queue_mean: Spread,
+    /// Messages that had come and were not read, at the most.
+    pub unread_max: Spread,
+    /// Messages under way to one broker or consumer below, at the most.
+    pub under_way_max: Spread,
+}
+
+/// What a simulation came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Messages published.
+    pub published: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Messages that consumers had, each once for each consumer.
+    pub delivered: u64,
+    /// Messages that a consumer had again, over all consumers.
+    pub again: u64,
+    /// Of these, those that were not marked.
+    pub unmarked: u64,
+    /// Messages that a consumer never had, over all consumers; those that still wait count.
+    pub missing: u64,
+    /// The most that one consumer never had.
+    pub missing_max: u64,
+    /// Messages that a consumer had behind newer ones, for the first time.
+    pub late: u64,
+    /// What still waits somewhere at the end: in queues, unread, or under way.
+    pub waiting: u64,
+    /// From the first publication until the last consumer had the last message.
+    pub elapsed_ns: u64,
+    /// Messages a second of one stream over all of that.
+    pub stream_per_s: f64,
+    /// The same of the slowest consumer, from a quarter of its messages on: when queues have filled.
+    pub steady_per_s: f64,
+    /// The same of the consumer in the middle.
+    pub steady_median_per_s: f64,
+    /// From publication until a consumer has a message.
+    pub delivery: Histogram,
+    /// From publication until the last consumer has it.
+    pub last: Histogram,
+    /// Levels of brokers, from the root on.
+    pub levels: Vec<LevelOutcome>,
+    /// Loads over time.
+    pub film: Film,
+    /// How many events there were.
+    pub events: u64,
+    /// Why it did not go on to its end, if it did not.
+    pub cut_short: Option<&'static str>,
+}
+
+impl Outcome {
+    /// Messages a second over all consumers.
+    pub fn aggregate_per_s(&self) -> f64 {
+        self.delivered as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// The rate of a consumer from a quarter of all messages on.
+fn steady(taker: &Taker) -> Option<f64> {
+    let (count, at_ns) = taker.quarter?;
+    let (count, ns) = (taker.seen.unique - count, taker.last_ns - at_ns);
+    (count > 0 && ns > 0).then(|| count as f64 * 1e9 / ns as f64)
+}
+
+/// The rate of the consumer in the middle: each of a group counts.
+fn median(mut rates: Vec<(f64, u32)>) -> f64 {
+    rates.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let all: u64 = rates.iter().map(|(_, consumers)| u64::from(*consumers)).sum();
+    let mut before = 0;
+    let middle = rates.iter().find(|(_, consumers)| {
+        before += u64::from(*consumers);
+        before * 2 >= all
+    });
+    middle.map_or(0.0, |(rate, _)| *rate)
+}
+
+pub(crate) fn told(mut engine: Engine<'_>, cut_short: Option<&'static str>) -> Outcome {
+    let now_ns = engine.calendar.now_ns();
+    engine.edges.iter_mut().for_each(|edge| edge.wait_until(now_ns));
+    let grove = engine.grove;
+    let published = u64::from(engine.scenario.messages);
+    let over = |value: &dyn Fn(&Taker) -> u64| -> u64 {
+        engine.takers.iter().map(|taker| value(taker) * u64::from(taker.consumers)).sum()
+    };
+    let delivered = over(&|taker| taker.seen.unique);
+    let consumers = u64::from(grove.consumers());
+    let elapsed_ns = engine.last_ns;
+    let rates: Vec<(f64, u32)> =
+        engine.takers.iter().map(|taker| (steady(taker).unwrap_or(0.0), taker.consumers)).collect();
+    let unread: u64 = engine.hosts.iter().map(|host| host.inbox.len()).sum();
+    let kept: u64 = engine.edges.iter().map(|edge| edge.queue.len() + edge.under_way).sum();
+    Outcome {
+        published,
+        consumers,
+        delivered,
+        again: over(&|taker| taker.seen.again),
+        unmarked: over(&|taker| taker.seen.unmarked),
+        missing: published * consumers - delivered,
+        missing_max: engine.takers.iter().map(|taker| published - taker.seen.unique).max().unwrap_or(0),
+        late: over(&|taker| taker.seen.late),
+        waiting: unread + kept,
+        elapsed_ns,
+        stream_per_s: delivered as f64 / consumers as f64 * 1e9 / elapsed_ns.max(1) as f64,
+        steady_per_s: rates.iter().map(|(rate, _)| *rate).fold(f64::INFINITY, f64::min),
+        steady_median_per_s: median(rates),
+        delivery: engine.watch.delivery.clone(),
+        last: engine.watch.last(grove.consumers()),
+        levels: (0..grove.levels()).map(|level| of_level(&engine, level, now_ns)).collect(),
+        film: engine.film.clone(),
+        events: engine.calendar.made(),
+        cut_short,
+    }
+}
+
+fn of_level(engine: &Engine<'_>, level: u32, now_ns: u64) -> LevelOutcome {
+    let own: Vec<u32> = (0..engine.grove.brokers()).filter(|&broker| engine.grove.level_of(broker) == level).collect();
+    let spread = |value: &dyn Fn(u32) -> f64| Spread::of(own.iter().map(|&broker| value(broker)).collect());
+    let host = |broker: u32| &engine.hosts[broker as usize];
+    let edges = |broker: u32| {
+        let node = &engine.grove.nodes()[broker as usize];
+        let all = node.below.clone().chain(engine.to_consumers[broker as usize].clone());
+        all.map(|edge| &engine.edges[edge as usize])
+    };
+    let most = |broker: u32, value: &dyn Fn(&Edge) -> f64| edges(broker).map(value).fold(0.0, f64::max);
+    let elapsed_ns = engine.last_ns.max(1) as f64;
+    LevelOutcome {
+        level,
+        brokers: own.len() as u32,
+        processor: spread(&|broker| (host(broker).busy_ns as f64 / elapsed_ns).min(1.0)),
+        link: spread(&|broker| (host(broker).link.busy_ns as f64 / elapsed_ns).min(1.0)),
+        queue_max: spread(&|broker| most(broker, &|edge| edge.queue_max as f64)),
+        queue_mean: spread(&|broker| most(broker, &|edge| edge.waited_mean(now_ns))),
+        unread_max: spread(&|broker| host(broker).unread_max as f64),
+        under_way_max: spread(&|broker| most(broker, &|edge| edge.under_way_max as f64)),
+    }
+}

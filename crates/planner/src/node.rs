@@ -1,0 +1,181 @@
+//! The model of one node: how long a broker takes for a message, by its place in the tree and what hangs on it.
+//!
+//! Enters: costs, and what hosts are like.  Leaves: the time of a message at each of a broker's three narrow places.
+//! Owns:   the model. A broker with k below it takes a message in once and copies it k times (`t_in + k * t_out`, or what was
+//!         measured with k where that is no line); k copies leave by its link, and one comes in.
+//! Never:  makes a broker faster because more hangs on it: what was measured so is taken for noise. That every time here rises with
+//!         the degree is what the search rests on.
+//!
+//! **Cores.** A calibration on hosts of their own has measured brokers as they are, with all their threads. One on a shared host has
+//! measured processor time, and a broker's threads divide that: connections are spread over its shards, of which there is one less
+//! than cores (decision 0005). The publisher's shard, which takes a message in, makes its part of the copies, too, and is the
+//! busiest. What the mail between shards costs is not in a calibration whose brokers had one shard.
+
+use topology::Tree;
+
+use crate::{Basis, Estimate, Sharing, SizeCosts};
+
+/// What the hosts of a tree are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Cores of one.
+    pub cores: u32,
+    /// Speed of its link, in each direction, if that is to be counted.
+    pub link_bits_per_s: Option<u64>,
+    /// Whether each broker has one for itself.
+    pub sharing: Sharing,
+}
+
+/// Where a broker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The only one: a publisher above, consumers below.
+    Alone,
+    /// A publisher above, brokers below.
+    Root,
+    /// Brokers above and below.
+    Inner,
+    /// A broker above, consumers below.
+    Leaf,
+}
+
+impl Place {
+    /// Of the brokers of a level.
+    pub fn of(tree: &Tree, level: u32) -> Self {
+        Self::at(level == 0, level as usize + 1 == tree.levels().len())
+    }
+
+    /// By whether it is the first, and the last level of brokers.
+    pub fn at(is_first: bool, is_last: bool) -> Self {
+        match (is_first, is_last) {
+            (true, true) => Place::Alone,
+            (true, false) => Place::Root,
+            (false, false) => Place::Inner,
+            (false, true) => Place::Leaf,
+        }
+    }
+
+    /// Whether it takes messages from a publisher.
+    pub fn is_first(self) -> bool {
+        matches!(self, Place::Alone | Place::Root)
+    }
+
+    /// Whether consumers hang on it.
+    pub fn is_last(self) -> bool {
+        matches!(self, Place::Alone | Place::Leaf)
+    }
+}
+
+/// Why a node is not faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its processors (or whatever its rate was bounded by when it was measured on a host of its own).
+    Cores,
+    /// Its link, outward.
+    Egress,
+    /// Its link, inward.
+    Ingress,
+    /// The processors of the one host that all nodes share.
+    SharedCores,
+}
+
+/// What a message takes at one broker, microseconds each; they go on side by side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeTime {
+    /// Of its busiest thread.
+    pub cores_us: Estimate,
+    /// Of its link, outward: all copies.
+    pub egress_us: Option<f64>,
+    /// Of its link, inward.
+    pub ingress_us: Option<f64>,
+}
+
+impl NodeTime {
+    /// From one message to the next.
+    pub fn between_us(&self) -> Estimate {
+        let link = self.egress_us.unwrap_or(0.0).max(self.ingress_us.unwrap_or(0.0));
+        self.cores_us.max(Estimate::exact(link))
+    }
+
+    /// Which of them is the longest.
+    pub fn reason(&self) -> Reason {
+        let [egress, ingress] = [self.egress_us, self.ingress_us].map(|us| us.unwrap_or(0.0));
+        if self.cores_us.value >= egress.max(ingress) {
+            Reason::Cores
+        } else if egress >= ingress {
+            Reason::Egress
+        } else {
+            Reason::Ingress
+        }
+    }
+}
+
+/// The nodes of trees on such hosts with such costs.
+#[derive(Clone, Debug)]
+pub struct Nodes<'a> {
+    /// The costs.
+    pub costs: &'a SizeCosts,
+    /// The hosts.
+    pub host: Host,
+    /// Time of the busiest thread from degree 1 up to the highest of the table: with brokers, with consumers.
+    tables: [Vec<Estimate>; 2],
+}
+
+impl<'a> Nodes<'a> {
+    /// Of these.
+    pub fn new(costs: &'a SizeCosts, host: Host) -> Self {
+        let mut nodes = Self { costs, host, tables: [Vec::new(), Vec::new()] };
+        for is_last in [true, false] {
+            let mut rising: Vec<Estimate> = Vec::new();
+            for degree in 1..=costs.table(is_last).last().map_or(0, |(degree, _)| *degree) {
+                let time = nodes.busiest(costs.whole_us(is_last, degree), degree);
+                rising.push(rising.last().map_or(time, |before| before.max(time)));
+            }
+            nodes.tables[usize::from(is_last)] = rising;
+        }
+        nodes
+    }
+
+    /// How many threads of a broker share the copies.
+    pub fn shards(&self) -> u32 {
+        match self.costs.basis {
+            Basis::Wall => 1,
+            Basis::Processor => self.host.cores.saturating_sub(1).max(1),
+        }
+    }
+
+    /// What a message takes at a broker with so many below it (1 at least).
+    pub fn time(&self, place: Place, degree: u32) -> NodeTime {
+        let copy_us = self.host.link_bits_per_s.map(|bits| self.costs.wire_bytes_per_copy * 8e6 / bits as f64);
+        NodeTime {
+            cores_us: self.cores(place, degree),
+            egress_us: copy_us.map(|us| us * f64::from(degree)),
+            ingress_us: copy_us,
+        }
+    }
+
+    fn cores(&self, place: Place, degree: u32) -> Estimate {
+        let costs = self.costs;
+        let table = &self.tables[usize::from(place.is_last())];
+        let copies = |degree: u32| f64::from(degree.div_ceil(self.shards()));
+        let taken = if place.is_first() { costs.take_in_us } else { costs.relay_in_us };
+        let Some(&last) = table.last() else { return taken.plus(costs.copy_us(place.is_last()).times(copies(degree))) };
+        let of_first = match table.get(degree as usize - 1) {
+            Some(&time) => time,
+            None => last.plus(costs.slope_us(place.is_last()).times(copies(degree) - copies(table.len() as u32))),
+        };
+        if place.is_first() {
+            return of_first;
+        }
+        // Tables are of brokers that take from a publisher.
+        let more = costs.relay_in_us.value - costs.take_in_us.value;
+        of_first.map(|us| (us + more).max(taken.low))
+    }
+
+    /// The busiest thread's part of a whole time.
+    fn busiest(&self, whole: Estimate, degree: u32) -> Estimate {
+        let taken = self.costs.take_in_us.value;
+        let share = f64::from(degree.div_ceil(self.shards())) / f64::from(degree);
+        whole.map(|us| if us > taken { taken + (us - taken) * share } else { us })
+    }
+}

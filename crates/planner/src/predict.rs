@@ -1,0 +1,145 @@
+//! What a tree is predicted to do.
+//!
+//! Enters: a tree, costs, hosts.  Leaves: its stream's rate and one message's latency with intervals, how loaded each level is, and
+//!         what keeps the stream from being faster.
+//! Owns:   how nodes make a tree: a stream is as fast as its slowest broker, less what each level beyond the second takes; one
+//!         message is with the last consumer after all hops, and behind all siblings on its way.
+//! Never:  knows more than the costs do.
+
+use topology::Tree;
+
+use crate::{Basis, Estimate, Host, Nodes, Place, Reason, Sharing, SizeCosts};
+
+/// What is predicted of a tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Messages a second of one stream.
+    pub stream_per_s: Estimate,
+    /// Of one message by itself, from its publication until the last consumer has it. None without measured latencies.
+    pub latency_us: Option<Estimate>,
+    /// What keeps the stream from being faster.
+    pub bottleneck: Bottleneck,
+    /// By level, from the root, at that rate.
+    pub load: Vec<LevelLoad>,
+}
+
+/// The slowest broker of a tree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// Its level; 0 is the root.
+    pub level: u32,
+    /// Where it stands.
+    pub place: Place,
+    /// How many hang on it.
+    pub degree: u32,
+    /// Why it is not faster.
+    pub reason: Reason,
+    /// What a message takes there, microseconds.
+    pub time_us: Estimate,
+}
+
+/// How loaded the brokers of a level are: those with the most below them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelLoad {
+    /// How many brokers the level has.
+    pub brokers: u32,
+    /// How many each has below it: at least,
+    pub least: u32,
+    /// and at most.
+    pub most: u32,
+    /// Share of the time of its busiest thread.
+    pub cores_share: f64,
+    /// Share of its link, outward.
+    pub egress_share: Option<f64>,
+    /// Share of its link, inward.
+    pub ingress_share: Option<f64>,
+}
+
+/// What this tree does on such hosts.
+pub fn predict(tree: &Tree, costs: &SizeCosts, host: &Host) -> Prediction {
+    predict_with(&Nodes::new(costs, *host), tree)
+}
+
+/// The same, for many trees.
+pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
+    let (costs, levels) = (nodes.costs, tree.levels().len() as u32);
+    let at = |level: u32| nodes.time(Place::of(tree, level), tree.degree(level));
+    let slowest = (0..levels).map(|level| (level, at(level))).fold(None, |slowest: Option<(u32, _)>, (level, time)| {
+        // Of equally slow ones the first: the others wait for it.
+        match slowest {
+            Some((_, before)) if before_us(&before) >= before_us(&time) => slowest,
+            _ => Some((level, time)),
+        }
+    });
+    let (level, time) = slowest.unwrap_or((0, at(0)));
+    // The ends of an interval may be those of other brokers than the slowest.
+    let between_us = (0..levels).fold(time.between_us(), |most, level| most.max(at(level).between_us()));
+    let mut bottleneck = Bottleneck {
+        level,
+        place: Place::of(tree, level),
+        degree: tree.degree(level),
+        reason: time.reason(),
+        time_us: between_us,
+    };
+    let further = levels.saturating_sub(2) as i32;
+    let kept = costs.per_level_ratio.map(|ratio| ratio.powi(further));
+    let mut stream_per_s = between_us.map(|us| 1e6 / us).with(kept, |rate, kept| rate * kept);
+    if let Some(shared_us) = shared_us(nodes, tree) {
+        let shared_per_s = shared_us.map(|us| 1e6 / us);
+        if shared_per_s.value < stream_per_s.value {
+            (bottleneck.reason, bottleneck.time_us) = (Reason::SharedCores, shared_us);
+        }
+        stream_per_s = stream_per_s.with(shared_per_s, f64::min);
+    }
+    let load = (0..levels).map(|level| {
+        let (degrees, time) = (tree.degrees(level), at(level));
+        let share = |us: f64| us * stream_per_s.value / 1e6;
+        LevelLoad {
+            brokers: tree.levels()[level as usize],
+            least: degrees.least,
+            most: degrees.most,
+            cores_share: share(time.cores_us.value),
+            egress_share: time.egress_us.map(share),
+            ingress_share: time.ingress_us.map(share),
+        }
+    });
+    let load = load.collect();
+    Prediction { stream_per_s, latency_us: latency_us(costs, tree), bottleneck, load }
+}
+
+fn before_us(time: &crate::NodeTime) -> f64 {
+    time.between_us().value
+}
+
+/// One message: the first broker, then a hop for each further level; and it is the last among its siblings everywhere.
+fn latency_us(costs: &SizeCosts, tree: &Tree) -> Option<Estimate> {
+    let levels = tree.levels().len() as u32;
+    let siblings: u32 = (0..levels).map(|level| tree.degree(level) - 1).sum();
+    Some(
+        costs
+            .first_latency_us?
+            .plus(costs.hop_latency_us?.times(f64::from(levels - 1)))
+            .plus(costs.copy_latency_us?.times(f64::from(siblings))),
+    )
+}
+
+/// What a message takes of the cores that all brokers share, if they do: publisher and consumers come on top, and are not in it.
+fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
+    if nodes.host.sharing == Sharing::OwnHosts || nodes.costs.basis == Basis::Wall {
+        return None;
+    }
+    Some(processors_us(nodes, tree).times(1.0 / f64::from(nodes.host.cores)))
+}
+
+/// What a message takes of the processors of all brokers together, as far as its costs are processor time.
+pub fn processors_us(nodes: &Nodes<'_>, tree: &Tree) -> Estimate {
+    // All threads of a broker together: as if it had one.
+    let whole = Nodes::new(nodes.costs, Host { cores: 1, ..nodes.host });
+    let of_level = |level: u32| {
+        let (place, degrees) = (Place::of(tree, level), tree.degrees(level));
+        let (with_most, all) = (f64::from(degrees.with_most), f64::from(tree.levels()[level as usize]));
+        let most = whole.time(place, degrees.most).cores_us.times(with_most);
+        most.plus(whole.time(place, degrees.least).cores_us.times(all - with_most))
+    };
+    (0..tree.levels().len() as u32).map(of_level).fold(Estimate::exact(0.0), Estimate::plus)
+}

@@ -1,0 +1,102 @@
+//! A profile: what a calibration measured and what it comes to, as it is kept in a file.
+//!
+//! Enters: observations and costs.  Leaves: the same, checked.
+//! Owns:   the schema's name and version, and what of it cannot be used.
+//! Never:  reads or writes a file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::OBSERVATIONS_MAX;
+use crate::{CostSet, Observation};
+
+/// What the field `schema` says.
+pub const SCHEMA: &str = "harrier-profile";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Which hosts the nodes of the trees had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// Each its own: rates are costs.
+    OwnHosts,
+    /// All nodes shared the cores of one: processor time is a cost, rates are not.
+    OneHost,
+}
+
+/// A profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Which hosts the nodes had.
+    pub sharing: Sharing,
+    /// Cores of one host.
+    pub cores: u32,
+    /// Speed of a host's link, in each direction, if one was set.
+    pub link_bits_per_s: Option<u64>,
+    /// Which program measured, and its version.
+    pub made_by: String,
+    /// What was measured.
+    pub observations: Vec<Observation>,
+    /// What it comes to.
+    pub costs: Vec<CostSet>,
+}
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is something else.
+    Schema(String),
+    /// It is of another version.
+    Version(u32),
+    /// It contradicts itself: how.
+    Unsound(String),
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unusable::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
+            Unusable::Version(version) => {
+                write!(to, "it is of version {version}, and this program knows version {VERSION}: calibrate again")
+            }
+            Unusable::Unsound(why) => to.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl Profile {
+    /// Whether this program can use it.
+    ///
+    /// # Errors
+    /// Another schema or version; values that cannot be.
+    pub fn check(&self) -> Result<(), Unusable> {
+        if self.schema != SCHEMA {
+            return Err(Unusable::Schema(self.schema.clone()));
+        }
+        if self.version != VERSION {
+            return Err(Unusable::Version(self.version));
+        }
+        let complaint = if self.cores == 0 {
+            Some("its hosts have no cores".to_owned())
+        } else if self.link_bits_per_s == Some(0) {
+            Some("its links have no speed".to_owned())
+        } else if self.observations.len() > OBSERVATIONS_MAX {
+            Some(format!("it has more than {OBSERVATIONS_MAX} observations"))
+        } else {
+            let observed = self.observations.iter().find_map(Observation::complaint);
+            observed.or_else(|| self.costs.iter().find_map(CostSet::complaint))
+        };
+        complaint.map_or(Ok(()), |why| Err(Unusable::Unsound(why)))
+    }
+
+    /// The costs for a transport and a reliability.
+    pub fn costs_of(&self, transport: &str, ack: &str) -> Option<&CostSet> {
+        self.costs.iter().find(|set| set.transport == transport && set.ack == ack)
+    }
+}
