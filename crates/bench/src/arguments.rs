@@ -77,7 +77,7 @@ impl Given {
         while let Some(word) = rest.next() {
             let (name, inline) = match word.strip_prefix("--") {
                 Some(long) => long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value))),
-                None => match word.strip_prefix('-') {
+                None => match word.strip_prefix('-').filter(|letter| !letter.is_empty()) {
                     Some(letter) => (letter, None),
                     None => {
                         given.bare.push(word.clone());
@@ -265,6 +265,8 @@ mod tests {
         check("-sizes 1", "unknown option '-sizes'");
         check("--m 1", "unknown option '--m'");
         check("word", "'word' is no option");
+        // Alone it is a word: standard input.
+        check("-", "'-' is no option");
     }
 
     #[test]

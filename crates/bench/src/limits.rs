@@ -165,6 +165,10 @@ pub const CALIBRATION_RUNS_MIN: u64 = 5;
 pub const LISTED_TREES_MAX: usize = 64;
 /// Most bytes of a list of trees on standard input.
 pub const LISTED_BYTES_MAX: u64 = 16 << 20;
+/// Most trees that the table of a plan shows.
+pub const PLAN_ROWS_SHOWN_MAX: usize = 24;
+/// Most routes that it shows.
+pub const PLAN_ROUTES_SHOWN_MAX: usize = 32;
 /// Largest file that is read as a profile, in bytes.
 pub const PROFILE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that may leave a link of limited speed at once: what `tbf` needs at the least for segments that are put

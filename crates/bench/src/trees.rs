@@ -6,6 +6,7 @@
 //!
 //! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
 
+mod against;
 mod asked;
 mod book;
 mod calibrate;
@@ -15,11 +16,14 @@ mod figures;
 mod goals;
 mod ground;
 mod grown;
+mod laid;
 mod links;
 mod listed;
 mod measure;
 mod namespaces;
 mod observed;
+mod plan;
+mod planned;
 mod profiles;
 mod resources;
 mod run;
@@ -40,10 +44,11 @@ use report::table::put;
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
 
-  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down
+  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down (-: the one that plan chose)
   experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
   figures          the figures that federation is held to, with their goals (one table)
   calibrate        measure what a broker costs, by three sweeps, and write a profile
+  plan             which trees are worth having for so many consumers, why they are not faster, and the routes
   verify TREE...   trees as a profile predicts them beside what they do (- for those that plan prints)
   simulate TREE    a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
   clean            remove network namespaces that a run left behind whose process is gone
@@ -74,6 +79,7 @@ pub fn main(words: &[String]) -> ExitCode {
             })
         }
         "simulate" => simulate::run(rest),
+        "plan" => plan::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
         "" => Err(Failure::Usage(USAGE.to_owned())),

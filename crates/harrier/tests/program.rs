@@ -14,6 +14,8 @@ mod joined;
 mod market;
 #[path = "program/passwords.rs"]
 mod passwords;
+#[path = "program/plan.rs"]
+mod plan;
 #[path = "program/policies.rs"]
 mod policies;
 #[path = "program/proxy.rs"]

@@ -331,7 +331,9 @@ impl<'a> Search<'a> {
             }
             let higher: Vec<u64> =
                 stairs[at].range(time..).take_while(|(_, step)| **step >= latency_us).map(|(time, _)| *time).collect();
-            higher.iter().for_each(|time| drop(stairs[at].remove(time)));
+            for time in higher {
+                stairs[at].remove(&time);
+            }
             stairs[at].insert(time, latency_us);
             true
         });

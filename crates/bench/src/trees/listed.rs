@@ -5,10 +5,12 @@
 //! Never:  guesses: a text without a tree is refused.
 
 use serde_json::Value;
+use std::io::Read;
 use topology::Tree;
 
 use crate::arguments::Wrong;
-use crate::limits::LISTED_TREES_MAX;
+use crate::failure::Failure;
+use crate::limits::{LISTED_BYTES_MAX, LISTED_TREES_MAX};
 
 /// The trees of a text. Of JSON, every member `tree`; of anything else, the first word of each line that is one.
 ///
@@ -38,6 +40,19 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
         more => {
             Err(Wrong(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured")))
         }
+    }
+}
+
+/// All that stands on standard input.
+///
+/// # Errors
+/// It cannot be read, or is too long.
+pub(super) fn standard_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(LISTED_BYTES_MAX + 1).read_to_string(&mut text);
+    match read.map_err(|error| format!("standard input: {error}"))? as u64 {
+        ..=LISTED_BYTES_MAX => Ok(text),
+        _ => Err(Failure::Usage(format!("standard input has more than {LISTED_BYTES_MAX} bytes"))),
     }
 }
 

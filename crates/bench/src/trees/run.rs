@@ -6,17 +6,18 @@
 
 use report::page::{Section, number};
 use report::table::put;
+use topology::Tree;
 
 use super::asked::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, wish};
 use super::book::Book;
 use super::figures::Figures;
 use super::grown::{Grown, Plan};
 use super::measure::{Measured, measure};
-use super::resources;
+use super::{listed, planned, resources};
 use crate::arguments::{Given, Option_, help_with, option};
 use crate::failure::Failure;
 use crate::files::raise_for;
-use crate::launcher::one_clock;
+use crate::launcher::{has_ranks, one_clock};
 use crate::record::go_on;
 
 const OWN: &[Option_] = &[
@@ -40,6 +41,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "at least once, 100 messages under way between brokers",
     ),
     ("run B-4B-16C --namespaces --link-rate 200mbit --sizes 64K", "hosts with links of 200 Mbit/s each (as root)"),
+    (
+        "plan --consumers 16 --size 64 | harrier topology run -",
+        "the tree that a plan has chosen, with the plan's messages",
+    ),
     ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more of it, and kept"),
 ];
 
@@ -58,8 +63,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     if given.has("help") {
         return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let tree = match given.bare() {
-        [one] => tree(one)?,
+    let (given, tree) = match given.bare() {
+        [one] if one == "-" => planned_tree(words, given)?,
+        [one] => {
+            let tree = tree(one)?;
+            (given, tree)
+        }
         [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
         [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
     };
@@ -97,6 +106,23 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         put(&format!("# every consumer got every message once and in order ({} consumers)\n", plan.tree.consumers()))?;
     }
     whole
+}
+
+/// The tree that a plan on standard input has chosen. It is measured with the plan's messages, unless the words say otherwise.
+fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure> {
+    if has_ranks() {
+        return Err(Failure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
+    }
+    let (chosen, planned) = planned::chosen(&listed::standard_input()?)?;
+    let chosen = tree(&chosen.to_string())?;
+    let mut all = words.to_vec();
+    for pair in planned.chunks(2) {
+        if !given.has(pair[0].trim_start_matches('-')) {
+            all.extend_from_slice(pair);
+        }
+    }
+    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    Ok((Given::parse_with_bare(&all, &lists)?, chosen))
 }
 
 /// What a tree is, in words.

@@ -5,10 +5,8 @@
 //! Never:  compares a rate that the processors of this host have limited with one of hosts that do not share them; calls a miss
 //!         a success.
 
-use std::io::Read;
-
 use planner::{
-    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us,
+    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
 };
 use report::Progress;
 use report::page::{Section, number, write_file};
@@ -29,12 +27,12 @@ use super::run::{help, section};
 use super::sweep::{nodes, seconds};
 use super::turns::{Step, Turns};
 use super::verdict::{Asked, Better, Pair, Verdict, places};
-use super::{listed, profiles};
+use super::{listed, planned, profiles};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
-use crate::limits::{LISTED_BYTES_MAX, LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
+use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
 use gauge::{Environment, judge};
 
 const MEASURED: &[Option_] = &[
@@ -85,8 +83,8 @@ const EXAMPLES: &[(&str, &str)] = &[
 struct Verification {
     profile: Profile,
     trees: Vec<(Plan, Wish)>,
-    /// Which of them was chosen by somebody else.
-    chosen: Option<Tree>,
+    /// Which of them the planner has chosen, for each size; without its word, the best predicted one counts as chosen.
+    chosen: Vec<Option<Tree>>,
     sizes: Vec<SizeCosts>,
     guessed: Vec<u64>,
     host: Host,
@@ -97,6 +95,9 @@ struct Verification {
     /// Trees of the same number of consumers that are not looked at.
     left_out: u64,
 }
+
+/// What is read off a run.
+type Value<'a> = &'a dyn Fn(&Figures) -> Option<f64>;
 
 /// The result of a size, for a file.
 #[derive(Serialize)]
@@ -118,8 +119,15 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     if given.has("help") {
         return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
+    let (given, listed) = match given.bare() {
+        [word] if word == "-" && !given.has("all") => {
+            let (given, trees) = planned(words, given, &lists)?;
+            (given, Some(trees))
+        }
+        _ => (given, None),
+    };
     let environment = Environment::read();
-    let verification = Verification::of(&given)?;
+    let verification = Verification::of(&given, listed)?;
     put(&format!("# harrier topology verify\n# {}\n{}", environment.line(), verification.told()))?;
     let all = verification.measure()?;
     let results = verification.results(&all);
@@ -154,9 +162,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 impl Verification {
-    fn of(given: &Given) -> Result<Self, Failure> {
+    /// Of the command line, and the trees on standard input if it says that they stand there, the chosen one first.
+    fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
         let wish = wish(given)?;
-        let Every { trees, left_out } = named(given)?;
+        let was_chosen = listed.is_some();
+        let Every { mut trees, left_out } = match listed {
+            Some(trees) => Every { trees, left_out: 0 },
+            None => named(given)?,
+        };
         let profile = profiles::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
         let ack = given.one_of("ack", &["none", "confirm"])?;
         let transport = asked::plan(trees.first().cloned().unwrap_or(tree("B-C")?), given)?.transport.name();
@@ -198,6 +211,16 @@ impl Verification {
         let by_rate = own || link_bits_per_s.is_some();
         let better = if by_rate { Better::More } else { Better::Less };
         let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
+        let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
+            (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
+            (false, first) if was_chosen => vec![first; priced.len()],
+            _ => vec![None; priced.len()],
+        };
+        for choice in chosen.iter().flatten() {
+            if !trees.contains(choice) {
+                trees.push(choice.clone());
+            }
+        }
         let plans = trees.iter().map(|tree| {
             let mut plan = asked::plan(tree.clone(), given)?;
             plan.broker_options.extend(fair.clone());
@@ -206,7 +229,6 @@ impl Verification {
         let plans = plans.collect::<Result<Vec<_>, Wrong>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
         raise_for(most as usize)?;
-        let chosen = given.bare().iter().any(|word| word == "-").then(|| trees.first().cloned()).flatten();
         Ok(Self { profile, trees: plans, chosen, sizes: priced, guessed, host, effort, asked, better, left_out })
     }
 
@@ -259,14 +281,14 @@ impl Verification {
     }
 
     fn results(&self, all: &[Vec<Measured>]) -> Vec<Result_> {
-        let of_size = |costs: &SizeCosts| {
+        let of_size = |(costs, chosen): (&SizeCosts, &Option<Tree>)| {
             let of_tree = |((plan, _), sizes): (&(Plan, Wish), &Vec<Measured>)| {
                 let size = costs.message_bytes as usize;
                 let measured = sizes.iter().find(|measured| measured.size_bytes == size)?;
                 self.pair(plan, costs, measured)
             };
             let trees: Vec<Pair> = self.trees.iter().zip(all).filter_map(of_tree).collect();
-            let chosen = self.chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
+            let chosen = chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
             Result_ {
                 message_bytes: costs.message_bytes,
                 guessed: self.guessed.contains(&costs.message_bytes),
@@ -278,14 +300,14 @@ impl Verification {
                 trees,
             }
         };
-        self.sizes.iter().map(of_size).collect()
+        self.sizes.iter().zip(&self.chosen).map(of_size).collect()
     }
 
     /// What is predicted of a tree beside what was measured of it. None if its brokers could not be metered.
     fn pair(&self, plan: &Plan, costs: &SizeCosts, measured: &Measured) -> Option<Pair> {
         let tree = &plan.tree;
         let prediction: Prediction = predict(tree, costs, &self.host);
-        let (predicted, value): (Estimate, &dyn Fn(&Figures) -> Option<f64>) = match self.better {
+        let (predicted, value): (Estimate, Value<'_>) = match self.better {
             Better::More => (prediction.stream_per_s, &|figures| Some(figures.per_stream_per_s())),
             Better::Less => (processors_us(&Nodes::new(costs, self.host), tree), &|figures| {
                 let levels = figures.level_cpu_us(tree)?;
@@ -410,7 +432,37 @@ fn predicted_best(pairs: &[Pair], better: Better) -> Option<String> {
     best.map(|pair| pair.tree.clone())
 }
 
-/// The trees that the command line names, or standard input.
+/// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
+fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, Failure> {
+    let wish = planner::Wish { consumers, beyond: true, ..planner::Wish::default() };
+    let choice = |costs: &SizeCosts| {
+        let refused =
+            |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
+        let front = search(&Nodes::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
+    };
+    sizes.iter().map(choice).collect()
+}
+
+/// The trees on standard input: where a plan stands there, the one that it has chosen first, and its messages unless the words say
+/// otherwise.
+fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
+    if has_ranks() {
+        return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+    }
+    let text = listed::standard_input()?;
+    let mut trees = listed::trees(&text)?;
+    trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
+    // Other lists are lists, too.
+    let Ok((chosen, of_plan)) = planned::chosen(&text) else { return Ok((given, trees)) };
+    trees.retain(|one| *one != chosen);
+    trees.insert(0, chosen);
+    let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
+    let all: Vec<String> = words.iter().cloned().chain(more).collect();
+    Ok((Given::parse_with_bare(&all, lists)?, trees))
+}
+
+/// The trees that the command line names.
 fn named(given: &Given) -> Result<Every, Failure> {
     let whole = |trees: Vec<Tree>| Every { trees, left_out: 0 };
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
@@ -425,14 +477,6 @@ fn named(given: &Given) -> Result<Every, Failure> {
         }
         (false, None, []) => {
             Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
-        }
-        (false, None, [word]) if word == "-" => {
-            let mut text = String::new();
-            let read = std::io::stdin().take(LISTED_BYTES_MAX).read_to_string(&mut text);
-            read.map_err(|error| format!("standard input: {error}"))?;
-            let trees = listed::trees(&text)?;
-            trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
-            Ok(whole(trees))
         }
         (false, None, words) => {
             let mut trees = Vec::new();
