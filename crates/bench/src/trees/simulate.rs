@@ -201,7 +201,7 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
 fn messages_usual(scenario: &Scenario) -> u64 {
     match scenario.pace {
         Pace::Closed => {
-            let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes).max(1);
+            let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes.max(1)).max(1);
             (batch * BATCHES_USUAL).clamp(*MESSAGES_USUAL.start(), *MESSAGES_USUAL.end())
         }
         Pace::Even(_) | Pace::Poisson(_) => *MESSAGES_USUAL.start(),
