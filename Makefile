@@ -22,14 +22,14 @@ perf: build ## Harrier, RabbitMQ and a raw relay side by side. PERF="--only late
 	tests/rabbitmq/install
 	$(HARRIER) bench perf --out $(OUT) $(PERF)
 
-test: ## Everything: formatting, lints, licences, unit tests, fuzzing, simulation, real clients. Up to 45 minutes.
+test: ## Everything: formatting, lints, licences, unit tests, fuzzing, simulation, real clients. About half an hour.
 	tests/suite
 
 fmt: ## Format the sources.
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt --all
 
-lint: ## The lints that `make test` starts with.
+lint: ## The lints of `make test`.
 	tests/suite format lint licences
 
 unit: ## The tests of the crates alone.

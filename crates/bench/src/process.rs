@@ -230,7 +230,9 @@ impl Role {
     pub fn order<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         match &mut self.seat {
-            Seat::Here { spoken, .. } => spoken.say(&line),
+            Seat::Here { spoken, .. } => {
+                spoken.say(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
+            }
             Seat::Away(away) => away.say(&line),
         }
     }

@@ -7,6 +7,7 @@
 //! Never:  opens a socket, reads a clock, routes a message.
 #![forbid(unsafe_code)]
 
+mod acks;
 mod here;
 mod identity;
 pub mod limits;
@@ -22,6 +23,7 @@ mod trace;
 mod unconfirmed;
 mod window;
 
+pub use acks::Acks;
 pub use here::{PushDefinitions, push_definitions};
 pub use identity::Identity;
 pub use mirror::{Mirror, Operation};

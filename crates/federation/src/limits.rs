@@ -12,6 +12,10 @@ pub const LINKS_MAX: usize = 1024;
 pub const ROUTES_MAX: usize = 255;
 /// Messages that are under way on a route unless more or fewer are asked for (`--credit`). RabbitMQ's plugin has the same.
 pub const CREDIT_DEFAULT: u16 = 1000;
+/// One acknowledgement says of so large a part of the credit, one in so many, that it is safe, where many messages come ...
+pub const ACKS_OF_CREDIT: u16 = 2;
+/// ... and waits so long for it at most. Who comes less often is acknowledged at once.
+pub const ACK_WAIT: Duration = Duration::from_millis(1);
 /// Brokers that a message goes through, unless more or fewer are asked for.
 pub const HOPS_DEFAULT: u16 = 16;
 /// The first wait after a connection was lost ...

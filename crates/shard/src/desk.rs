@@ -13,6 +13,7 @@ use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
 
@@ -67,6 +68,8 @@ pub struct Desk {
     pub resumed: Vec<Slot>,
     /// Publishers that must give consumers a moment.
     pub paced: Vec<Slot>,
+    /// Connections to other brokers with acknowledgements that wait.
+    held: Vec<Slot>,
     /// Refusals to carry out.
     pub refusals: Vec<LateRefusal>,
     /// Bytes of bodies that were copied.
@@ -87,6 +90,7 @@ impl Desk {
             mail,
             resumed: Vec::new(),
             paced: Vec::new(),
+            held: Vec::new(),
             refusals: Vec::new(),
             copied: Copied::default(),
             requests: None,
@@ -220,7 +224,14 @@ impl Desk {
             _ => (method, false),
         };
         let is_tie = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some());
-        if let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
+        if is_tie && let Method::BasicNack(_) = method {
+            self.acknowledge(slot, None);
+        }
+        let waits = match method {
+            Method::BasicAck(ack) => self.hold_ack(slot, channel, ack.delivery_tag),
+            _ => false,
+        };
+        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
             out.method(pool, channel, if is_tie { written } else { method });
         }
         let Some(stamped) = self.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
@@ -229,6 +240,53 @@ impl Desk {
             Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
             _ => {}
         }
+    }
+}
+
+impl Desk {
+    /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
+    fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
+        let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return false };
+        let Some(tie) = &mut outlet.tie else { return false };
+        let Some(acks) = tie.acks(channel) else { return false };
+        acks.safe(tag);
+        if !std::mem::replace(&mut tie.holds, true) {
+            self.held.push(slot);
+        }
+        true
+    }
+
+    /// Acknowledges to another broker what it is time for; without a time all that is safe here.
+    pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
+        let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
+        let tie = outlet.tie.as_mut().filter(|tie| tie.holds)?;
+        let before = outlet.out.bytes();
+        let again = tie.write_acks(&mut outlet.out, &self.pool, now);
+        if outlet.out.bytes() > before {
+            self.make_dirty(slot);
+        }
+        again
+    }
+
+    /// The same on all connections. Answers when it is time again.
+    pub(crate) fn acknowledge_all(&mut self, now: Instant) -> Option<Instant> {
+        let mut first: Option<Instant> = None;
+        let mut at = 0;
+        while let Some(&slot) = self.held.get(at) {
+            match self.acknowledge(slot, Some(now)) {
+                Some(again) => {
+                    first = first.into_iter().chain([again]).min();
+                    at += 1;
+                }
+                None => {
+                    self.held.swap_remove(at);
+                    if let Some(tie) = self.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
+                        tie.holds = false;
+                    }
+                }
+            }
+        }
+        first
     }
 }
 

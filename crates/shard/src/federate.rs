@@ -75,6 +75,7 @@ pub(crate) fn hear(
                 }
             };
             match published {
+                Ok(Flow::Go) if delivery_tag.is_multiple_of(route.ack_every) => Next::Acknowledge,
                 Ok(Flow::Go) => Next::Go,
                 Ok(Flow::Wait | Flow::Gather) => Next::Wait,
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
@@ -226,6 +227,10 @@ impl Shard {
             self.broker.catalog_mut().unwatch_bindings(watch);
         }
         let left = self.left_of_push(number, route);
+        if let Some(slot) = slot {
+            // What is safe here does not come again.
+            self.desk.acknowledge(slot, None);
+        }
         let Some(tie) = self.ties.get(number) else { return };
         let mut channel = None;
         if let Some(slot) = slot
@@ -238,7 +243,7 @@ impl Shard {
         }
         *tie.route(route) = Default::default();
         if let (Some(slot), Some(channel)) = (slot, channel) {
-            self.broker.close_channel(slot, channel, &mut self.desk);
+            self.close_here(slot, channel);
         }
         if let Some((vhost, queue)) = left {
             self.broker.delete_queue(vhost, &queue, &mut self.desk);

@@ -7,6 +7,7 @@
 use crate::connection::Farewell;
 use crate::serve::tell_of_end;
 use crate::shard::Shard;
+use broker::Slot;
 use link::Sent;
 use std::time::Instant;
 
@@ -14,34 +15,45 @@ impl Shard {
     /// Sends what has been written.
     pub(crate) fn flush(&mut self, now: Instant) {
         while let Some(slot) = self.desk.next_dirty() {
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
-            let Some(outlet) = self.desk.outlet(slot) else { continue };
-            if outlet.blocked {
-                continue;
-            }
-            if !outlet.out.is_empty() {
-                connection.sent_at = now;
-                match connection.link.send(outlet.out.gather_mut()) {
-                    Ok(Sent::Drained) => {}
-                    Ok(Sent::Blocked) => outlet.blocked = true,
-                    Err(error) => {
-                        tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
-                        self.lose(slot, &error.to_string(), now);
-                        self.remove(slot);
-                        continue;
-                    }
+            self.flush_one(slot, now);
+        }
+    }
+
+    /// Tells another broker what is safe of what it has sent, while there is more of it to be seen to.
+    pub(crate) fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
+        self.broker.end_of_batch(&mut self.desk);
+        self.desk.acknowledge(slot, Some(now));
+        self.flush_one(slot, now);
+    }
+
+    fn flush_one(&mut self, slot: Slot, now: Instant) {
+        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(outlet) = self.desk.outlet(slot) else { return };
+        if outlet.blocked {
+            return;
+        }
+        if !outlet.out.is_empty() {
+            connection.sent_at = now;
+            match connection.link.send(outlet.out.gather_mut()) {
+                Ok(Sent::Drained) => {}
+                Ok(Sent::Blocked) => outlet.blocked = true,
+                Err(error) => {
+                    tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
+                    self.lose(slot, &error.to_string(), now);
+                    self.remove(slot);
+                    return;
                 }
             }
-            if outlet.out.is_empty() && connection.farewell == Farewell::WhenSent {
-                connection.link.close_sending();
-                connection.farewell = Farewell::Sent;
-            }
-            let unparsed = connection.unparsed;
-            if unparsed && self.may_serve(slot) {
-                self.enqueue(slot);
-            }
-            // Idle consumers fill the output again, which makes it dirty again.
-            self.broker.output_ready(slot, &mut self.desk);
         }
+        if outlet.out.is_empty() && connection.farewell == Farewell::WhenSent {
+            connection.link.close_sending();
+            connection.farewell = Farewell::Sent;
+        }
+        let unparsed = connection.unparsed;
+        if unparsed && self.may_serve(slot) {
+            self.enqueue(slot);
+        }
+        // Idle consumers fill the output again, which makes it dirty again.
+        self.broker.output_ready(slot, &mut self.desk);
     }
 }

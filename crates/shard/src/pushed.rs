@@ -1,13 +1,15 @@
 //! The output of a federation link: what the broker core says to a client becomes what a client says to a broker.
 //!
 //! Enters: deliveries of the side here of a pushed route; confirms of what was pulled.  Leaves: `basic.publish`; `basic.ack`.
-//! Owns:   the rule that the n-th delivery of a channel is the n-th publish at the other end, so that tags need no table.
+//! Owns:   the acknowledgements that wait for more; the rule that the n-th delivery of a channel is the n-th publish at the other end, so that tags need no table.
 //! Never:  leaves a delivery out: one that must not go on is published to nowhere.
 
 use broker::Delivery;
-use federation::{Tracer, Verdict};
+use federation::{Acks, Tracer, Verdict};
 use session::{BodyOut, Outbound, PublishHead};
 use slab::Pool;
+use std::time::Instant;
+use wire::method::basic;
 
 /// A pushed route: deliveries on its channel go to an exchange of the other broker.
 pub struct Pushed {
@@ -54,9 +56,41 @@ impl Pushed {
 #[derive(Default)]
 pub struct TieOut {
     routes: Vec<Option<Box<Pushed>>>,
+    /// Of pulled routes, by their channels.
+    acks: Vec<Option<Acks>>,
+    /// It is on the desk's list of those with acknowledgements that wait.
+    pub holds: bool,
 }
 
 impl TieOut {
+    /// What comes on this channel is acknowledged so, or not any more.
+    pub fn acknowledge(&mut self, channel: u16, acks: Option<Acks>) {
+        let index = usize::from(channel);
+        if self.acks.len() <= index {
+            self.acks.resize_with(index + 1, || None);
+        }
+        self.acks[index] = acks;
+    }
+
+    /// The acknowledgements of a channel.
+    #[inline]
+    pub fn acks(&mut self, channel: u16) -> Option<&mut Acks> {
+        self.acks.get_mut(usize::from(channel))?.as_mut()
+    }
+
+    /// Writes what is to be acknowledged at this time; `None`: all. Answers when it must be looked at again.
+    pub fn write_acks(&mut self, out: &mut Outbound, pool: &Pool, now: Option<Instant>) -> Option<Instant> {
+        let mut again: Option<Instant> = None;
+        for (channel, acks) in self.acks.iter_mut().enumerate() {
+            let Some(acks) = acks.as_mut().filter(|acks| acks.are_held()) else { continue };
+            if let Some((delivery_tag, multiple)) = acks.next(now) {
+                out.method(pool, channel as u16, &basic::Ack { delivery_tag, multiple }.into());
+            }
+            again = again.into_iter().chain(acks.due()).min();
+        }
+        again
+    }
+
     /// Deliveries on this channel go there.
     pub fn push(&mut self, channel: u16, pushed: Option<Pushed>) -> Option<Pushed> {
         let index = usize::from(channel);

@@ -25,6 +25,8 @@ use wire::method::{basic, connection};
 pub(crate) enum Next {
     /// The next event.
     Go,
+    /// The next event; but the other broker, which has sent a part of what it may, is to hear what is safe of it.
+    Acknowledge,
     /// The connection must wait.
     Wait,
     /// Definitions may go on; behind them the connection must wait.
@@ -91,6 +93,7 @@ impl Shard {
             fresh = false;
             let stopped = self.parse(slot, &mut have, now);
             self.broker.end_of_batch(&mut self.desk);
+            self.desk.acknowledge(slot, Some(now));
             self.desk_work(now);
             self.flush(now);
             let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
@@ -208,6 +211,13 @@ impl Shard {
                     continue;
                 }
             };
+            let next = match next {
+                Next::Acknowledge => {
+                    self.acknowledge_early(slot, now);
+                    Next::Go
+                }
+                next => next,
+            };
             match next {
                 Next::Go if !self.desk.is_full(slot) => {}
                 Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
@@ -249,7 +259,7 @@ impl Shard {
 
     fn act(&mut self, slot: Slot, next: Next, now: Instant) {
         match next {
-            Next::Go | Next::Wait | Next::Gather { .. } => {}
+            Next::Go | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
             Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             Next::Login(login) => self.log_in(slot, login, now),
             Next::Open { vhost } => self.open_vhost(slot, &vhost, now),

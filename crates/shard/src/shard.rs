@@ -89,6 +89,8 @@ pub struct Shard {
     pub(crate) draining: bool,
     /// Links to other brokers.
     pub(crate) ties: Ties,
+    /// When acknowledgements to other brokers have waited long enough.
+    acks_at: Option<Instant>,
 }
 
 impl Shard {
@@ -117,6 +119,7 @@ impl Shard {
             paced: VecDeque::new(),
             draining: false,
             ties: Ties::default(),
+            acks_at: None,
         }
     }
 
@@ -263,6 +266,7 @@ impl Shard {
         self.desk_work(now);
         self.fire_timers(now);
         self.check_memory(now);
+        self.acks_at = self.desk.acknowledge_all(now);
         self.flush(now);
         self.desk.mail.send(true);
         self.outlook(now)
@@ -488,7 +492,8 @@ impl Shard {
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.timers.next(), self.ties.next_at()].into_iter().flatten().min();
+        let until =
+            [look_up, paced, queues, self.acks_at, self.timers.next(), self.ties.next_at()].into_iter().flatten().min();
         Work::Idle { until }
     }
 

@@ -28,6 +28,8 @@ pub(crate) enum Stage {
 pub(crate) struct RouteHere {
     /// Writes hops into what is pulled, once it is known from whom.
     pub tracer: Option<Tracer>,
+    /// Of a pulled route that is acknowledged: how many messages of a batch are, before the rest has its turn.
+    pub ack_every: u64,
     /// How far the side here of a pushed route is made.
     pub made: u8,
     /// Another try is made then.

@@ -13,7 +13,7 @@ use crate::ties::Dialled;
 use broker::{Effects, Slot};
 use catalog::{ExchangeId, SessionId};
 use federation::limits::{BACK_OFF_MIN, LAG_EVERY};
-use federation::{Ack, Direction, End, RouteKind, RouteSpec, Told, Tracer};
+use federation::{Ack, Acks, Direction, End, RouteKind, RouteSpec, Told, Tracer};
 use session::{Inbound, Outbound, SessionLimits};
 use std::time::Instant;
 use wire::method::confirm;
@@ -286,6 +286,12 @@ impl Shard {
                     if let Err(refusal) = self.broker.command(slot, channel, select, &mut self.desk) {
                         return self.route_refused(slot, channel, &refusal.text, now);
                     }
+                    if let Some(tie) = self.ties.get(number) {
+                        tie.route(route).ack_every = Acks::every(spec.credit);
+                    }
+                    if let Some(out) = self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
+                        out.acknowledge(channel, Some(Acks::new(spec.credit)));
+                    }
                 }
                 self.here_is_made(number, route, slot);
             }
@@ -311,6 +317,7 @@ impl Shard {
         let Some(number) = self.tie_of(slot) else { return };
         let route = self.ties.get(number).and_then(|tie| tie.peering.route_of(channel));
         let Some(route) = route else { return self.end_tie(number, slot, text, false, now) };
+        self.desk.acknowledge(slot, None);
         self.close_here(slot, channel);
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         if let (Some(tie), Some((out, pool))) = (self.ties.get(number), self.desk.writer(slot)) {
@@ -322,6 +329,9 @@ impl Shard {
     /// The channel here of a route goes; what was pushed on it and not acknowledged goes back to its queue.
     pub(crate) fn close_here(&mut self, slot: Slot, channel: u16) {
         self.keep_counts(slot, Some(channel));
+        if let Some(out) = self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
+            out.acknowledge(channel, None);
+        }
         self.broker.close_channel(slot, channel, &mut self.desk);
     }
 
@@ -374,6 +384,8 @@ impl Shard {
 
     fn say_goodbye(&mut self, number: u32, slot: Slot, now: Instant) {
         self.keep_counts(slot, None);
+        // What is safe here does not come again.
+        self.desk.acknowledge(slot, None);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
             && let Some((out, pool)) = self.desk.writer(slot)
         {

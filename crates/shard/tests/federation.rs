@@ -420,6 +420,40 @@ fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
 }
 
 #[test]
+fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes() {
+    let (source, destination) = (Broker::start("source", 1), Broker::start("destination", 1));
+    destination.declare("trades", "direct");
+    let (mut client, channel) = source.client();
+    client.declare_queue(channel, "orders", &QueueOptions::default()).expect("a queue");
+    let (mut ordered, _) = bound(&destination, "trades", "orders");
+    let spec = RouteSpec { credit: 1_000, ..pull("trades", RouteKind::Queue { queue: "orders".into() }) };
+    let (key, operator) = (destination.key(&source), destination.server.operator());
+    for round in 0..20 {
+        destination.route(&source, spec.clone());
+        // Far less than a share of the credit, at once behind one another: their acknowledgements wait for more.
+        for number in 0..10 {
+            let body = format!("{round} {number}");
+            client.publish(channel, &Publish::to("", "orders"), body.as_bytes()).expect("published");
+            client.flush().expect("sent");
+        }
+        let came = bodies(&mut ordered, 10);
+        assert_eq!(came, (0..10).map(|number| format!("{round} {number}")).collect::<Vec<_>>());
+        let order = match round % 2 {
+            0 => Order::RemoveRoute(key.clone(), spec.clone()),
+            _ => Order::ChangeLink(LinkSpec {
+                key: key.clone(),
+                url: source.url().into(),
+                user: "guest".into(),
+                durable: false,
+            }),
+        };
+        operator.federate(order).expect("taken");
+    }
+    drop((client, ordered));
+    [destination, source].into_iter().for_each(Broker::stop);
+}
+
+#[test]
 fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
     let (source, destination) = (Broker::start("source", 1), Broker::start("destination", 2));
     for broker in [&source, &destination] {

@@ -23,7 +23,7 @@ from report import equal
 
 URL = os.environ["AMQP_URL"]
 BROKER = os.environ.get("AMQP_BROKER", "other")
-DEADLINE_S = 15
+DEADLINE_S = int(os.environ.get("INTEROP_DEADLINE_S", "15"))
 serial = iter(range(1 << 30))
 
 

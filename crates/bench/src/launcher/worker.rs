@@ -150,10 +150,11 @@ impl Worker {
                 }
             }
             Letter::Order { role, line } => {
-                // A role that has ended takes no orders; that it ended is told apart from this.
+                // A role that has ended takes no orders, and how it ended says more, if it did.
                 if let Some(spoken) = self.roles.get_mut(&role)
                     && let Err(why) = spoken.say(&line)
                 {
+                    let why = spoken.failure().unwrap_or(why);
                     self.post.send(0, Letter::Ended { role, why: Some(why) }).map_err(Stop::Lost)?;
                 }
             }

@@ -123,6 +123,10 @@ impl Planned<'_> {
         };
         let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
         let _infallible = writeln!(text, "# slowest: {}", why(&prediction.bottleneck));
+        let further = beyond(tree, &self.reach, self.beyond_sizes);
+        if !further.is_empty() {
+            let _infallible = writeln!(text, "# EXTRAPOLATED: {}", further.join(", "));
+        }
         text.push_str(&loads(prediction));
         let _infallible = writeln!(
             text,

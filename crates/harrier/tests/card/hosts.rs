@@ -2,8 +2,8 @@
 //! first off in the middle of all. To the second it was a broker's machine, and a client's.
 
 use super::world::{
-    Broker, MIB, PATIENCE, PINNED_SLACK_BYTES, Running, TCP_PORTS_BEYOND, body, connect, consume, get, lab, next, now,
-    number, try_connect,
+    Broker, MIB, PATIENCE, PINNED_SLACK_BYTES, Running, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
+    next, now, number, try_connect,
 };
 use client::{Client, Publish};
 use std::io::Write as _;
@@ -14,6 +14,8 @@ const PEER: &str = "CARD_HOSTS_PEER";
 const QUEUE: &str = "hosts";
 const MESSAGES: usize = 12;
 const SIZES: [usize; 4] = [1, 4_000, 50_000, MIB];
+/// A machine that has gone is noticed by what is sent there, at the latest a question.
+const NOTICES: [&str; 2] = [SILENCE, "30"];
 /// Within this a machine that has gone must be noticed: the retries of the device take 2 to 8 s on a quiet machine.
 const HEARD_MAX: Duration = Duration::from_secs(40);
 
@@ -45,7 +47,7 @@ fn reach(url: &str) -> Client {
 fn the_first_goes() {
     let Some((place, _)) = places(false) else { return };
     let Some((host, _)) = place.rsplit_once('.') else { panic!("{place} is no address") };
-    let broker = Broker::start(&place, &[]);
+    let broker = Broker::start(&place, &NOTICES);
     say("the first broker is ready");
     // The other end of the cable.
     let other = format!("amqp+rdma://{host}.2:{PORT}");
@@ -62,7 +64,7 @@ fn the_first_goes() {
 #[test]
 fn the_second_stays() {
     let Some((place, Some(there))) = places(true) else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = Broker::start(&place, &NOTICES);
     let pinned = broker.pinned_bytes();
     // What the other is to read, without an end, of which a part stays on its way.
     let (mut local, own) = connect(&broker.tcp(), QUEUE);

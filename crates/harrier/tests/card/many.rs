@@ -1,7 +1,7 @@
 //! Five hundred connections to one broker, and what an idle one has pinned. A proxy has them all on one port: as many
 //! clients of their own would need more memory than a guest has.
 
-use super::world::{Broker, Running, body, connect, fresh, get, try_connect};
+use super::world::{Broker, PINNED_SLACK_BYTES, Running, body, connect, fresh, get, try_connect};
 use client::Publish;
 
 const CONNECTIONS: usize = 500;
@@ -16,7 +16,8 @@ const PROMISED_BYTES: usize = 16 * 4_096;
 #[test]
 fn five_hundred_connections_work_and_an_idle_one_pins_little() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::sharded(&place, SHARDS, &["--login-timeout-s", "600"]);
+    // Nobody calls a client while the others connect, which takes minutes on a busy machine: it says nothing meanwhile.
+    let broker = Broker::sharded(&place, SHARDS, &["--login-timeout-s", "600", "--heartbeat-s", "0"]);
     let (proxy, url) = Running::proxy(&broker.direct());
     let mut clients = Vec::new();
     let mut pinned_first = 0;
@@ -53,7 +54,7 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
     for _ in 0..CONNECTIONS {
         broker.process.says("connection closed");
     }
-    assert!(broker.pinned_bytes() <= pinned, "more is pinned than for all of them");
+    assert!(broker.pinned_bytes() <= pinned + PINNED_SLACK_BYTES, "more is pinned than for all of them");
     let (mut client, channel) = connect(&broker.direct(), "again");
     client.publish(channel, &Publish::to("", "again"), &body(7, 50_000)).expect("published");
     assert!(get(&mut client, channel, "again").is_some_and(|got| got.body() == body(7, 50_000)));

@@ -16,6 +16,9 @@ pub const PINNED_SLACK_BYTES: usize = 4 << 20;
 /// Where a broker listens by TCP: so far above its port of the card.
 pub const TCP_PORTS_BEYOND: u16 = 1_000;
 
+/// After how many seconds without a word a peer is given up; after a third of them it is asked for one.
+pub const SILENCE: &str = "--rdma-silence-s";
+
 #[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
 pub fn now() -> Instant {
     Instant::now()
@@ -153,9 +156,12 @@ impl Broker {
         let rdma = format!("amqp+rdma://{place}");
         let (host, port) = place.rsplit_once(':').expect("a port");
         let tcp_port = port.parse::<u16>().expect("a number") + TCP_PORTS_BEYOND;
+        // A client answers while a call of its runs, and on a busy machine the calls of others take their time.
+        let silence: &[&str] = if words.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let mut command = harrier();
         command
             .args(["broker", "--log-level", "debug", "--loopback-users", "nobody", "--rdma-token", "allow"])
+            .args(silence)
             .args(["--shards", &shards.to_string(), "--listen", &format!("{host}:{tcp_port}"), "--listen", &rdma])
             .args(words);
         let process = Running::logging(command);

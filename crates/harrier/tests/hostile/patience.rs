@@ -11,28 +11,33 @@ use ib::Status;
 #[test]
 fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     let Some(ip) = lab() else { return };
+    // Another test beside this one waits as long for its token.
     let settings =
-        ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "12", "--login-timeout-s", "6"];
+        ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "30", "--login-timeout-s", "6"];
     let mut broker = Broker::start(ip, port(), &settings);
     let mut honest = Honest::new(broker.address);
     let before = broker.holdings();
     let address = broker.address;
     let connect = |hello: &Hello| Peer::connect(address, hello).expect("there is room");
 
+    // Honest clients say something all the while: they would be given up as well.
     // It never says DONE, and never reads.
     honest.lay("bait", 70_000);
     let mut never_done = connect(&Hello::default());
     Talk::open(&mut never_done);
     Talk::consume(&mut never_done, "bait");
     let offer = Offer::read(&never_done.next(RENDEZVOUS, "an offer").payload);
+    honest.exchange("while others come");
     // It has logged in and says nothing more, not even that it lives.
     let mut silent = connect(&Hello::default());
     Talk::open(&mut silent);
+    honest.exchange("while others come");
     // It says nothing at all, but for answering.
     let mut mute = connect(&Hello::default());
     // It is told that it is none of AMQP's, and stays.
     let mut stays = connect(&Hello::default());
     stays.stream(b"GET / HTTP/1.1\r\n\r\n");
+    honest.exchange("while others come");
     // It has read what is not its own, so that its queue pair is of no use any more, and stays.
     honest.lay("sink", 70_000);
     let mut stuck = connect(&Hello::default());
@@ -40,6 +45,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     Talk::consume(&mut stuck, "sink");
     let own = Offer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
     assert_eq!(stuck.read(own.address - 1, 1, own.key), Status::REMOTE_ACCESS);
+    honest.exchange("while others come");
     // It lets nobody read what it offers.
     let mut unreadable = connect(&Hello { reads_answered: 0, ..Hello::default() });
     Talk::open(&mut unreadable);

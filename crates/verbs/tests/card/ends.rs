@@ -46,8 +46,9 @@ pub fn fresh(ip: IpAddr) -> String {
     format!("{ip}:{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A machine that is busy sets a connection up when it comes to it.
 pub fn settings() -> Settings {
-    Settings { receive_buffers: 1_024, direct: true, ..Settings::default() }
+    Settings { receive_buffers: 1_024, direct: true, set_up_max: PATIENCE, ..Settings::default() }
 }
 
 pub fn port(device: AnyDevice, settings: &Settings) -> CardPort {
