@@ -25,7 +25,7 @@ const SECONDS: u32 = 16;
 
 const STYLE: &str = "
 svg.tree { display: block; width: 100%; min-width: 40rem; height: auto; font: 13px system-ui, sans-serif; }
-svg.tree text { fill: var(--ink); } svg.tree .soft { fill: var(--soft); }
+svg.tree text { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 4px; } svg.tree .soft { fill: var(--soft); }
 svg.tree .ring { fill: var(--ground); stroke: var(--ink); stroke-width: 1.4; }
 svg.tree .disc { fill: #0b4f8a; transform-box: fill-box; transform-origin: center; }
 svg.tree .way { stroke: #7d5700; fill: none; }

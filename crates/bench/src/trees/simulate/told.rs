@@ -152,7 +152,7 @@ pub(super) fn text(wish: &Wish, outcome: &Outcome) -> String {
         _ = writeln!(text, "# {fact}");
     }
     for (name, value) in figures(wish, outcome) {
-        _ = writeln!(text, "{name:<28}{value}");
+        _ = writeln!(text, "{name:<30}{value}");
     }
     text.push_str("# levels of brokers: medians of their brokers; queues in messages\n#");
     for column in COLUMNS {
