@@ -69,16 +69,16 @@ def ttl_of_what_comes_back(made, channel):
 @with_channel
 def expiry_renewed_by_use(made, channel):
     name = unique("used")
-    arguments = {"x-expires": 900, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": unique("nowhere")}
+    arguments = {"x-expires": 2000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": unique("nowhere")}
     channel.queue_declare(name, arguments=arguments)
     for use in (lambda: channel.basic_get(name), lambda: channel.queue_declare(name, arguments=arguments)):
         for _ in range(3):
             start = time.monotonic()
-            passed(made, start, 0.35)
+            passed(made, start, 0.7)
             use()
     start = time.monotonic()
     put(channel, name, "a")
-    passed(made, start, 0.35)
+    passed(made, start, 0.7)
     put(channel, name, "b")
     equal(there(made, name), True)
     until(made, lambda: not there(made, name), "it goes, with its messages: to publish is no use")
