@@ -33,18 +33,22 @@ pub(super) const EFFORT: &[Option_] = &[
     option("runs", None, "N", "runs of each size; tables show medians (default 1)"),
 ];
 
+/// How brokers hand messages on.
+pub(super) const ACK: Option_ = option("ack", None, "HOW", "between brokers: none (default), or confirm");
+/// How much may be under way between two of them,
+pub(super) const CREDIT: Option_ = option(
+    "credit",
+    None,
+    "N",
+    "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
+);
+/// and ahead of a consumer.
+pub(super) const PREFETCH: Option_ =
+    option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)");
+
 /// How a tree is.
-pub(super) const TREE: &[Option_] = &[
-    option("exchange", None, "TYPE", "fanout (default), direct or topic"),
-    option("ack", None, "HOW", "between brokers: none (default), or confirm"),
-    option(
-        "credit",
-        None,
-        "N",
-        "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
-    ),
-    option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
-];
+pub(super) const TREE: &[Option_] =
+    &[option("exchange", None, "TYPE", "fanout (default), direct or topic"), ACK, CREDIT, PREFETCH];
 
 /// Where it is.
 pub(super) const PLACE: &[Option_] = &[

@@ -21,6 +21,7 @@ use crate::launcher::{has_ranks, one_clock};
 use crate::record::go_on;
 
 const OWN: &[Option_] = &[
+    option("uneven", None, "", "levels may divide unevenly: the first brokers of a level have one more below them"),
     option("latency", None, "", "single messages, too: how long until the last consumer has one"),
     option("check", Some('c'), "", "check every byte of every message, not its number alone"),
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
@@ -67,6 +68,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         [one] if one == "-" => planned_tree(words, given)?,
         [one] => {
             let tree = tree(one)?;
+            // Whoever writes a tree by hand has most likely counted wrongly; a planner has not.
+            if !tree.is_uniform() && !given.has("uneven") {
+                return Err(Failure::Usage(format!(
+                    "'{one}': a level does not divide evenly among the one above; with --uneven the first brokers have one more"
+                )));
+            }
             (given, tree)
         }
         [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),

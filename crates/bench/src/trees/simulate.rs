@@ -14,7 +14,7 @@ use report::page::write_file;
 use report::table::put;
 use topology::Tree;
 
-use super::asked::{bits_per_s, wait_ns};
+use super::asked::{ACK, CREDIT, PREFETCH, bits_per_s, wait_ns};
 use super::profiles;
 use super::run::help;
 use crate::arguments::{Given, Option_, Wrong, option};
@@ -41,14 +41,9 @@ const OPTIONS: &[Option_] = &[
     option("arrivals", None, "HOW", "with --rate: even (default) or poisson"),
     option("messages", None, "N", "messages (default: so many that queues fill, 10,000 to 400,000)"),
     option("seconds", None, "S", "so long a stream instead"),
-    option("ack", None, "HOW", "between brokers: none (default) or confirm"),
-    option(
-        "credit",
-        None,
-        "N",
-        "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
-    ),
-    option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
+    ACK,
+    CREDIT,
+    PREFETCH,
     option(
         "queue-limit",
         None,
