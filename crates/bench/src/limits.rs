@@ -22,6 +22,8 @@ pub const KEYS_MAX: usize = 1_000_000;
 pub const RUNS_MAX: usize = 100;
 /// Most brokers measured in turns.
 pub const TARGETS_MAX: usize = 8;
+/// Most placements of a market tried in turns.
+pub const PLACES_MAX: usize = 8;
 /// Most bindings a second that change while messages flow.
 pub const CHANGES_PER_S_MAX: usize = 100_000;
 /// Parts of a segment whose rates are kept, to see whether it was steady.

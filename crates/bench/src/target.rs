@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use client::{Table, Url, Value};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::interrupt;
 use crate::launcher::{is_here, stand_in_address};
@@ -295,6 +297,29 @@ impl Target {
             (Some(pid), false) => Pinned::move_process(pid, &placement.broker).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Stops its process, so that it takes nothing of the processors from another target whose turn it is, until the guard is dropped.
+    ///
+    /// # Errors
+    /// A process that is not known, or that may not be stopped.
+    pub fn pause(&self) -> Result<Paused, String> {
+        let pid = self.pid.ok_or_else(|| {
+            format!("{} cannot be stopped for a while: its process is not on this host, or not known", self.name)
+        })?;
+        let pid = Pid::from_raw(pid as i32);
+        kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be stopped for a while: {error}", self.name))?;
+        Ok(Paused(pid))
+    }
+}
+
+/// A process that stands still until this is dropped.
+pub struct Paused(Pid);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // It fails only if the process has ended, which is told when its turn comes.
+        let _ended = kill(self.0, Signal::SIGCONT);
     }
 }
 

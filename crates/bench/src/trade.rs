@@ -18,6 +18,7 @@ mod mailbox;
 mod max;
 mod paper;
 mod place;
+mod places;
 mod programs;
 mod reporter;
 pub(crate) mod role;

@@ -9,9 +9,8 @@ use report::table::put;
 use super::asked::{Load, TRADING};
 use super::figures::Figures;
 use super::help;
-use super::run::Market;
+use super::run::{Market, TURNS};
 use super::stand::Wish;
-use super::table::row;
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::limits::MARKET_ORDERS_MAX;
@@ -45,7 +44,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     // How many orders there are follows from rates and seconds.
     let trading: Vec<Option_> =
         TRADING.iter().filter(|option| !["orders", "window"].contains(&option.name)).copied().collect();
-    let lists = [OWN, &trading, TARGETS, OUTPUT];
+    let lists = [OWN, TURNS, &trading, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market max [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -123,7 +122,7 @@ fn search(market: &mut Market, target: usize, limit: &Limit, effort: &Effort) ->
     while let Some(rate) = best {
         let figures = one(market, target, rate, effort.seconds)?;
         if limit.is_kept(&figures) {
-            market.keep(Some(rate), target, &figures);
+            market.keep(Some(rate), target, None, &figures);
             return Ok(Some(rate));
         }
         best = search.step_down();
@@ -135,7 +134,7 @@ fn one(market: &mut Market, target: usize, rate: f64, seconds: f64) -> Result<Fi
     let orders = ((rate * seconds) as u64).clamp(u64::from(market.load.gateways), MARKET_ORDERS_MAX);
     let load = Load { orders, ..market.load.clone() };
     let figures = market.measure(&Wish { load: &load, rate: Some(rate), file: None, kill_engine_s: None }, target)?;
-    market.show(&row(Some(rate), &market.targets[target].name, &figures))?;
+    market.show_row(Some(rate), &market.targets[target].name, &figures)?;
     Ok(figures)
 }
 

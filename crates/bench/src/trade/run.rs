@@ -19,6 +19,7 @@ use super::table::{head, row};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::launcher::has_ranks;
+use crate::placement::Placement;
 use crate::record::{Record, go_on};
 use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::Target;
@@ -34,6 +35,14 @@ const OWN: &[Option_] = &[
         "kill the engine after so many seconds and start another one (with --confirms)",
     ),
 ];
+
+/// How brokers take turns.
+pub(super) const TURNS: &[Option_] = &[option(
+    "pause-others",
+    None,
+    "",
+    "stop the processes of the brokers whose turn it is not (SIGSTOP): an idle one may take some of a processor",
+)];
 
 const ABOUT: &str = "\
 Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a rate,
@@ -57,7 +66,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// # Errors
 /// A wrong command line, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [OWN, TRADING, TARGETS, OUTPUT];
+    let lists = [OWN, TURNS, TRADING, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market run [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -84,8 +93,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             for target in 0..market.targets.len() {
                 let wish = Wish { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
                 let figures = market.measure(&wish, target)?;
-                market.keep(rate, target, &figures);
-                market.show(&row(rate, &market.targets[target].name, &figures))?;
+                market.keep(rate, target, None, &figures);
+                market.show_row(rate, &market.targets[target].name, &figures)?;
                 market.show(&format!("# {}\n", figures.told()))?;
             }
         }
@@ -99,6 +108,10 @@ pub(super) struct Market {
     pub load: Load,
     pub setup: Setup,
     pub targets: Vec<Target>,
+    /// Of the longest name of a broker in rows.
+    pub letters: usize,
+    /// Whether brokers stand still when it is another's turn.
+    pauses: bool,
     record: Record,
     sections: Vec<Section>,
     /// Why an order or a measurement went astray in any run, kept or not.
@@ -118,19 +131,24 @@ impl Market {
         load: Load,
     ) -> Result<Self, Failure> {
         setup.shown.prepare()?;
+        let pauses = given.has("pause-others");
         let targets = setup.targets()?;
+        if pauses {
+            targets.iter().try_for_each(|target| target.pause().map(drop))?;
+        }
         let mut record = Record::begin(&format!("market {command}"), words, given, &setup, &targets);
         record.document.command = record.document.command.replacen("harrier bench ", "harrier ", 1);
         for (name, value) in parameters(&load) {
             record.used(&name, value);
         }
-        Ok(Self { load, setup, targets, record, sections: Vec::new(), broken: Vec::new() })
+        let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
+        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
     }
 
     /// Prints what is about to be run, and the head of the table.
     pub(super) fn told(&self) -> Result<(), Failure> {
         let about = format!("# {}: {}\n", self.record.document.command, self.load.told());
-        self.show(&format!("{about}# {}\n{}", self.record.document.environment.line(), head()))
+        self.show(&format!("{about}# {}\n{}", self.record.document.environment.line(), head(self.letters)))
     }
 
     /// Prints, unless another format is asked for.
@@ -138,9 +156,16 @@ impl Market {
         if self.setup.shown.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
     }
 
+    /// Prints a row.
+    pub(super) fn show_row(&self, rate: Option<f64>, broker: &str, figures: &Figures) -> Result<(), Failure> {
+        self.show(&row(rate, broker, self.letters, figures))
+    }
+
     /// One run on a target.
     pub(super) fn measure(&mut self, wish: &Wish<'_>, target: usize) -> Result<Figures, Failure> {
         go_on()?;
+        let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
+        let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
         let target = &self.targets[target];
         let _placed = target.place(&self.setup.placement)?;
         let outcome = trade(wish, target, &self.setup.placement)?;
@@ -149,9 +174,10 @@ impl Market {
         Ok(figures)
     }
 
-    /// Keeps a run in the document.
-    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, figures: &Figures) {
+    /// Keeps a run in the document; `place` where there are several.
+    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &Figures) {
         let mut parameters = parameters(figures.load());
+        parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
         // A rate that is run for as long as another has more orders, and is a point of the same curve.
         parameters.remove("orders");
         let (pace, axis, at) = match rate {

@@ -8,12 +8,12 @@ use report::page::Section;
 use report::table::put;
 
 use super::asked::{Load, TRADING, rates, shown};
-use super::figures::Figures;
 use super::help;
 use super::paper;
-use super::run::Market;
+use super::places::{PLACES, Places, Ran, best};
+use super::run::{Market, TURNS};
 use super::stand::{Wish, trade};
-use super::table::{packets, row, section};
+use super::table::{packets, section};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::limits::MARKET_ORDERS_MAX;
@@ -45,6 +45,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "sweep --rates 1000,2000,4000,6000,8000 --orders 1000000",
         "as long as the paper: eight minutes and a half of sending",
     ),
+    (
+        "sweep --rates 8000 --runs 5 --against amqp://127.0.0.1:5673 --also-cpus broker=0,publisher=0,consumer=0 --pause-others",
+        "two brokers, anywhere and with everything on one processor, and where each does best",
+    ),
     ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "another broker in turns, and kept"),
 ];
 
@@ -53,12 +57,12 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// # Errors
 /// A wrong command line, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [OWN, TRADING, TARGETS, OUTPUT];
+    let lists = [OWN, PLACES, TURNS, TRADING, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market sweep [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (load, setup) = (Load::read(&given, 100_000)?, Setup::read(&given)?);
+    let (load, mut setup) = (Load::read(&given, 100_000)?, Setup::read(&given)?);
     let usual = format!("{},80000,400000", paper::RATES);
     let rates = rates(given.text("rates").unwrap_or(&usual))?;
     let seconds = given.decimal("seconds", 5.0, 0.1, 3_600.0)?;
@@ -66,6 +70,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     if with_nagle && given.has("url") {
         return Err(Wrong("--nagle-table starts its own brokers: without --url".to_owned()).into());
     }
+    let places = Places::read(&given, &setup.placement)?;
+    setup.placement = places.at_start();
     let load_at = |rate: Option<f64>| match rate {
         Some(rate) if !given.has("orders") => Load {
             orders: ((rate * seconds) as u64).clamp(u64::from(load.gateways), MARKET_ORDERS_MAX),
@@ -75,18 +81,22 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     };
     let mut market = Market::begin("sweep", words, &given, setup, load.clone())?;
     let outcome = (|| {
+        places.suit(&market.targets)?;
+        market.letters += places.letters();
         market.told()?;
-        let mut rows: Vec<(Option<f64>, String, Figures)> = Vec::new();
+        places.facts().iter().try_for_each(|fact| market.show(&format!("# {fact}\n")))?;
+        let mut runs: Vec<Ran> = Vec::new();
         for &rate in &rates {
             for _run in 0..market.setup.runs {
-                for target in 0..market.targets.len() {
+                for (place, target) in turns(places.all().len(), market.targets.len()) {
                     let load = load_at(rate);
                     let wish = Wish { load: &load, rate, file: None, kill_engine_s: None };
+                    market.setup.placement = places.all()[place].clone();
                     let figures = market.measure(&wish, target)?;
-                    market.keep(rate, target, &figures);
-                    let name = market.targets[target].name.clone();
-                    market.show(&row(rate, &name, &figures))?;
-                    rows.push((rate, name, figures));
+                    market.keep(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
+                    let broker = market.targets[target].name.clone();
+                    market.show_row(rate, &places.label(&broker, place), &figures)?;
+                    runs.push(Ran { rate, broker, place, figures });
                 }
             }
         }
@@ -96,10 +106,23 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             .map(|&rate| format!("#   {:>8} orders/s: {}\n", shown(rate), paper::completion(rate)))
             .collect();
         market.show(&format!("{about}# mean completion in the paper, by rate:\n{beside}"))?;
-        market.section(section("Stock exchange simulation", paper::ABOUT.map(str::to_owned).to_vec(), &rows));
+        let best = best(&places, &runs);
+        if !best.is_empty() {
+            market.show("# p99 completion, medians of the runs, each broker where it is lowest:\n")?;
+            best.iter().try_for_each(|line| market.show(&format!("#   {line}\n")))?;
+        }
+        let facts = paper::ABOUT.map(str::to_owned).into_iter().chain(places.facts()).chain(best).collect();
+        let rows: Vec<_> =
+            runs.into_iter().map(|run| (run.rate, places.label(&run.broker, run.place), run.figures)).collect();
+        market.section(section("Stock exchange simulation", facts, &rows));
         if with_nagle { nagle(&mut market, &load_at) } else { Ok(()) }
     })();
     market.end(outcome)
+}
+
+/// Every place with every broker, so that those of one place follow one another.
+fn turns(places: usize, targets: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..places).flat_map(move |place| (0..targets).map(move |target| (place, target)))
 }
 
 /// Table 1. As in the paper, only the broker's sockets hold small segments back.
@@ -124,7 +147,7 @@ fn nagle(market: &mut Market, load_at: &dyn Fn(Option<f64>) -> Load) -> Result<(
         let broker = Target::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));
         let wish = Wish { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
-        let figures = Figures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
+        let figures = super::figures::Figures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
             return Err(Failure::Failed("the kernel does not tell of packets: there is no Table 1".to_owned()));
         };

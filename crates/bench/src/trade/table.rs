@@ -24,10 +24,10 @@ const COLUMNS: [(&str, &str); 12] = [
     ("CPU %", "engine"),
 ];
 
-/// The two lines above the rows.
-pub(super) fn head() -> String {
+/// The two lines above the rows, whose brokers' names have at most so many letters.
+pub(super) fn head(letters: usize) -> String {
     let line = |first: &str, second: &str, pick: fn(&(&'static str, &'static str)) -> &'static str| {
-        let mut text = format!("# {first:<9}{second:<10}");
+        let mut text = format!("# {first:<9}{second:<letters$} ");
         COLUMNS.iter().for_each(|column| text.push_str(&format!("{:>12}", pick(column))));
         text + "\n"
     };
@@ -35,8 +35,8 @@ pub(super) fn head() -> String {
 }
 
 /// One row.
-pub(super) fn row(rate: Option<f64>, broker: &str, figures: &Figures) -> String {
-    let mut text = format!("{:<11}{broker:<10}", shown(rate));
+pub(super) fn row(rate: Option<f64>, broker: &str, letters: usize, figures: &Figures) -> String {
+    let mut text = format!("{:<11}{broker:<letters$} ", shown(rate));
     cells(figures).iter().for_each(|cell| text.push_str(&format!("{cell:>12}")));
     let complaint = figures.invalid().first().map_or_else(String::new, |why| format!("  INVALID: {why}"));
     format!("{}{complaint}\n", text.trim_end())

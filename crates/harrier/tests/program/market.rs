@@ -251,6 +251,60 @@ fn an_interrupted_market_leaves_nothing() {
     assert_eq!((left("exchanges"), left("queues")), (0, 0), "{definitions}");
 }
 
+/// The state of a process, as the kernel's letter, and the processors of each of its threads.
+fn state(pid: u32) -> (char, Vec<String>) {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let letter = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state");
+    let allowed = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("processors");
+        line.trim().to_owned()
+    };
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let threads = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    (letter, threads.map(allowed).collect())
+}
+
+#[test]
+fn a_sweep_tries_places_and_stops_who_is_not_measured() {
+    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let pid = broker.child.id();
+    let (_, before) = state(pid);
+    // The first processor that this test itself may use.
+    let first: String = before[0].chars().take_while(char::is_ascii_digit).collect();
+    let (url, place) =
+        (format!("amqp://{}", broker.address), format!("broker={first},publisher={first},consumer={first}"));
+    let folder = Folder::new("market-places");
+    let json = folder.path("sweep.json");
+    let words = ["sweep", "--rates", "max", "--runs", "2", "--against", &url, "--json", &json, "--pause-others"];
+    let mut sweep = Running::start(&[&words[..], &["--also-cpus", &place], &TRADING].concat());
+    let (mut stopped, mut moved) = (false, before.len() == 1 && before[0] == first);
+    until(|| {
+        let (letter, processors) = state(pid);
+        stopped |= letter == 'T';
+        moved |= processors.iter().all(|one| *one == first);
+        sweep.0.try_wait().expect("a child").is_some()
+    });
+    let (status, text) = sweep.end();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(stopped && moved, "stopped {stopped}, moved {moved}: {text}");
+    let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("max")).map(str::trim).collect();
+    let other = format!("harrier {}", broker.address);
+    assert_eq!(rows.len(), 8, "two runs of two brokers in two places: {text}");
+    for (index, row) in rows.iter().enumerate() {
+        let name = format!("{} @{} ", if index % 2 == 0 { "harrier" } else { &other }, index / 2 % 2 + 1);
+        assert!(row.starts_with(&name), "{name}: {row}");
+    }
+    let best = text.lines().find(|line| line.starts_with("#   max orders/s: harrier @")).expect("who is best");
+    assert!(best.contains(&format!("; {other} @")) && best.ends_with(" times harrier's"), "{best}");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&json).expect("it is written")).expect("JSON");
+    let series = document["series"].as_array().expect("series");
+    let places: Vec<&str> = series.iter().filter_map(|one| one["parameters"]["cpus"].as_str()).collect();
+    let (anywhere, there) = ("broker=any publisher=any consumer=any", place.replace(',', " "));
+    assert_eq!(places, [anywhere, anywhere, &there, &there]);
+    let (letter, after) = state(pid);
+    assert!(letter != 'T' && after.iter().all(|one| *one == before[0]), "{letter} {after:?}");
+}
+
 #[test]
 fn wrong_words_are_told_as_such() {
     for (words, expected) in [
@@ -262,6 +316,8 @@ fn wrong_words_are_told_as_such() {
         (&["market", "tail", "--hex", "1"], "--hex is an even number"),
         (&["market", "max", "--limit", "1ms"], "--limit is a quantile and a time"),
         (&["market", "sweep", "--rates", ""], "--rate is a number"),
+        (&["market", "sweep", "--also-cpus", "any"], "stands there twice"),
+        (&["market", "sweep", "--also-cpus", "engine=0"], "unknown role 'engine'"),
     ] {
         let output = output(words);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
