@@ -57,6 +57,12 @@ impl Drop for Running {
     }
 }
 
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    children.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Waits for what another process does.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
 fn until(mut condition: impl FnMut() -> bool) {
@@ -234,9 +240,7 @@ fn an_interrupted_market_leaves_nothing() {
     let file = folder.path("measurements.jsonl");
     let mut market = Running::start(&[&words[..], &["--file", &file]].concat());
     market.until_written(&file, 1);
-    let pid = market.0.id();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
-    let children: Vec<&str> = children.split_whitespace().collect();
+    let children = children(market.0.id());
     assert_eq!(children.len(), 3, "reporter, engine, gateway");
     market.signal(rustix::process::Signal::INT);
     let (status, text) = market.end();
@@ -303,6 +307,17 @@ fn a_sweep_tries_places_and_stops_who_is_not_measured() {
     assert_eq!(places, [anywhere, anywhere, &there, &there]);
     let (letter, after) = state(pid);
     assert!(letter != 'T' && after.iter().all(|one| *one == before[0]), "{letter} {after:?}");
+
+    // Who stands still when the sweep is interrupted goes on.
+    let words = ["sweep", "--rates", "100", "--seconds", "3600", "--against", &url, "--pause-others"];
+    let mut sweep = Running::start(&words);
+    until(|| {
+        assert_eq!(sweep.0.try_wait().expect("a child"), None, "it ended early");
+        state(pid).0 == 'T' && children(sweep.0.id()).len() == 4
+    });
+    sweep.signal(rustix::process::Signal::INT);
+    assert_eq!(sweep.end().0, Some(130));
+    assert_ne!(state(pid).0, 'T');
 }
 
 #[test]
