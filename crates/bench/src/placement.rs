@@ -96,6 +96,13 @@ impl Placement {
         Ok(placement)
     }
 
+    /// Makes sure that this machine has these processors, for this program: a thread goes there and ends.
+    pub fn prove(&self) -> Result<(), String> {
+        let all = [&self.broker, &self.publisher, &self.consumer];
+        let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
+        went.unwrap_or_else(|_| Err("a thread that was to try processors failed".to_owned()))
+    }
+
     /// Everything on one processor: no wake-up crosses processors.
     pub fn together() -> Self {
         Self { broker: Cpus(vec![0]), publisher: Cpus(vec![0]), consumer: Cpus(vec![0]) }
@@ -159,6 +166,14 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let shown = Placement::parse(text).map_or_else(|error| error, |placement| placement.to_string());
         assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn processors_that_are_not_here_are_told() {
+        let last = CpuSet::count() - 1;
+        let why = Placement::parse(&format!("consumer={last}")).and_then(|place| place.prove());
+        assert!(why.is_err_and(|why| why.starts_with(&format!("cannot run on processor {last}: "))));
+        assert_eq!(Placement::default().prove(), Ok(()));
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Places {
         }
         let others = others.iter().map(|text| Placement::parse(if text == "any" { "" } else { text }));
         let all: Vec<Placement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
+        all.iter().skip(1).try_for_each(Placement::prove).map_err(|why| Wrong(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
             Some(index) => Err(Wrong(format!("--also-cpus: '{}' stands there twice", all[index]))),
             None => Ok(Self(all)),
@@ -187,6 +188,7 @@ mod tests {
         let why = |words: &[&str]| places(words).map_or_else(|wrong| wrong.0, |_| String::new());
         assert!(why(&["--also-cpus", "any"]).ends_with("stands there twice"));
         assert!(why(&["--also-cpus", "broker"]).contains("expected role=processors"));
+        assert!(why(&["--also-cpus", "consumer=1023"]).starts_with("--also-cpus: cannot run on processor 1023: "));
         let many: Vec<String> = (0..PLACES_MAX).map(|cpu| format!("--also-cpus=broker={cpu}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(why(&many).contains("at most"));
