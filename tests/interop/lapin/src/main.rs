@@ -505,10 +505,10 @@ const NAMES: [&str; 33] = [
 
 async fn attempt(name: &str) -> Held {
     let connection = in_time("connect", Connection::connect(&url(), ConnectionProperties::default())).await??;
-    let channel = connection.create_channel().await?;
+    let channel = in_time("a channel", connection.create_channel()).await??;
     let held = in_time("the whole expectation", expectation(name, &connection, channel)).await?;
     if connection.status().connected()
-        && let Err(error) = connection.close(200, "bye".into()).await
+        && let Err(error) = in_time("close", connection.close(200, "bye".into())).await?
         && !matches!(error.kind(), ErrorKind::InvalidChannelState(..))
     {
         // A channel that was dropped is still closing by itself: lapin's own affair. All else is not.
