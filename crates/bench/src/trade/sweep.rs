@@ -100,6 +100,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
                 }
             }
         }
+        // What else is measured has the first place.
+        market.setup.placement = places.all()[0].clone();
         let about = paper::ABOUT.map(|line| format!("# {line}\n")).concat();
         let beside: String = rates
             .iter()
