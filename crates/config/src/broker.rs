@@ -172,6 +172,11 @@ settings! {
         /// How long a thread that has nothing to do looks for work before it sleeps, as long as that pays: once waits
         /// are longer it sleeps at once. It lowers latency and costs CPU. 0: not at all.
         spin_us: u32 = "0", Kind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };
+        /// What the machine's processors may do, all of them, when they have nothing to do while messages flow. sleep: what
+        /// the system thinks fit; doze: no sleep that takes longer than 2 microseconds to end; poll: they stay awake, which
+        /// on a virtual machine takes most from a latency, and a processor's power or its host's time. It needs
+        /// /dev/cpu_dma_latency, which usually is root's.
+        idle_processors: IdleProcessors = "sleep", Kind::Choice(&["sleep", "doze", "poll"]);
         /// The time connections have to end when the broker stops.
         drain_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 0, most: TIME_S_MAX };
     }
@@ -302,6 +307,17 @@ pub enum RdmaToken {
     Require,
     /// It need not.
     Allow,
+}
+
+/// What idle processors may do while messages flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleProcessors {
+    /// What the system thinks fit.
+    Sleep,
+    /// Nothing that takes long to end.
+    Doze,
+    /// They stay awake.
+    Poll,
 }
 
 /// How a thread waits for RDMA devices.
@@ -509,6 +525,16 @@ impl Field for SanType {
 impl Field for RdmaToken {
     fn from_value(value: Option<&Value>) -> Self {
         if text(value) == "allow" { RdmaToken::Allow } else { RdmaToken::Require }
+    }
+}
+
+impl Field for IdleProcessors {
+    fn from_value(value: Option<&Value>) -> Self {
+        match text(value) {
+            "doze" => IdleProcessors::Doze,
+            "poll" => IdleProcessors::Poll,
+            _ => IdleProcessors::Sleep,
+        }
     }
 }
 

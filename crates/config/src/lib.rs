@@ -26,8 +26,8 @@ mod tables;
 
 pub use accounts::{Password, Permission, TopicPermission, User, Vhost};
 pub use broker::{
-    BrokerConfig, ClientCertificates, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken, SETTINGS,
-    SanType, TlsVersion,
+    BrokerConfig, ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken,
+    SETTINGS, SanType, TlsVersion,
 };
 pub use load::{DEFAULT_FILE, Request};
 pub use machine::Machine;

@@ -93,6 +93,7 @@ fn every_setting_is_set_by_every_source() {
             "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
             "rdma_frame_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
             "queue_types_as_classic" => ("true", "true"),
+            "idle_processors" => ("poll", "\"poll\""),
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);

@@ -59,6 +59,11 @@ pub fn options(
         connections_max: config.connections_max,
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
+        idle_processors: match config.idle_processors {
+            config::IdleProcessors::Sleep => shard::IdleProcessors::Sleep,
+            config::IdleProcessors::Doze => shard::IdleProcessors::Doze,
+            config::IdleProcessors::Poll => shard::IdleProcessors::Poll,
+        },
         drain_timeout: seconds(config.drain_timeout_s),
         cluster_name: cluster_name.into(),
         dialler: Some(Arc::new(Dialler)),

@@ -8,6 +8,8 @@ mod ctl;
 mod definitions;
 #[path = "program/forced.rs"]
 mod forced;
+#[path = "program/idle.rs"]
+mod idle;
 #[path = "program/joined.rs"]
 mod joined;
 #[path = "program/market.rs"]

@@ -62,6 +62,12 @@ pub const ROUNDS_WITHOUT_POLL_MAX: u32 = 16;
 pub const HEAP_FREED_BYTES: usize = 8 << 20;
 /// How long a shard waits at least until it asks the allocator again, unless memory is short.
 pub const HEAP_REST: Duration = Duration::from_millis(500);
+/// How long after the last message processors are still held awake, if they are: the next one of a stream of ten a second finds them so.
+pub const VIGIL_REST: Duration = Duration::from_millis(100);
+/// What stands for "no bound" where the system is told how long a processor may take to wake: 2,000 seconds, its own default.
+pub const LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
+/// A bound that leaves a processor the shallowest sleep that hardware has (C1: 1 or 2 us), and none that is deeper.
+pub const LATENCY_DOZE_US: i32 = 2;
 /// How often a shard looks up while it waits for memory or for mail to move.
 pub const LOOK_UP: Duration = Duration::from_millis(20);
 

@@ -12,6 +12,7 @@ use crate::rdma::RdmaPoll;
 use crate::shard::{Shard, Work};
 use crate::spin::Spin;
 use crate::ties::{Dial, DialError, Reached, Tell};
+use crate::vigil::Vigil;
 use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
@@ -78,6 +79,8 @@ pub(crate) struct Reactor {
     pub spin: Spin,
     /// The same while there are connections over RDMA.
     pub ports_spin: Spin,
+    /// Whether processors may sleep.
+    pub vigil: Vigil,
     pub drain_timeout: Duration,
     /// Who makes connections to other brokers.
     pub dialler: Option<Arc<dyn Dialler>>,
@@ -143,6 +146,10 @@ impl Reactor {
                 Work::More => Some(Duration::ZERO),
                 Work::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
             };
+            let counters = self.shard.broker().counters();
+            if let Some(until) = self.vigil.look(counters.published + counters.delivered, now) {
+                wait = Some(wait.unwrap_or(Duration::MAX).min(until.saturating_duration_since(now)));
+            }
             if accept_again || stop_at.is_some() || self.household.is_stopping() {
                 wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
             }

@@ -7,6 +7,7 @@
 use crate::desk::Desk;
 use crate::handshake::External;
 use crate::household::Household;
+use crate::latency::{CPU_LATENCY_FILE, IdleProcessors};
 use crate::limits::{LOOK_UP, PORTS_PART_MIN, RDMA_LOOK};
 use crate::mail::{Bell, Doorbell, Mail};
 use crate::operator::Operator;
@@ -16,6 +17,7 @@ use crate::rdma::{RdmaListen, RdmaOptions};
 use crate::reactor::{BELL, Dialler, Front, NEWS, PORTS, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
+use crate::vigil::Vigil;
 use broker::{Broker, BrokerOptions, Request};
 use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
@@ -67,6 +69,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// How long a shard spins at most before it sleeps; it does so while that pays.
     pub spin: Duration,
+    /// How soon idle processors are to wake while messages flow.
+    pub idle_processors: IdleProcessors,
     /// How long connections may take to end when the broker stops.
     pub drain_timeout: Duration,
     /// What this broker calls itself to others.
@@ -94,6 +98,8 @@ pub enum StartError {
         /// The limit.
         memory_bytes_max: u64,
     },
+    /// Processors cannot be kept from sleeping.
+    Latency(io::Error),
     /// The system refuses something else.
     System(io::Error),
     /// A definition of the configuration is refused.
@@ -111,6 +117,12 @@ impl std::fmt::Display for StartError {
                     "RDMA ports take {ports_mib} MiB for receive buffers, more than half of the memory limit of {limit_mib} MiB: "
                 )?;
                 f.write_str("fewer rdma_receive_buffers, shards or addresses, or a higher memory_limit")
+            }
+            StartError::Latency(error) => {
+                write!(
+                    f,
+                    "cannot keep processors from sleeping: {CPU_LATENCY_FILE}: {error} (idle_processors = \"sleep\" leaves them to the system)"
+                )
             }
             StartError::System(error) => write!(f, "cannot start: {error}"),
             StartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
@@ -198,6 +210,7 @@ impl Server {
     /// Starts a broker: when this returns, clients can connect.
     #[expect(clippy::disallowed_methods, reason = "the moment from which all shards count is taken once")]
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let latency = options.idle_processors.latency().map_err(StartError::Latency)?.map(Arc::new);
         let mut listeners = Vec::new();
         for address in &options.listen {
             let listener = match (address, &options.tls) {
@@ -273,6 +286,7 @@ impl Server {
             let (devices, rdma_settings) = (devices.next().unwrap_or_default(), rdma_settings.clone());
             let ports_spin = spin.max(RDMA_LOOK);
             let listens = listens.clone();
+            let vigil = Vigil::new(latency.clone());
             let mut seed = [0; 32];
             rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
             let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
@@ -312,6 +326,7 @@ impl Server {
                     household,
                     spin,
                     ports_spin,
+                    vigil,
                     drain_timeout,
                     dialler,
                     door,

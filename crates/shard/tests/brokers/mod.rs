@@ -9,7 +9,9 @@ use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Pre
 use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, RouteKind, RouteSpec};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
-use shard::{Asked, DialError, Dialled, Dialler, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell};
+use shard::{
+    Asked, DialError, Dialled, Dialler, IdleProcessors, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs::Settings;
@@ -123,6 +125,7 @@ impl Broker {
             connections_max: 100,
             login_timeout: PATIENCE,
             spin: Duration::ZERO,
+            idle_processors: IdleProcessors::Sleep,
             drain_timeout: PATIENCE,
             cluster_name: name.into(),
             dialler: Some(Arc::new(Dials(fabric))),

@@ -5,7 +5,7 @@ use catalog::{Definition, Limits, Name, Password, Permission};
 use client::{Channel, Client, ConsumeOptions, Options, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
-use shard::{RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
+use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::Settings;
@@ -193,6 +193,7 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
         connections_max: plan.connections_max,
         login_timeout: PATIENCE,
         spin: plan.spin,
+        idle_processors: IdleProcessors::Sleep,
         drain_timeout: PATIENCE,
         cluster_name: "harrier".into(),
         dialler: None,
