@@ -44,14 +44,21 @@ pub(crate) struct CpuLatency {
     file: File,
     path: PathBuf,
     bound_us: i32,
-    shards: Mutex<u32>,
+    held: Mutex<Held>,
+}
+
+/// By whom the bound is held, and whether it can be.
+#[derive(Default)]
+struct Held {
+    shards: u32,
+    refused: bool,
 }
 
 impl CpuLatency {
     /// Opens the system's file, and asks for nothing yet.
     pub fn open(path: &Path, bound_us: i32) -> io::Result<CpuLatency> {
         let file = OpenOptions::new().write(true).open(path)?;
-        Ok(CpuLatency { file, path: path.to_owned(), bound_us, shards: Mutex::new(0) })
+        Ok(CpuLatency { file, path: path.to_owned(), bound_us, held: Mutex::default() })
     }
 
     /// One more shard has messages.
@@ -65,15 +72,16 @@ impl CpuLatency {
     }
 
     fn change(&self, to: impl FnOnce(u32) -> u32) {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        let were = *shards;
-        *shards = to(were);
-        if (were > 0) == (*shards > 0) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let were = held.shards;
+        held.shards = to(were);
+        if held.refused || (were > 0) == (held.shards > 0) {
             return;
         }
-        let bound_us = if *shards > 0 { self.bound_us } else { LATENCY_UNBOUNDED_US };
+        let bound_us = if held.shards > 0 { self.bound_us } else { LATENCY_UNBOUNDED_US };
         if let Err(error) = self.file.write_all_at(&bound_us.to_ne_bytes(), 0) {
-            // Messages flow all the same, only later.
+            // Messages flow all the same, only later. It is told once.
+            held.refused = true;
             tracing::warn!(file = %self.path.display(), bound_us, %error, "cannot say how long processors may take to wake");
         }
     }
