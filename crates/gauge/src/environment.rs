@@ -8,6 +8,9 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+/// What the kernel tells when nobody has asked for a bound: its own default, 2,000 seconds.
+const CPU_LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
+
 /// The machine a run was made on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
@@ -39,6 +42,10 @@ pub struct Environment {
     /// Whether the processors are a virtual machine's; `None` where they do not tell.
     #[serde(default)]
     pub virtualised: Option<bool>,
+    /// Within how many microseconds a processor must wake, since somebody has asked for it; `None` if nobody has, or the system
+    /// does not tell (it tells root).
+    #[serde(default)]
+    pub cpu_latency_us: Option<i32>,
     /// Load average of the last minute before the run.
     #[serde(default)]
     pub load_before: Option<f64>,
@@ -78,6 +85,7 @@ impl Environment {
                 .ok()
                 .map(|name| name.trim().to_owned()),
             virtualised: virtualised(&text("/proc/cpuinfo")),
+            cpu_latency_us: fs::read("/dev/cpu_dma_latency").ok().and_then(|bytes| cpu_latency_us(&bytes)),
             load_before: text("/proc/loadavg").split_whitespace().next().and_then(|load| load.parse().ok()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             optimised: !cfg!(debug_assertions),
@@ -87,10 +95,16 @@ impl Environment {
     /// The facts as one line.
     pub fn line(&self) -> String {
         let Self { processor, processors, memory_mib, kernel, congestion_control, version, optimised, .. } = self;
+        let wake = self.wake();
         let build = if *optimised { "" } else { " (NOT OPTIMISED: figures mean nothing)" };
         format!(
-            "harrier {version}{build}, {processors} x {processor}, {memory_mib} MiB, Linux {kernel}, TCP {congestion_control}"
+            "harrier {version}{build}, {processors} x {processor}, {memory_mib} MiB, Linux {kernel}, TCP {congestion_control}{wake}"
         )
+    }
+
+    /// How soon processors wake, where that was asked for, as the end of a line.
+    pub fn wake(&self) -> String {
+        self.cpu_latency_us.map_or_else(String::new, |bound_us| format!(", processors wake within {bound_us} us"))
     }
 }
 
@@ -102,6 +116,12 @@ fn spaced(text: &str) -> String {
 fn virtualised(processors: &str) -> Option<bool> {
     let flags = processors.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// The kernel's file has four bytes in the machine's order: the least bound that anybody has asked for.
+fn cpu_latency_us(bytes: &[u8]) -> Option<i32> {
+    let bound_us = i32::from_ne_bytes(*bytes.first_chunk()?);
+    (bound_us < CPU_LATENCY_UNBOUNDED_US).then_some(bound_us)
 }
 
 /// Processors this process may use.
@@ -131,10 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn processors_that_somebody_holds_awake() {
+        assert_eq!(cpu_latency_us(&0_i32.to_ne_bytes()), Some(0));
+        assert_eq!(cpu_latency_us(&2_000_000_000_i32.to_ne_bytes()), None);
+        assert_eq!(cpu_latency_us(&[0, 0]), None);
+        let awake = Environment { cpu_latency_us: Some(2), ..Environment::default() };
+        assert!(awake.line().ends_with(", processors wake within 2 us"), "{}", awake.line());
+        assert_eq!(Environment::default().wake(), "");
+    }
+
+    #[test]
     fn an_older_description_is_read() {
         let mut value = serde_json::to_value(Environment::read()).expect("it has a form");
         let fields = value.as_object_mut().expect("an object");
-        for new in ["congestion_controls", "tcp_rmem", "tcp_wmem", "governor", "virtualised", "load_before"] {
+        let news =
+            ["congestion_controls", "tcp_rmem", "tcp_wmem", "governor", "virtualised", "cpu_latency_us", "load_before"];
+        for new in news {
             assert!(fields.remove(new).is_some(), "{new}");
         }
         assert!(serde_json::from_value::<Environment>(value).is_ok());

@@ -23,6 +23,8 @@ pub(super) fn between(a: &Document, b: &Document) -> Vec<String> {
     differ("the processor", here.processor.clone(), there.processor.clone());
     differ("the number of processors", here.processors.to_string(), there.processors.to_string());
     differ("the kernel", here.kernel.clone(), there.kernel.clone());
+    let wake = |bound_us: Option<i32>| bound_us.map_or("as it likes".to_owned(), |us| format!("within {us} us"));
+    differ("how a processor wakes", wake(here.cpu_latency_us), wake(there.cpu_latency_us));
     differ("TCP congestion control", here.congestion_control.clone(), there.congestion_control.clone());
     differ("harrier's version", here.version.clone(), there.version.clone());
     differ("optimisation", here.optimised.to_string(), there.optimised.to_string());
@@ -83,6 +85,7 @@ mod tests {
         let mut b = a.clone();
         b.environment.kernel = "6.2.0".to_owned();
         b.environment.optimised = false;
+        b.environment.cpu_latency_us = Some(0);
         b.placement = "broker=0".to_owned();
         b.options.insert("runs".to_owned(), "5".to_owned());
         b.options.insert("confirms".to_owned(), "100".to_owned());
@@ -94,6 +97,7 @@ mod tests {
             between(&a, &b),
             [
                 "the kernel differs: 6.1.0 in A, 6.2.0 in B",
+                "how a processor wakes differs: as it likes in A, within 0 us in B",
                 "optimisation differs: true in A, false in B",
                 "the placement differs: any in A, broker=0 in B",
                 "option --confirms differs: not given in A, '100' in B",

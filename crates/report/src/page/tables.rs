@@ -72,10 +72,11 @@ fn facts_of(document: &Document) -> Vec<Fact> {
     rows.push((
         "Machine",
         escaped(&format!(
-            "{} × {}, {} MiB{virtual_machine}{governor}",
+            "{} × {}, {} MiB{virtual_machine}{governor}{}",
             environment.processors,
             environment.processor,
-            number(environment.memory_mib as f64)
+            number(environment.memory_mib as f64),
+            environment.wake()
         )),
     ));
     rows.push(("System", escaped(&format!("Linux {}, TCP {}", environment.kernel, environment.congestion_control))));
