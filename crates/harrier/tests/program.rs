@@ -162,6 +162,15 @@ impl Drop for Broker {
     }
 }
 
+/// Asks until it is so.
+#[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
+fn until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: {}", told());
+    }
+}
+
 /// A field of text of a line of JSON.
 fn field(line: &str, name: &str) -> String {
     let start = format!("\"{name}\":\"");

@@ -1,7 +1,7 @@
 //! Brokers that are joined, as processes: kills, restarts, cut cables, transports, and what is no broker.
 
 use super::certificates::Authority;
-use super::{Broker, Folder, PATIENCE, field, harrier};
+use super::{Broker, Folder, field, harrier, until};
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use serde_json::Value as Json;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn route(words: &[&str]) -> Output {
     harrier().arg("route").args(words).stdin(Stdio::null()).output().expect("the program runs")
@@ -35,15 +35,6 @@ fn refused(words: &[&str]) -> String {
 fn links(of: &str) -> Vec<Json> {
     let found: Json = serde_json::from_str(&done(&["--json", "link", "list", of])).expect("JSON");
     found["links"].as_array().expect("links").clone()
-}
-
-/// Asks until it is so.
-#[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
-fn until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: {}", told());
-    }
 }
 
 fn until_links(of: &str, what: &str, is_so: impl Fn(&[Json]) -> bool) {
