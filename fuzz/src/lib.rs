@@ -7,7 +7,6 @@
 //! A target joins with a module here (`check`, `samples`), a line in `TARGETS`, a `targets/NAME.rs` of three lines,
 //! its `[[bin]]` in `Cargo.toml`, and `cargo run --bin samples`, in this folder, for its corpus.
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 pub mod arguments_target;
 pub mod certificates_target;

@@ -1,6 +1,6 @@
 //! Tables that samples begin with: every argument that means something, and headers of every kind.
 //!
-//! Enters: nothing.  Leaves: names and tables in wire form.
+//! Leaves: names and tables in wire form.
 //! Owns:   the list; a new argument joins it here.
 //! Never:  random: the same samples every time.
 

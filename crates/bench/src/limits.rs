@@ -1,6 +1,6 @@
 //! Limits of the benchmark suite.
 //!
-//! Enters: nothing.  Leaves: named bounds for every count, size and wait of a run.
+//! Leaves: named bounds for every count, size and wait of a run.
 //! Owns:   the numbers and the relations between them.
 //! Never:  a default that a user may set (those stand beside the option).
 

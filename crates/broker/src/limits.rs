@@ -1,6 +1,6 @@
 //! The broker core's limits, each with its name and its reason.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   the numbers that bound tables and windows in this crate.
 //! Never:  a limit without a unit in its name.
 

@@ -1,6 +1,6 @@
 //! How long a change of policies takes: every queue is held against them.
 //!
-//! Enters: nothing.  Leaves: milliseconds, and nanoseconds per declaration under the same policies.
+//! Leaves: milliseconds, and nanoseconds per declaration under the same policies.
 //! Owns:   100,000 queues and ten policies, of which the last matches most.
 //! Never:  judges.
 //!

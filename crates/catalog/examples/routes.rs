@@ -1,6 +1,6 @@
 //! Nanoseconds per route: repeated keys, keys in turn, keys that are new every time.
 //!
-//! Enters: nothing.  Leaves: a line a case, the median of several runs.
+//! Leaves: a line a case, the median of several runs.
 //! Owns:   the cases.
 //! Never:  judges; `make perf` compares whole brokers.
 //!

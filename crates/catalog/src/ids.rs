@@ -1,6 +1,6 @@
 //! Who is who: small copyable names for shards, sessions, vhosts, exchanges, queues and users.
 //!
-//! Enters: nothing.  Leaves: identifiers, each a type of its own.
+//! Leaves: identifiers, each a type of its own.
 //! Owns:   nothing; the tables give them out.
 //! Never:  is compared across kinds.
 

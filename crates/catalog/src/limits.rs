@@ -1,6 +1,6 @@
 //! The limits of the catalog, and how they depend on each other.
 //!
-//! Enters: nothing.  Leaves: constants, and the limits that an operator may change.
+//! Leaves: constants, and the limits that an operator may change.
 //! Owns:   every bound on what peers can make the catalog hold.
 //! Never:  counts anything itself.
 

@@ -1,6 +1,6 @@
 //! Scale: what a million bindings and a hundred thousand queues cost.
 //!
-//! Enters: nothing.  Leaves: bytes of each, printed, and held to their bounds.
+//! Leaves: bytes of each, printed, and held to their bounds.
 //! Owns:   the bounds: 200 bytes a binding, 500 a queue.
 //! Never:  shares its process with another test, since it reads the resident memory of all of it.
 

@@ -1,6 +1,6 @@
 //! The client's clock: heartbeats and waits that end.
 //!
-//! Enters: nothing.  Leaves: the time.
+//! Leaves: the time.
 //! Owns:   the one place of this crate that reads a clock.
 //! Never:  is asked on the way of a message: only before a wait.
 

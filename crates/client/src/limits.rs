@@ -1,6 +1,6 @@
 //! Limits of the client.
 //!
-//! Enters: nothing.  Leaves: named bounds and the defaults of what a program may set.
+//! Leaves: named bounds and the defaults of what a program may set.
 //! Owns:   the numbers and the relations between them.
 //! Never:  reads a setting.
 

@@ -1,6 +1,6 @@
 //! What a program may choose about a connection.
 //!
-//! Enters: nothing.  Leaves: options with their defaults.
+//! Leaves: options with their defaults.
 //! Owns:   the choice of options, all of them optional.
 //! Never:  reads the environment.
 

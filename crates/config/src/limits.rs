@@ -1,6 +1,6 @@
 //! The bounds of settings, and of the file they come from.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   what an operator may ask for at least and at most.
 //! Never:  a limit without a unit in its name.
 

@@ -1,6 +1,6 @@
 //! The tables of the file: virtual hosts, users, permissions, policies.
 //!
-//! Enters: nothing.  Leaves: which keys each has, and what they are, for readers and documents.
+//! Leaves: which keys each has, and what they are, for readers and documents.
 //! Owns:   every name of them and every sentence of help.
 //! Never:  reads one.
 

@@ -1,6 +1,6 @@
 //! Limits of definitions files.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   what is read at most.
 //! Never:  a limit without a unit in its name.
 

@@ -1,6 +1,6 @@
 //! The limits of a simulation, each with its name and its reason.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   how large a scenario may be; the numbers of the real broker that a simulated one has too.
 //! Never:  a limit without a unit in its name.
 

@@ -1,6 +1,6 @@
 //! The limits of federation, each with its name and its reason.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   the numbers that bound links, routes, hops and waits.
 //! Never:  a limit without a unit in its name.
 

@@ -1,6 +1,6 @@
 //! The kernel's own list of TCP sockets, with what each has counted (`sock_diag(7)`).
 //!
-//! Enters: nothing.  Leaves: the TCP sockets of this network namespace.
+//! Leaves: the TCP sockets of this network namespace.
 //! Owns:   the question to the kernel and the layout of its answer.
 //! Never:  needs a descriptor of the sockets, or the right to touch them.
 

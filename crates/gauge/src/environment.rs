@@ -1,6 +1,6 @@
 //! Facts about the machine that belong to every figure.
 //!
-//! Enters: nothing.  Leaves: processor, kernel, memory, network settings, version.
+//! Leaves: processor, kernel, memory, network settings, version.
 //! Owns:   the reading of them.
 //! Never:  names the machine, its user or its folders.
 

@@ -1,6 +1,6 @@
 //! Limits of the instruments.
 //!
-//! Enters: nothing.  Leaves: named bounds.
+//! Leaves: named bounds.
 //! Owns:   the numbers.
 //! Never:  a default that a user may set.
 

@@ -1,7 +1,6 @@
 //! TOML as the same values as JSON, so that a file may be either.
 //!
 //! Enters: a text.  Leaves: values in the order of the text, or what is wrong and in which line.
-//! Owns:   nothing.
 //! Never:  reads a date, which nothing here has.
 
 use definitions::Json;

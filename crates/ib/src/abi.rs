@@ -1,12 +1,10 @@
 //! The C structures of libibverbs and librdmacm, as far as they are used here.
 //!
-//! Enters: nothing.  Leaves: structures of the same layout as those of the C headers.
+//! Leaves: structures of the same layout as those of the C headers.
 //! Owns:   the knowledge of that layout; `tests/layout.rs` holds it against the headers where they are installed.
 //! Never:  calls anything.
 //!
 //! Where C allocates a structure and we read its first fields only, the rest is left out.
-
-#![allow(missing_docs)] // The names are those of the headers.
 
 use libc::{c_char, c_int, c_void, sockaddr_storage};
 

@@ -17,7 +17,6 @@ use crate::error::{Error, Missing};
 macro_rules! library {
     ($(#[$doc:meta])* $name:ident, $file:literal, $package:literal, $($function:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
         $(#[$doc])*
-        #[allow(missing_docs)] // The names are those of the headers.
         pub(crate) struct $name {
             $(pub(crate) $function: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
         }

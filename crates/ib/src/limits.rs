@@ -1,6 +1,6 @@
 //! Limits of the layer, most of them the standard's.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   their values and how they hang together.
 //! Never:  what a device allows: that is asked of the device.
 

@@ -1,6 +1,6 @@
 //! Limits of the link room.
 //!
-//! Enters: nothing.  Leaves: the sizes and counts no link goes beyond.
+//! Leaves: the sizes and counts no link goes beyond.
 //! Owns:   their relations, checked when the crate is compiled.
 //! Never:  reads a setting; what an operator may change is an option of a call.
 

@@ -1,6 +1,6 @@
 //! What every link does: the trait and its small words.
 //!
-//! Enters: nothing.  Leaves: `Link`, and the answers its calls give.
+//! Leaves: `Link`, and the answers its calls give.
 //! Owns:   the meaning of "drained", "blocked" and "closed"; `contract` tests that meaning.
 //! Never:  knows which kind of link it is.
 

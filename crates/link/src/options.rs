@@ -1,6 +1,6 @@
 //! What a caller may ask of a socket.
 //!
-//! Enters: nothing.  Leaves: options with their defaults.
+//! Leaves: options with their defaults.
 //! Owns:   the choice of options, all of them optional.
 //! Never:  reads a configuration; the caller fills them in.
 

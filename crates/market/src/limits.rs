@@ -1,6 +1,6 @@
 //! Limits of the market, those of its messages among them.
 //!
-//! Enters: nothing.  Leaves: numbers with units.
+//! Leaves: numbers with units.
 //! Owns:   how much of anything there may be.
 //! Never:  changes while the program runs.
 

@@ -1,6 +1,6 @@
 //! What nodes cost, fitted from observations.
 //!
-//! Enters: nothing.  Leaves: costs by transport, reliability and size of messages.
+//! Leaves: costs by transport, reliability and size of messages.
 //! Owns:   what the costs are, and for which trees they were measured.
 //! Never:  predicts: that is `node` and `predict`.
 

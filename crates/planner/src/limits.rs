@@ -1,6 +1,6 @@
 //! Limits of planning.
 //!
-//! Enters: nothing.  Leaves: numbers with units.
+//! Leaves: numbers with units.
 //! Owns:   how much of anything there may be, and where a rule of the model begins and ends.
 //! Never:  changes while the program runs.
 

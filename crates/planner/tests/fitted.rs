@@ -1,6 +1,6 @@
 //! Costs are found again in what they would have made, and what is missing or wrong is told.
 //!
-//! Enters: costs.  Leaves: nothing.
+//! Enters: costs.
 //! Owns:   the sweeps of a calibration, as they would be if the model were the truth.
 //! Never:  measures.
 

@@ -1,6 +1,6 @@
 //! The search against one that leaves nothing out.
 //!
-//! Enters: costs and wishes from a strategy.  Leaves: nothing.
+//! Enters: costs and wishes from a strategy.
 //! Owns:   the slow search: every sequence of counts, each predicted by itself.
 //! Never:  shares a line with the search that it is held against.
 

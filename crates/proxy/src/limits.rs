@@ -1,6 +1,6 @@
 //! Limits of the proxy, each with its name and its reason.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   the numbers that bound buffers, turns and waits.
 //! Never:  reads a setting; what an operator may change is in [`ProxyOptions`](crate::ProxyOptions).
 

@@ -1,6 +1,6 @@
 //! Everything a proxy must be told.
 //!
-//! Enters: nothing.  Leaves: options with their defaults.
+//! Leaves: options with their defaults.
 //! Owns:   the defaults.
 //! Never:  reads a file or a command line.
 

@@ -1,7 +1,6 @@
 //! A small document for the tests of this crate: every field filled, figures that can be followed by hand.
 //!
 //! Enters: counts and samples.  Leaves: points, series, a document.
-//! Owns:   nothing.
 //! Never:  part of the program.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! The test that `docs/measurements/schema.md` and the schema say the same.
 //!
 //! Enters: a document with every field filled, and the page.  Leaves: what either lacks.
-//! Owns:   nothing.
 //! Never:  part of the program.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Limits of the rsocket room.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   their values.
 //! Never:  reads a setting.
 

@@ -1,6 +1,6 @@
 //! How long a small message takes in this crate alone: `cargo run --release -p harrier-session --example messages`.
 //!
-//! Enters: nothing.  Leaves: nanoseconds a message, the best of several rounds.
+//! Leaves: nanoseconds a message, the best of several rounds.
 //! Owns:   a server's session and a row of messages in memory.
 //! Never:  is a test: a machine may be busy.
 

@@ -1,6 +1,6 @@
 //! Limits of a session, and the defaults of those an operator sets.
 //!
-//! Enters: nothing.  Leaves: constants, and `SessionLimits` for one connection.
+//! Leaves: constants, and `SessionLimits` for one connection.
 //! Owns:   what this crate allows a peer before it is refused.
 //! Never:  reads configuration: whoever makes a session hands the values in.
 

@@ -1,6 +1,5 @@
 //! Tests of whole sessions.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   the promises of this crate, one file each.
 //! Never:  waits for anything.
 

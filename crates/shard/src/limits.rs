@@ -1,6 +1,6 @@
 //! The reactor's limits, each with its name and its reason.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   the numbers that bound a tick, the mail, and the waiting for peers.
 //! Never:  a limit without a unit in its name.
 

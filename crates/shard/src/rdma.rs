@@ -1,6 +1,6 @@
 //! What a broker must be told to listen for RDMA.
 //!
-//! Enters: nothing.  Leaves: options.
+//! Leaves: options.
 //! Owns:   the three ways of waiting for a device.
 //! Never:  knows what kind of device it is.
 

@@ -1,6 +1,6 @@
 //! The simulation's limits.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   how large a run may grow, and when it counts as stuck.
 //! Never:  a limit without a unit in its name.
 

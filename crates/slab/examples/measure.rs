@@ -1,6 +1,6 @@
 //! Measures what a message costs this crate: nanoseconds for one operation, the best and the median of several runs.
 //!
-//! Enters: nothing.  Leaves: a table on standard output.
+//! Leaves: a table on standard output.
 //! Owns:   the running thread, and one more for what is freed elsewhere.
 //! Never:  judges; compare its figures in one run on one machine.
 //!

@@ -1,6 +1,6 @@
 //! The program's allocator: everything that is not message memory, lists of messages above all.
 //!
-//! Enters: nothing.  Leaves: memory that was freed and kept, back at the operating system.
+//! Leaves: memory that was freed and kept, back at the operating system.
 //! Owns:   which allocator the program has.
 //! Never:  touches what is in use.
 

@@ -1,6 +1,6 @@
 //! The limits of message memory, and how they hang together.
 //!
-//! Enters: nothing.  Leaves: constants, all in bytes unless the name says otherwise.
+//! Leaves: constants, all in bytes unless the name says otherwise.
 //! Owns:   the numbers that decide the shape of a region.
 //! Never:  changes while a process runs.
 

@@ -1,6 +1,6 @@
 //! Which thread runs: a number that is never given twice.
 //!
-//! Enters: nothing.  Leaves: the running thread's mark.
+//! Leaves: the running thread's mark.
 //! Owns:   one word per thread.
 //! Never:  gives a later thread the mark of an earlier one, as an address or the system's thread number could.
 

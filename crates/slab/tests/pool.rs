@@ -1,7 +1,6 @@
 //! What a pool promises to its own thread.
 //!
 //! Enters: sizes, by hand and by chance.  Leaves: proof that blocks keep their bytes and that memory comes back.
-//! Owns:   nothing.
 //! Never:  looks inside; only at what any user sees.
 
 use std::cell::Cell;

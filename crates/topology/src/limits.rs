@@ -1,6 +1,6 @@
 //! Limits of trees.
 //!
-//! Enters: nothing.  Leaves: numbers with units.
+//! Leaves: numbers with units.
 //! Owns:   how large a tree may be.
 //! Never:  changes while the program runs.
 

@@ -1,6 +1,6 @@
 //! Trees by their notation: what is one, what is none, and who is below whom.
 //!
-//! Enters: texts, and counts from a strategy.  Leaves: nothing.
+//! Enters: texts, and counts from a strategy.
 //! Owns:   the promises about notation, numbering and routes.
 //! Never:  starts a broker.
 

@@ -1,6 +1,6 @@
 //! Limits of the verbs room.
 //!
-//! Enters: nothing.  Leaves: the sizes and counts that the protocol and the engine keep to.
+//! Leaves: the sizes and counts that the protocol and the engine keep to.
 //! Owns:   their relations, checked when the crate is compiled.
 //! Never:  reads a setting; what an operator may change is in [`Settings`](crate::Settings).
 

@@ -1,6 +1,6 @@
 //! What an operator may change of the engine.
 //!
-//! Enters: nothing.  Leaves: values, and whether they make sense together.
+//! Leaves: values, and whether they make sense together.
 //! Owns:   the defaults.
 //! Never:  reads a file.
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a payload.
 //!
-//! Enters: nothing.  Leaves: one enum, with the reply code that tells the peer.
+//! Leaves: one enum, with the reply code that tells the peer.
 //! Owns:   the wording of decoding failures.
 //! Never:  carries bytes of the peer, so it stays `Copy`.
 

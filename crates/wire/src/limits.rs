@@ -1,6 +1,6 @@
 //! The limits of the grammar, and how they depend on each other.
 //!
-//! Enters: nothing.  Leaves: constants.
+//! Leaves: constants.
 //! Owns:   every bound that this crate applies to the bytes of a peer.
 //! Never:  holds a limit that an operator may change (those belong to `config`).
 

@@ -1,7 +1,6 @@
 //! Writes the samples of every target into its corpus, `corpus/TARGET/`.
 //!
-//! Enters: nothing.  Leaves: one file a sample, the same at every run.
-//! Owns:   nothing.
+//! Leaves: one file a sample, the same at every run.
 //! Never:  removes a file: a corpus also keeps what fuzzing once found.
 use std::{fs, io, path::Path};
 

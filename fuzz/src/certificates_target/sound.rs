@@ -1,6 +1,6 @@
 //! A certificate and a key that are sound, made of constants: the key is the number one.
 //!
-//! Enters: nothing.  Leaves: DER and PEM.
+//! Leaves: DER and PEM.
 //! Owns:   the little of DER that writing them needs.
 //! Never:  is of use to anybody: everybody knows the key, and nobody has signed the certificate.
 

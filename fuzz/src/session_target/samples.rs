@@ -1,6 +1,6 @@
 //! Samples of the target `session`: handshakes, contents of every shape, closes, and offences against them.
 //!
-//! Enters: nothing.  Leaves: names and bytes.
+//! Leaves: names and bytes.
 //! Owns:   the seeds of the corpus.
 //! Never:  random: the same samples every time.
 

@@ -1,6 +1,6 @@
 //! Samples of the target `wire`: every method, every value, every property once.
 //!
-//! Enters: nothing.  Leaves: names and bytes.
+//! Leaves: names and bytes.
 //! Owns:   the seeds of the corpus.
 //! Never:  random: the same samples every time.
 

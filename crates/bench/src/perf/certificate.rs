@@ -1,6 +1,6 @@
 //! The certificate of a measurement: made for it, and gone with it.
 //!
-//! Enters: nothing.  Leaves: two files that a broker, a relay and their clients are told of.
+//! Leaves: two files that a broker, a relay and their clients are told of.
 //! Owns:   the folder they are in.
 //! Never:  leaves a key behind.
 

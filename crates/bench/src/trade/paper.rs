@@ -1,6 +1,6 @@
 //! What the 2008 paper says of its simulation, as far as its text has figures (sections 5.2 and 5.3, Table 1).
 //!
-//! Enters: nothing.  Leaves: figures to hold ours against.
+//! Leaves: figures to hold ours against.
 //! Owns:   the figures, each in the paper's unit.
 //! Never:  a figure read off a drawing.
 

@@ -1,6 +1,6 @@
 //! How much processor time this process uses, from one look to the next.
 //!
-//! Enters: nothing.  Leaves: microseconds in user space and in the kernel.
+//! Leaves: microseconds in user space and in the kernel.
 //! Owns:   what was seen last.
 //! Never:  reads a file: a look takes a microsecond, and a paced sender has no more.
 

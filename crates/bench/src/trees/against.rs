@@ -1,6 +1,6 @@
 //! What `harrier topology plan --paper` prints: the model held against the 2009 paper.
 //!
-//! Enters: nothing.  Leaves: a table for each size.
+//! Leaves: a table for each size.
 //! Owns:   its form.
 //! Never:  fits what it predicts.
 

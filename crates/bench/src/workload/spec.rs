@@ -1,6 +1,6 @@
 //! What a workload is: who publishes what to whom, how fast, and what is asked of the result.
 //!
-//! Enters: nothing.  Leaves: plain data, checked by whoever makes it (`parse`, `open`).
+//! Leaves: plain data, checked by whoever makes it (`parse`, `open`).
 //! Owns:   the words of the format, in the units that the engine uses.
 //! Never:  text, a default, a file.
 

@@ -1,6 +1,6 @@
 //! What the processes of a workload are told, and what they tell.
 //!
-//! Enters: nothing.  Leaves: tasks, orders and reports that travel as JSON.
+//! Leaves: tasks, orders and reports that travel as JSON.
 //! Owns:   their shape.
 //! Never:  measures.
 

@@ -1,7 +1,6 @@
 //! Fanout exchange: everything to everyone.
 //!
 //! Enters: the list of its bindings.  Leaves: where each leads.
-//! Owns:   nothing.
 //! Never:  looks at a routing key.
 
 use crate::binding::{Bindings, Head, Target, Through};

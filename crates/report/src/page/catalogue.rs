@@ -1,6 +1,6 @@
 //! The figures of the page: one for each figure of the 2008 paper, and those that its benchmarks lacked.
 //!
-//! Enters: nothing.  Leaves: sections with their figures, each as data.
+//! Leaves: sections with their figures, each as data.
 //! Owns:   what lies on which axis, what the lines are, and the words about it.
 //! Never:  a number.
 

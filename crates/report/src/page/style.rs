@@ -1,6 +1,6 @@
 //! How the page looks: on a screen, on a phone, on paper.
 //!
-//! Enters: nothing.  Leaves: one style sheet.
+//! Leaves: one style sheet.
 //! Owns:   the colours of text and ground, all of them with a contrast of 4.5 and more.
 //! Never:  a font, an image or anything else from elsewhere.
 

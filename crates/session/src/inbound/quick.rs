@@ -1,7 +1,6 @@
 //! The hot path: a small content that lies whole in the input.
 //!
 //! Enters: bytes.  Leaves: a `Publish` (server) or `Deliver` (client), or nothing and the input untouched.
-//! Owns:   nothing.
 //! Never:  changes state, allocates, complains: what is not plainly right goes the long way, which does all that.
 
 use super::{Inbound, Mid, Phase, Role};

@@ -1,6 +1,5 @@
 //! Contents of every size, there and back.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   the promise that what one end sends the other gets, byte for byte, however it is framed and cut.
 //! Never:  sends what is not well formed (see `bad_input.rs`).
 

@@ -1,6 +1,5 @@
 //! A connection from its first byte to its last, both ends.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   the promise that our two ends understand each other, and who says what when.
 //! Never:  looks at contents (see `contents.rs`).
 

@@ -1,6 +1,5 @@
 //! Memory that is lent to a link.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   the promises that no byte of a lent body is copied here, and that what ends meanwhile ends in order.
 //! Never:  minds how the bytes come to that memory (see the room `verbs`).
 

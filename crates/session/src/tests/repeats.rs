@@ -1,6 +1,5 @@
 //! Deliveries that are taken for their likeness to the one before.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   the promise that they are the same events, however much or little the deliveries are alike.
 //! Never:  minds large bodies, which are received in another way (see `contents.rs`).
 

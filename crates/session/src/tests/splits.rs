@@ -1,6 +1,5 @@
 //! Cutting the input anywhere changes nothing.
 //!
-//! Enters: nothing.  Leaves: nothing.
 //! Owns:   that promise, for every place of a cut and for cuts of chance.
 //! Never:  minds what the events are (see the other tests).
 

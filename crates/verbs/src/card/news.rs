@@ -1,7 +1,6 @@
 //! The rare half of a card: what the connection manager, the device and siblings have to tell.
 //!
 //! Enters: their events.  Leaves: the engine's, and the next step of each connection that is being made.
-//! Owns:   nothing.
 //! Never:  trusts that an event is about something that still exists.
 
 use super::address::{is_errno, told};

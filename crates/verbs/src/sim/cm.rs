@@ -1,7 +1,6 @@
 //! The connection manager of a simulated fabric.
 //!
 //! Enters: requests and their answers.  Leaves: events, in the order of one device.
-//! Owns:   nothing.
 //! Never:  lets an event overtake a message of the same queue pair that was sent before.
 
 use super::net::Net;

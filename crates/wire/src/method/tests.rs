@@ -1,6 +1,6 @@
 //! Methods: golden bytes, and promises for every method there is.
 //!
-//! Enters: methods filled by chance, bytes written by hand.  Leaves: nothing.
+//! Enters: methods filled by chance, bytes written by hand.
 //! Owns:   the proof that decoding and encoding are each other's reverse.
 //! Never:  takes the table of `classes.rs` as its own witness: numbers and bytes are written down again.
 

@@ -1,7 +1,6 @@
 //! What every expectation stands on: names, waits, refusals, filled queues, consumers.
 //!
 //! Enters: AMQP_URL.  Leaves: errors that say what was expected.
-//! Owns:   nothing.
 //! Never:  waits without a deadline.
 
 use std::error::Error as StdError;
