@@ -234,7 +234,7 @@ impl Shard {
         let Some(tie) = self.ties.get(number) else { return };
         let mut channel = None;
         if let Some(slot) = slot
-            && let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+            && let Some(connection) = self.connections.get_mut(slot)
             && let Some((out, pool)) = self.desk.writer(slot)
         {
             channel = tie.peering.remove_route(route, Some((&mut connection.inbound, out, pool)));

@@ -27,7 +27,7 @@ impl Shard {
     }
 
     fn flush_one(&mut self, slot: Slot, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(outlet) = self.desk.outlet(slot) else { return };
         if outlet.blocked {
             return;
@@ -51,7 +51,7 @@ impl Shard {
         }
         let unparsed = connection.unparsed;
         if unparsed && self.may_serve(slot) {
-            self.enqueue(slot);
+            self.connections.enqueue(slot);
         }
         // Idle consumers fill the output again, which makes it dirty again.
         self.broker.output_ready(slot, &mut self.desk);

@@ -62,7 +62,7 @@ impl Shard {
     }
 
     pub(crate) fn log_in(&mut self, slot: Slot, login: Login, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.capabilities = login.capabilities;
         let loopback = connection.link.peer().is_loopback;
         let mechanism = ShortStr::new(&login.mechanism).unwrap_or(ShortStr::EMPTY);
@@ -113,7 +113,7 @@ impl Shard {
         if self.proofs.is_proven(&claim, || self.desk.chance()) {
             return self.proved(&claim, true, now);
         }
-        if let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize) {
+        if let Some(connection) = self.connections.get_mut(claim.slot) {
             connection.proving = true;
         }
         if let Some((claim, sound)) = self.proofs.ask(claim) {
@@ -126,17 +126,17 @@ impl Shard {
         while let Some((claim, sound)) = self.proofs.next() {
             self.proved(&claim, sound, now);
             // It may have said more meanwhile.
-            if let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize)
+            if let Some(connection) = self.connections.get_mut(claim.slot)
                 && connection.serial == claim.serial
             {
                 connection.unparsed = true;
-                self.enqueue(claim.slot);
+                self.connections.enqueue(claim.slot);
             }
         }
     }
 
     fn proved(&mut self, claim: &Claim, sound: bool, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(claim.slot) else { return };
         if connection.serial != claim.serial || connection.phase != Phase::Greeting {
             return;
         }
@@ -152,7 +152,7 @@ impl Shard {
     }
 
     fn end_login(&mut self, slot: Slot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         match outcome {
             Ok(user) => {
                 connection.phase = Phase::LoggedIn { user };
@@ -172,7 +172,7 @@ impl Shard {
     }
 
     pub(crate) fn open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) {
-        let Some(Some(connection)) = self.connections.get(slot as usize) else { return };
+        let Some(connection) = self.connections.get(slot) else { return };
         let Phase::LoggedIn { user } = connection.phase else { return };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
         // RabbitMQ counts before it looks whether the user may open the virtual host.
@@ -189,7 +189,7 @@ impl Shard {
             let refusal = self.broker.catalog().is_no_carrier(user);
             return self.refuse(slot, 0, refusal, connection::Open::ID, now);
         }
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.phase = Phase::Open { user, vhost };
         let comes = carries || connection.capabilities.has(Capabilities::RDMA_TOKEN);
         if let Some(token) = connection.token.filter(|_| comes) {
@@ -206,7 +206,7 @@ impl Shard {
         if let Some((out, pool)) = self.desk.writer(slot) {
             connection.inbound.open_accepted(out, pool);
         }
-        self.set_timer(slot, now);
+        self.connections.set_timer(slot, now);
     }
 
     /// A connection's place in the register; none in a virtual host that is not there, which is refused elsewhere.
@@ -225,7 +225,7 @@ impl Shard {
 
     /// A client opens a channel, unless its user has as many as it may.
     pub(crate) fn open_channel(&mut self, slot: Slot, channel: u16, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let (Phase::Open { user, .. }, Some(seat)) = (connection.phase, &mut connection.seat) else { return };
         let catalog = self.broker.catalog();
         if let Err(most) = seat.open_channel(catalog.user_limits(user).channels_max) {
@@ -240,7 +240,7 @@ impl Shard {
 
     /// A channel is gone.
     pub(crate) fn close_channel(&mut self, slot: Slot, channel: u16) {
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+        if let Some(connection) = self.connections.get_mut(slot)
             && let Some(seat) = &mut connection.seat
         {
             seat.close_channel();
@@ -252,7 +252,7 @@ impl Shard {
     /// A session is over: it counts no more, and what it had goes.
     pub(crate) fn close_session(&mut self, slot: Slot) {
         stamped::forget(&self.household, &mut self.desk, slot, None);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             connection.seat = None;
         }
         self.broker.close_session(slot, &mut self.desk);

@@ -7,6 +7,7 @@
 
 mod asking;
 mod connection;
+mod connections;
 mod desk;
 mod federate;
 mod flush;

@@ -36,7 +36,7 @@ impl Shard {
             }
             if !self.broker.may_read(slot) {
                 // An answer is awaited; its arrival brings this connection's turn.
-                if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+                if let Some(connection) = self.connections.get_mut(slot) {
                     connection.unparsed = true;
                 }
                 return;

@@ -58,7 +58,7 @@ impl Shard {
         let mut have = 0;
         let mut turn_bytes = 0;
         let mut fresh = false;
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             have = connection.kept.len();
             self.scratch[..have].copy_from_slice(&connection.kept);
             connection.kept = Vec::new();
@@ -71,7 +71,7 @@ impl Shard {
                 self.remove(slot);
                 return;
             }
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+            let Some(connection) = self.connections.get_mut(slot) else { return };
             if !may_read {
                 // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
                 connection.unparsed = true;
@@ -82,7 +82,7 @@ impl Shard {
                     break;
                 }
                 if turn_bytes >= TURN_BYTES || self.desk.mail.is_congested() {
-                    self.enqueue(slot);
+                    self.connections.enqueue(slot);
                     break;
                 }
                 match self.read(slot, &mut have, now) {
@@ -96,16 +96,16 @@ impl Shard {
             self.desk.acknowledge(slot, Some(now));
             self.desk_work(now);
             self.flush(now);
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+            let Some(connection) = self.connections.get_mut(slot) else { return };
             if stopped {
                 connection.unparsed = true;
                 if self.may_serve(slot) {
-                    self.enqueue(slot);
+                    self.connections.enqueue(slot);
                 }
                 break;
             }
         }
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+        if let Some(connection) = self.connections.get_mut(slot)
             && have > 0
         {
             connection.kept = self.scratch[..have].to_vec();
@@ -114,7 +114,7 @@ impl Shard {
 
     /// Whether the peer has closed the link, or it is broken.
     fn is_closed(&self, slot: Slot) -> bool {
-        matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.peer_closed)
+        self.connections.get(slot).is_some_and(|connection| connection.peer_closed)
     }
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
@@ -123,12 +123,12 @@ impl Shard {
     }
 
     fn is_proving(&self, slot: Slot) -> bool {
-        matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.proving)
+        self.connections.get(slot).is_some_and(|connection| connection.proving)
     }
 
     /// One read. `None` if the connection is over.
     fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
-        let connection = self.connections.get_mut(slot as usize)?.as_mut()?;
+        let connection = self.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_from_bytes {
             connection.lend();
@@ -181,7 +181,7 @@ impl Shard {
     fn parse(&mut self, slot: Slot, have: &mut usize, now: Instant) -> bool {
         let mut at = 0;
         let mut stopped = false;
-        while let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        while let Some(connection) = self.connections.get_mut(slot) {
             if connection.phase == Phase::Leaving {
                 at = *have;
                 break;
@@ -242,7 +242,7 @@ impl Shard {
         if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {
             self.desk.make_dirty(slot);
         }
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             self.desk.copied.bytes_in += connection.inbound.take_copied_bytes();
         }
         self.scratch.copy_within(at..*have, 0);
@@ -252,7 +252,7 @@ impl Shard {
 
     /// Whether a run of definitions goes on with what is next in the buffer.
     fn gathers_on(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
-        let Some(Some(connection)) = self.connections.get(slot as usize) else { return false };
+        let Some(connection) = self.connections.get(slot) else { return false };
         let next = connection.inbound.next_method(channel, &self.scratch[at..have]);
         next.is_some_and(|method| self.broker.gathers(slot, &method))
     }
@@ -266,7 +266,7 @@ impl Shard {
             Next::OpenChannel { channel } => self.open_channel(slot, channel, now),
             Next::CloseChannel { channel } => self.close_channel(slot, channel),
             Next::Tuned(tuning) => {
-                if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+                if let Some(connection) = self.connections.get_mut(slot) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
                 }
             }
@@ -302,7 +302,7 @@ impl Shard {
 
     /// The peer did something wrong: it is told, and what it reaches ends.
     pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
             wire::ReplyCode::ConnectionForced => {
@@ -330,7 +330,7 @@ impl Shard {
     pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
         self.close_session(slot);
         self.limit_phase(slot, Phase::Leaving, now);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             connection.farewell = Farewell::WhenSent;
         }
         self.desk.make_dirty(slot);

@@ -7,6 +7,7 @@
 //! Its neighbours: `serve` (bytes in), `handshake` (logins), `flush` (bytes out and farewells).
 
 use crate::connection::{Connection, Farewell, Phase};
+use crate::connections::Connections;
 use crate::desk::Desk;
 use crate::federate::given_up;
 use crate::handshake::{External, greeting_with};
@@ -19,7 +20,6 @@ use crate::mail::Doorbell;
 use crate::proofs::{Proofs, Prover};
 use crate::stamped;
 use crate::ties::Ties;
-use crate::timers::Timers;
 use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
@@ -67,15 +67,10 @@ pub struct Shard {
     pub(crate) options: ShardOptions,
     pub(crate) external: Option<External>,
     pub(crate) proofs: Proofs,
-    pub(crate) connections: Vec<Option<Box<Connection>>>,
-    free: Vec<Slot>,
-    serial: u32,
+    pub(crate) connections: Connections,
     pub(crate) broker: Broker,
     pub(crate) desk: Desk,
     pub(crate) scratch: Box<[u8]>,
-    pub(crate) ready: Vec<Slot>,
-    turns: Vec<Slot>,
-    pub(crate) timers: Timers,
     pub(crate) household: Arc<Household>,
     memory_checked: Option<Instant>,
     /// The longest that the lists of messages were since heap memory was given back, and when that was.
@@ -101,15 +96,10 @@ impl Shard {
             options,
             external: None,
             proofs: Proofs::new(),
-            connections: Vec::new(),
-            free: Vec::new(),
-            serial: 0,
+            connections: Connections::default(),
             broker,
             desk,
             scratch: vec![0; scratch_bytes].into(),
-            ready: Vec::new(),
-            turns: Vec::new(),
-            timers: Timers::default(),
             household,
             memory_checked: None,
             room_bytes_most: 0,
@@ -140,7 +130,7 @@ impl Shard {
 
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
-        self.free.last().copied().unwrap_or(self.connections.len() as Slot)
+        self.connections.next_slot()
     }
 
     /// Takes over a link that a client opened.
@@ -173,7 +163,7 @@ impl Shard {
             out.set_part_bytes_min(shape.lend_from_bytes);
         }
         let slot = self.place(link, inbound, out, now);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             (connection.token, connection.ticket) = (token, ticket);
             connection.lend_from_bytes = shape.lend_from_bytes;
         }
@@ -182,16 +172,13 @@ impl Shard {
 
     /// A link gets its slot, whoever opened it.
     pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
-        let slot = self.next_slot();
-        self.free.pop();
-        self.serial = self.serial.wrapping_add(1);
         let copy_below_bytes = link.shape().copy_below_bytes;
         let connection = Connection {
             link,
             inbound,
             kept: Vec::new(),
             unparsed: false,
-            serial: self.serial,
+            serial: 0,
             proving: false,
             phase: Phase::Greeting,
             farewell: Farewell::None,
@@ -212,26 +199,20 @@ impl Shard {
             ends: None,
             timer_at: None,
         };
-        let deadline = connection.deadline;
-        let index = slot as usize;
-        if self.connections.len() <= index {
-            self.connections.resize_with(index + 1, || None);
-        }
-        self.connections[index] = Some(Box::new(connection));
-        self.set_timer(slot, deadline);
+        let slot = self.connections.insert(Box::new(connection));
         self.desk.open(slot, out, copy_below_bytes);
-        self.enqueue(slot);
+        self.connections.enqueue(slot);
         slot
     }
 
     /// A connection, for whoever registers its link.
     pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
-        Some(&mut self.connections.get_mut(slot as usize)?.as_mut()?.link)
+        Some(&mut self.connections.get_mut(slot)?.link)
     }
 
     /// Readiness edges of a link.
     pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         // What the link has to say by itself comes first; an error shows at the next read or write.
         if writable && connection.link.owes_bytes() {
             let _told_later = connection.link.send(&mut Gather::new());
@@ -240,7 +221,7 @@ impl Shard {
             connection.readable = true;
             connection.heard |= readable;
             connection.peer_closed |= closed;
-            self.enqueue(slot);
+            self.connections.enqueue(slot);
         }
         if writable {
             if let Some(outlet) = self.desk.outlet(slot) {
@@ -306,20 +287,17 @@ impl Shard {
     }
 
     fn serve_ready(&mut self, now: Instant) {
-        if self.ready.is_empty() || self.desk.mail.is_congested() {
+        if !self.connections.has_ready() || self.desk.mail.is_congested() {
             return;
         }
-        std::mem::swap(&mut self.ready, &mut self.turns);
-        let turns = std::mem::take(&mut self.turns);
+        let turns = self.connections.start_turns();
         for &slot in &turns {
-            if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
-                connection.queued = false;
+            if self.connections.start_turn(slot) {
                 self.serve(slot, now);
                 self.desk.mail.send(false);
             }
         }
-        self.turns = turns;
-        self.turns.clear();
+        self.connections.finish_turns(turns);
     }
 
     /// Consequences that concern other connections than the one just served: refusals that came by mail, connections that may go on.
@@ -332,31 +310,18 @@ impl Shard {
             self.refuse(late.slot, late.channel, late.refusal, late.method, now);
         }
         while let Some(slot) = self.desk.resumed.pop() {
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
             // What it sent while nobody read is not silence.
             connection.received_at = now;
             if connection.unparsed || connection.readable {
-                self.enqueue(slot);
+                self.connections.enqueue(slot);
             }
-        }
-    }
-
-    pub(crate) fn enqueue(&mut self, slot: Slot) {
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
-            && !connection.queued
-        {
-            connection.queued = true;
-            self.ready.push(slot);
         }
     }
 
     fn fire_timers(&mut self, now: Instant) {
-        while let Some((at, slot, serial)) = self.timers.next_due(now) {
-            let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { continue };
-            if connection.serial != serial || connection.timer_at != Some(at) {
-                continue;
-            }
-            connection.timer_at = None;
+        while let Some(slot) = self.connections.next_expired(now) {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
             let again = match connection.phase {
                 Phase::Open { .. } => {
                     let Some(heartbeat) = connection.heartbeat else { continue };
@@ -394,7 +359,7 @@ impl Shard {
                 }
                 _ => connection.deadline,
             };
-            self.set_timer(slot, again);
+            self.connections.set_timer(slot, again);
         }
     }
 
@@ -480,7 +445,7 @@ impl Shard {
         let mail = &self.desk.mail;
         let congested = mail.is_congested();
         if mail.has_arrived()
-            || (!self.ready.is_empty() && !congested)
+            || (self.connections.has_ready() && !congested)
             || !self.desk.resumed.is_empty()
             || !self.desk.refusals.is_empty()
             || !self.ties.dials.is_empty()
@@ -492,8 +457,10 @@ impl Shard {
         let paced =
             if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until =
-            [look_up, paced, queues, self.acks_at, self.timers.next(), self.ties.next_at()].into_iter().flatten().min();
+        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.ties.next_at()]
+            .into_iter()
+            .flatten()
+            .min();
         Work::Idle { until }
     }
 
@@ -511,7 +478,7 @@ impl Shard {
 
     /// Ends a connection at once.
     pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             connection.link.abort(why);
         }
         self.lose(slot, given_up(why), now);
@@ -520,7 +487,7 @@ impl Shard {
 
     /// A connection is over: its session ends, its slot is free.
     pub(crate) fn remove(&mut self, slot: Slot) {
-        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::take) else { return };
+        let Some(connection) = self.connections.remove(slot) else { return };
         tracing::debug!(
             shard = self.options.shard.0,
             slot,
@@ -531,7 +498,6 @@ impl Shard {
         stamped::forget(&self.household, &mut self.desk, slot, None);
         self.broker.close_session(slot, &mut self.desk);
         self.desk.close(slot);
-        self.free.push(slot);
         self.household.connection_gone(self.options.shard.0);
         if let Some(number) = connection.ends {
             self.ties.ended(number);
@@ -540,7 +506,7 @@ impl Shard {
 
     /// Connections of this shard.
     pub fn connections(&self) -> usize {
-        self.connections.iter().flatten().count()
+        self.connections.len()
     }
 
     /// Tells every client that the broker stops, and takes no new ones.
@@ -548,12 +514,12 @@ impl Shard {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
-        for slot in 0..self.connections.len() as Slot {
+        for slot in self.connections.slots() {
             let refusal = catalog::Refusal::connection(
                 wire::ReplyCode::ConnectionForced,
                 "CONNECTION_FORCED - broker is shutting down",
             );
-            match self.connections[slot as usize].as_ref().map(|connection| connection.phase) {
+            match self.connections.get(slot).map(|connection| connection.phase) {
                 Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
                 Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
                 Some(Phase::Closing | Phase::Leaving) | None => {}
@@ -572,18 +538,10 @@ impl Shard {
     }
 
     pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.phase = phase;
         connection.deadline = now + FAREWELL;
-        self.set_timer(slot, now + FAREWELL);
-    }
-
-    /// Looks at a connection then, and not at the time set before.
-    pub(crate) fn set_timer(&mut self, slot: Slot, at: Instant) {
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
-            connection.timer_at = Some(at);
-            self.timers.set(at, slot, connection.serial);
-        }
+        self.connections.set_timer(slot, now + FAREWELL);
     }
 
     /// Whether mail from other shards has arrived.

@@ -37,7 +37,7 @@ impl Shard {
             tie.lag_at = now + LAG_EVERY;
         }
         let slot = self.place(link, inbound, out, now);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+        if let Some(connection) = self.connections.get_mut(slot) {
             connection.tie = Some(number);
         }
         if let Some(outlet) = self.desk.outlet(slot) {
@@ -106,7 +106,7 @@ impl Shard {
 
     /// What the other broker has said comes to this.
     pub(crate) fn heard(&mut self, slot: Slot, hear: federation::Hear, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(tie) = connection.tie.and_then(|number| self.ties.get(number)) else { return };
         let Some((out, pool)) = self.desk.writer(slot) else { return };
         tie.peering.answer(hear, &mut connection.inbound, out, pool);
@@ -173,7 +173,7 @@ impl Shard {
         let no_amqp = if has_said_who { "" } else { "it does not speak AMQP 0-9-1: " };
         self.wait_for_the_end(number, slot);
         self.tie_lost(number, Some(format!("{no_amqp}{fault}").into()), true, false, now);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+        if let Some(connection) = self.connections.get_mut(slot)
             && let Some((out, pool)) = self.desk.writer(slot)
         {
             connection.inbound.fail(fault, out, pool);
@@ -182,11 +182,11 @@ impl Shard {
     }
 
     pub(crate) fn tie_of(&self, slot: Slot) -> Option<u32> {
-        self.connections.get(slot as usize)?.as_ref()?.tie
+        self.connections.get(slot)?.tie
     }
 
     pub(crate) fn tuned(&mut self, slot: Slot, tuning: session::Tuning) {
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
         // Only now is it known what suits a link on which both ends have a say.
         connection.lend_from_bytes = connection.link.shape().lend_from_bytes;
@@ -213,13 +213,13 @@ impl Shard {
             Ok(opened) => opened,
             Err(text) => return self.end_tie(number, slot, &text, true, now),
         };
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.phase = Phase::Open { user, vhost };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
         let capabilities = broker::Capabilities::default();
         self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
         self.broker.set_link(slot);
-        self.set_timer(slot, now);
+        self.connections.set_timer(slot, now);
         let routes: Vec<_> =
             self.ties.get(number).into_iter().flat_map(|tie| tie.peering.routes()).map(|route| route.0).collect();
         for route in routes {
@@ -231,7 +231,7 @@ impl Shard {
 
     /// The exchange of a route, here.
     pub(crate) fn exchange_here(&self, spec: &RouteSpec, slot: Slot) -> Option<ExchangeId> {
-        let Some(Some(connection)) = self.connections.get(slot as usize) else { return None };
+        let connection = self.connections.get(slot)?;
         let Phase::Open { vhost, .. } = connection.phase else { return None };
         self.broker.catalog().exchange(vhost, spec.exchange.as_bytes())
     }
@@ -252,7 +252,7 @@ impl Shard {
         if let Some(vhost) = self.vhost_of_tie(number) {
             self.watch_wants(number, route, &spec, vhost);
         }
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(tie) = self.ties.get(number) else { return };
         let own = tie.peering.own().clone();
         if spec.direction == Direction::Pull {
@@ -319,7 +319,7 @@ impl Shard {
         let Some(route) = route else { return self.end_tie(number, slot, text, false, now) };
         self.desk.acknowledge(slot, None);
         self.close_here(slot, channel);
-        let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if let (Some(tie), Some((out, pool))) = (self.ties.get(number), self.desk.writer(slot)) {
             tie.peering.end_channel(route, text, &mut connection.inbound, out, pool);
         }
@@ -386,7 +386,7 @@ impl Shard {
         self.keep_counts(slot, None);
         // What is safe here does not come again.
         self.desk.acknowledge(slot, None);
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+        if let Some(connection) = self.connections.get_mut(slot)
             && let Some((out, pool)) = self.desk.writer(slot)
         {
             connection.inbound.close(wire::ReplyCode::Success.number(), "Goodbye", out, pool);
@@ -398,7 +398,7 @@ impl Shard {
 
     /// This broker ends a connection: the next one is made when it is over, so that what was sent on it comes first.
     fn wait_for_the_end(&mut self, number: u32, slot: Slot) {
-        if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
+        if let Some(connection) = self.connections.get_mut(slot)
             && let Some(tie) = self.ties.get(number)
         {
             connection.ends = Some(number);
@@ -412,7 +412,7 @@ impl Shard {
         if let Some(tie) = self.ties.get(number) {
             if let Stage::Connected { slot } = tie.stage {
                 self.keep_counts(slot, None);
-                if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
+                if let Some(connection) = self.connections.get_mut(slot) {
                     connection.tie = None;
                 }
             }
