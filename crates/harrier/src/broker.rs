@@ -128,10 +128,10 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
         start_us = began.elapsed().as_micros() as u64,
         "harrier broker is ready"
     );
-    let household = server.household();
+    let shared = server.shared();
     server.join()?;
-    let Copied { bytes_in, bytes_out } = household.copied();
-    let ports = household.ports();
+    let Copied { bytes_in, bytes_out } = shared.copied();
+    let ports = shared.ports();
     tracing::info!(
         body_bytes_copied_in = bytes_in,
         body_bytes_copied_out = bytes_out,

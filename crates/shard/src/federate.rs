@@ -5,13 +5,13 @@
 //! Owns:   which message goes on, and which has been here.
 //! Never:  dials by itself: whoever runs the shard asks for what is to be dialled.
 
-use crate::desk::Desk;
-use crate::household::Household;
+use crate::effects::ShardEffects;
+use crate::federation_link::{FederationLink, Stage};
+use crate::federation_links::{Dial, DialError, Dialled, FederationLinks};
 use crate::serve::Next;
 use crate::shard::Shard;
+use crate::shared_state::SharedState;
 use crate::stamped::enter;
-use crate::tie::{Stage, Tie};
-use crate::ties::{Dial, DialError, Dialled, Ties};
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use federation::limits::RETURN_WAIT;
 use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
@@ -24,19 +24,19 @@ use wire::method::basic;
 /// An event of another broker: what flows on routes is done at once, all else is for the peering.
 #[inline]
 pub(crate) fn hear(
-    ties: &mut Ties,
+    ties: &mut FederationLinks,
     number: u32,
     slot: Slot,
     event: Event<'_>,
     broker: &mut Broker,
-    desk: &mut Desk,
-    household: &Household,
+    effects: &mut ShardEffects,
+    shared: &SharedState,
 ) -> Next {
     let Some(tie) = ties.get(number) else { return Next::Leave };
     match event {
         Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
             let Some(number) = tie.peering.route_of(channel) else { return Next::Go };
-            let Tie { routes, peering, spec: link, .. } = tie;
+            let FederationLink { routes, peering, spec: link, .. } = tie;
             let vhost = &*link.key.vhost;
             let (Some(route), Some(spec)) = (routes.get_mut(number), peering.spec(number)) else { return Next::Go };
             let Some(tracer) = &mut route.tracer else { return Next::Go };
@@ -44,8 +44,8 @@ pub(crate) fn hear(
             if let Some(stamp) = tracer.stamp()
                 && verdict == Verdict::On
                 && !enter(
-                    household,
-                    desk,
+                    shared,
+                    effects,
                     slot,
                     channel,
                     (spec.ack == Ack::Confirm).then_some(delivery_tag),
@@ -66,7 +66,7 @@ pub(crate) fn hear(
                     let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
                     let (mandatory, immediate) = (false, false);
                     let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-                    broker.publish(slot, channel, publish, desk)
+                    broker.publish(slot, channel, publish, effects)
                 }
                 // It counts all the same: its number is its delivery tag's.
                 Verdict::Over => {
@@ -81,18 +81,18 @@ pub(crate) fn hear(
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
-        Event::Method { channel, method: Method::BasicAck(ack) } => settle(slot, channel, ack.into(), broker, desk),
+        Event::Method { channel, method: Method::BasicAck(ack) } => settle(slot, channel, ack.into(), broker, effects),
         Event::Method { channel, method: Method::BasicNack(nack) } => {
-            settle(slot, channel, basic::Nack { requeue: true, ..nack }.into(), broker, desk)
+            settle(slot, channel, basic::Nack { requeue: true, ..nack }.into(), broker, effects)
         }
         event => Next::Heard(tie.peering.hear(&event)),
     }
 }
 
 /// The destination of a pushed route has taken messages, or not.
-fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, desk: &mut Desk) -> Next {
+fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> Next {
     let id = method.id();
-    match broker.command(slot, channel, method, desk) {
+    match broker.command(slot, channel, method, effects) {
         Ok(Flow::Go) => Next::Go,
         Ok(Flow::Wait | Flow::Gather) => Next::Wait,
         Err(refusal) => Next::Refuse { channel, refusal, method: id },
@@ -114,20 +114,20 @@ impl Shard {
     pub fn federate(&mut self, order: Order, now: Instant) {
         match order {
             Order::AddLink(spec) => {
-                if self.ties.find(&spec.key, Direction::Pull).is_none() {
+                if self.links.find(&spec.key, Direction::Pull).is_none() {
                     self.add_tie(spec, Direction::Pull, now);
                 }
             }
             Order::ChangeLink(spec) => {
                 for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.ties.find(&spec.key, direction) {
+                    if let Some(number) = self.links.find(&spec.key, direction) {
                         self.change_tie(number, spec.clone(), now);
                     }
                 }
             }
             Order::RemoveLink(key) => {
                 for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.ties.find(&key, direction) {
+                    if let Some(number) = self.links.find(&key, direction) {
                         self.remove_tie(number, now);
                     }
                 }
@@ -135,20 +135,20 @@ impl Shard {
             Order::AddRoute(key, spec) => self.order_route(&key, spec, false, now),
             Order::ReturnRoute(key, spec) => self.order_route(&key, spec, true, now),
             Order::RemoveRoute(key, spec) => {
-                if let Some(number) = self.ties.find(&key, spec.direction) {
+                if let Some(number) = self.links.find(&key, spec.direction) {
                     self.remove_route(number, &spec, now);
                 }
             }
         }
-        self.ties.plan();
+        self.links.plan();
     }
 
     fn order_route(&mut self, key: &LinkKey, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(link) = self.ties.find(key, Direction::Pull) else { return };
-        let number = match self.ties.find(key, spec.direction) {
+        let Some(link) = self.links.find(key, Direction::Pull) else { return };
+        let number = match self.links.find(key, spec.direction) {
             Some(number) => number,
             None => {
-                let Some(link) = self.ties.get(link).map(|tie| tie.spec.clone()) else { return };
+                let Some(link) = self.links.get(link).map(|tie| tie.spec.clone()) else { return };
                 self.add_tie(link, spec.direction, now)
             }
         };
@@ -158,26 +158,26 @@ impl Shard {
     fn add_tie(&mut self, spec: LinkSpec, direction: Direction, now: Instant) -> u32 {
         let own =
             federation::Identity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
-        let peering = Peering::new(own, self.tie_limits(None), self.desk.output_bytes_max());
-        self.ties.add(Tie::new(spec, direction, peering, now))
+        let peering = Peering::new(own, self.tie_limits(None), self.effects.output_bytes_max());
+        self.links.add(FederationLink::new(spec, direction, peering, now))
     }
 
     /// The next connection that is wanted. Whoever makes it, or cannot, tells [`dialled`](Self::dialled).
     pub fn next_dial(&mut self) -> Option<Dial> {
-        self.ties.dials.pop_front()
+        self.links.dials.pop_front()
     }
 
     /// What became of a dial. Answers the slot of the connection, whose link is to be registered.
     pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<Slot> {
         let is_awaited =
-            self.ties.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
+            self.links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
         match outcome {
             Ok(mut dialled) if !is_awaited || self.draining => {
                 dialled.link.abort(Abort::Shutdown);
                 None
             }
             Ok(mut dialled) => {
-                if !self.household.add_connection(self.options.shard.0) {
+                if !self.shared.add_connection(self.options.shard.0) {
                     dialled.link.abort(Abort::Limit);
                     self.tie_lost(
                         dial.tie,
@@ -200,7 +200,7 @@ impl Shard {
     }
 
     fn add_route(&mut self, number: u32, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         if tie.peering.find_route(&spec).is_some() {
             return;
         }
@@ -217,25 +217,25 @@ impl Shard {
     }
 
     fn remove_route(&mut self, number: u32, spec: &RouteSpec, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         let Some(route) = tie.peering.find_route(spec) else { return };
         let slot = match tie.stage {
             Stage::Connected { slot } => Some(slot),
             _ => None,
         };
-        if let Some(watch) = self.ties.get(number).and_then(|tie| tie.route(route).watch.take()) {
+        if let Some(watch) = self.links.get(number).and_then(|tie| tie.route(route).watch.take()) {
             self.broker.catalog_mut().unwatch_bindings(watch);
         }
         let left = self.left_of_push(number, route);
         if let Some(slot) = slot {
             // What is safe here does not come again.
-            self.desk.acknowledge(slot, None);
+            self.effects.acknowledge(slot, None);
         }
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         let mut channel = None;
         if let Some(slot) = slot
             && let Some(connection) = self.connections.get_mut(slot)
-            && let Some((out, pool)) = self.desk.writer(slot)
+            && let Some((out, pool)) = self.effects.writer(slot)
         {
             channel = tie.peering.remove_route(route, Some((&mut connection.inbound, out, pool)));
         } else {
@@ -246,9 +246,9 @@ impl Shard {
             self.close_here(slot, channel);
         }
         if let Some((vhost, queue)) = left {
-            self.broker.delete_queue(vhost, &queue, &mut self.desk);
+            self.broker.delete_queue(vhost, &queue, &mut self.effects);
         }
-        match (slot, self.ties.get(number)) {
+        match (slot, self.links.get(number)) {
             (Some(slot), Some(_)) => self.end_empty(number, slot, now),
             (None, Some(tie)) if tie.peering.routes().next().is_none() && tie.stage != Stage::Dialling => {
                 tie.stage = Stage::Idle;
@@ -259,27 +259,27 @@ impl Shard {
 
     /// Another login: what waits for routes at either end goes on waiting.
     fn change_tie(&mut self, number: u32, spec: LinkSpec, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         tie.spec = spec;
         match tie.stage {
             Stage::Idle => {}
             Stage::Waiting { .. } => tie.stage = Stage::Waiting { until: now, refused: false },
             // What comes of the dial under way is not awaited any more.
-            Stage::Dialling => self.ties.dial(number),
+            Stage::Dialling => self.links.dial(number),
             Stage::Connected { slot } => self.dial_anew(number, slot, "it has another login", now),
         }
     }
 
     fn remove_tie(&mut self, number: u32, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         tie.leaves = true;
         let routes: Vec<_> = tie.peering.routes().map(|(_, spec)| spec.clone()).collect();
         for spec in routes {
             self.remove_route(number, &spec, now);
         }
         // One that is connected goes with its connection, which ends when what its routes had here is gone.
-        if self.ties.get(number).is_some_and(|tie| !matches!(tie.stage, Stage::Connected { .. }) && !tie.ending) {
-            self.ties.remove(number);
+        if self.links.get(number).is_some_and(|tie| !matches!(tie.stage, Stage::Connected { .. }) && !tie.ending) {
+            self.links.remove(number);
         }
     }
 }

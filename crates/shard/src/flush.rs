@@ -14,29 +14,29 @@ use std::time::Instant;
 impl Shard {
     /// Sends what has been written.
     pub(crate) fn flush(&mut self, now: Instant) {
-        while let Some(slot) = self.desk.next_dirty() {
+        while let Some(slot) = self.effects.next_dirty() {
             self.flush_one(slot, now);
         }
     }
 
     /// Tells another broker what is safe of what it has sent, while there is more of it to be seen to.
     pub(crate) fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
-        self.broker.end_of_batch(&mut self.desk);
-        self.desk.acknowledge(slot, Some(now));
+        self.broker.end_of_batch(&mut self.effects);
+        self.effects.acknowledge(slot, Some(now));
         self.flush_one(slot, now);
     }
 
     fn flush_one(&mut self, slot: Slot, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(outlet) = self.desk.outlet(slot) else { return };
-        if outlet.blocked {
+        let Some(output) = self.effects.output(slot) else { return };
+        if output.blocked {
             return;
         }
-        if !outlet.out.is_empty() {
+        if !output.out.is_empty() {
             connection.sent_at = now;
-            match connection.link.send(outlet.out.gather_mut()) {
+            match connection.link.send(output.out.gather_mut()) {
                 Ok(Sent::Drained) => {}
-                Ok(Sent::Blocked) => outlet.blocked = true,
+                Ok(Sent::Blocked) => output.blocked = true,
                 Err(error) => {
                     tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
                     self.lose(slot, &error.to_string(), now);
@@ -45,7 +45,7 @@ impl Shard {
                 }
             }
         }
-        if outlet.out.is_empty() && connection.farewell == Farewell::WhenSent {
+        if output.out.is_empty() && connection.farewell == Farewell::WhenSent {
             connection.link.close_sending();
             connection.farewell = Farewell::Sent;
         }
@@ -54,6 +54,6 @@ impl Shard {
             self.connections.enqueue(slot);
         }
         // Idle consumers fill the output again, which makes it dirty again.
-        self.broker.output_ready(slot, &mut self.desk);
+        self.broker.output_ready(slot, &mut self.effects);
     }
 }

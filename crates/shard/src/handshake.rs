@@ -51,13 +51,13 @@ const TOKEN_PROPERTY: &str = "harrier.rdma_token";
 impl Shard {
     /// A token that nobody can guess, for a client that may come again over RDMA.
     pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<Token> {
-        if !self.household.tokens.are_given() || link.shape().name == "rdma" {
+        if !self.shared.tokens.are_given() || link.shape().name == "rdma" {
             return None;
         }
         let mut bytes = [0; TOKEN_BYTES];
         let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
-        first.copy_from_slice(&self.desk.chance().to_ne_bytes());
-        second.copy_from_slice(&self.desk.chance().to_ne_bytes());
+        first.copy_from_slice(&self.effects.chance().to_ne_bytes());
+        second.copy_from_slice(&self.effects.chance().to_ne_bytes());
         Some(Token(bytes))
     }
 
@@ -110,7 +110,7 @@ impl Shard {
             let sound = claim.kept.is(&claim.offered);
             return self.proved(&claim, sound, now);
         }
-        if self.proofs.is_proven(&claim, || self.desk.chance()) {
+        if self.proofs.is_proven(&claim, || self.effects.chance()) {
             return self.proved(&claim, true, now);
         }
         if let Some(connection) = self.connections.get_mut(claim.slot) {
@@ -156,14 +156,14 @@ impl Shard {
         match outcome {
             Ok(user) => {
                 connection.phase = Phase::LoggedIn { user };
-                if let Some((out, pool)) = self.desk.writer(slot) {
+                if let Some((out, pool)) = self.effects.writer(slot) {
                     connection.inbound.login_accepted(out, pool);
                 }
             }
             Err(reason) => {
                 let peer = &*connection.link.peer().address;
                 tracing::warn!(shard = self.options.shard.0, slot, peer, reason, "login refused");
-                if let Some((out, pool)) = self.desk.writer(slot) {
+                if let Some((out, pool)) = self.effects.writer(slot) {
                     connection.inbound.login_refused(mechanism, &reason, out, pool);
                 }
                 self.leave(slot, now);
@@ -195,7 +195,7 @@ impl Shard {
         if let Some(token) = connection.token.filter(|_| comes) {
             let name = self.broker.catalog().user_name(user).into();
             let ticket = Ticket { user: name, is_loopback: connection.link.peer().is_loopback, carries };
-            self.household.tokens.expect(token, ticket, now);
+            self.shared.tokens.expect(token, ticket, now);
         }
         connection.seat = seat;
         let capabilities = broker::Capabilities {
@@ -203,7 +203,7 @@ impl Shard {
             connection_blocked: connection.capabilities.has(Capabilities::CONNECTION_BLOCKED),
         };
         self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
-        if let Some((out, pool)) = self.desk.writer(slot) {
+        if let Some((out, pool)) = self.effects.writer(slot) {
             connection.inbound.open_accepted(out, pool);
         }
         self.connections.set_timer(slot, now);
@@ -216,7 +216,7 @@ impl Shard {
         let Some(vhost) = catalog.vhost_by_name(vhost_name) else { return Ok(None) };
         let (vhost_max, user_max) =
             (catalog.vhost_limits(vhost).connections_max, catalog.user_limits(user).connections_max);
-        match self.household.register.enter((vhost, vhost_max), (user, user_max)) {
+        match self.shared.register.enter((vhost, vhost_max), (user, user_max)) {
             Ok(seat) => Ok(Some(seat)),
             Err(Crowded::Vhost(most)) => Err(catalog.vhost_is_crowded(user, vhost_name, most)),
             Err(Crowded::User(most)) => Err(catalog.user_is_crowded(user, most)),
@@ -232,7 +232,7 @@ impl Shard {
             let refusal = catalog.user_has_its_channels(user, most);
             return self.refuse(slot, channel, refusal, (0, 0), now);
         }
-        if let Some((out, pool)) = self.desk.writer(slot) {
+        if let Some((out, pool)) = self.effects.writer(slot) {
             out.method(pool, channel, &Method::ChannelOpenOk(channel::OpenOk {}));
         }
         self.broker.open_channel(slot, channel);
@@ -245,16 +245,16 @@ impl Shard {
         {
             seat.close_channel();
         }
-        stamped::forget(&self.household, &mut self.desk, slot, Some(channel));
-        self.broker.close_channel(slot, channel, &mut self.desk);
+        stamped::forget(&self.shared, &mut self.effects, slot, Some(channel));
+        self.broker.close_channel(slot, channel, &mut self.effects);
     }
 
     /// A session is over: it counts no more, and what it had goes.
     pub(crate) fn close_session(&mut self, slot: Slot) {
-        stamped::forget(&self.household, &mut self.desk, slot, None);
+        stamped::forget(&self.shared, &mut self.effects, slot, None);
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.seat = None;
         }
-        self.broker.close_session(slot, &mut self.desk);
+        self.broker.close_session(slot, &mut self.effects);
     }
 }

@@ -95,9 +95,9 @@ impl Operator {
     }
 
     fn tell(&self, shard: u16, arrival: Arrival) -> Option<()> {
-        let (sender, bell) = self.doors.get(usize::from(shard))?;
+        let (sender, waker) = self.doors.get(usize::from(shard))?;
         sender.send(arrival).ok()?;
-        bell.wake();
+        waker.wake();
         Some(())
     }
 }

@@ -5,11 +5,11 @@
 //! Never:  looks into a byte, sleeps, or lets a port that breaks reach the others.
 
 use crate::asking::Asking;
-use crate::household::Household;
+use crate::federation_links::{Asked, Dial, Tell};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma::RdmaPoll;
 use crate::shard::Shard;
-use crate::ties::{Asked, Dial, Tell};
+use crate::shared_state::SharedState;
 use broker::Slot;
 use link::{Abort, Link};
 use mio::unix::SourceFd;
@@ -78,9 +78,9 @@ impl Ports {
     ///
     /// # Errors
     /// What the device says, or that it cannot do what the settings want.
-    pub fn open(&mut self, device: AnyDevice, address: &str, household: &Arc<Household>) -> io::Result<()> {
+    pub fn open(&mut self, device: AnyDevice, address: &str, shared: &Arc<SharedState>) -> io::Result<()> {
         let port = self.port(device, self.settings.clone())?;
-        port.ask(Arc::clone(household) as Arc<dyn Doorkeeper>);
+        port.ask(Arc::clone(shared) as Arc<dyn Doorkeeper>);
         port.listen(address)?;
         self.seats.push(Seat::new(port, address));
         Ok(())
@@ -93,7 +93,7 @@ impl Ports {
 
     /// Asks for a connection to another broker, over a port of the card that leads there. What becomes of it is told when
     /// that is known.
-    pub fn ask(&mut self, dial: Dial, asked: Asked, tell: Tell, household: &Household, registry: &Registry) {
+    pub fn ask(&mut self, dial: Dial, asked: Asked, tell: Tell, shared: &SharedState, registry: &Registry) {
         let mut place = 0;
         let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
         let begun = Asking::begin(dial, asked, tell, |way, token| {
@@ -101,7 +101,7 @@ impl Ports {
                 return Err(io::Error::other("this broker stops"));
             }
             let to = way.place.clone();
-            place = self.seat_for(way, credits, household, registry)?;
+            place = self.seat_for(way, credits, shared, registry)?;
             Ok(self.seats[place].port.connect_promising(&to, token, credits)?)
         });
         match begun {
@@ -111,7 +111,7 @@ impl Ports {
     }
 
     /// A port with room on the card of a way: one that there is, or a new one.
-    fn seat_for(&mut self, way: Way, credits: u16, household: &Household, registry: &Registry) -> io::Result<usize> {
+    fn seat_for(&mut self, way: Way, credits: u16, shared: &SharedState, registry: &Registry) -> io::Result<usize> {
         let suits = |seat: &Seat| !seat.is_broken && *seat.card == *way.card && seat.port.has_room_for(credits);
         if let Some(place) = self.seats.iter().position(suits) {
             return Ok(place);
@@ -119,11 +119,11 @@ impl Ports {
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
         let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
         let settings = Settings { receive_buffers, ..self.settings.clone() };
-        if !household.add_port(settings.port_bytes()) {
+        if !shared.add_port(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));
         }
         let port = (way.open)().map_err(io::Error::from).and_then(|device| self.port(device, settings.clone()));
-        let port = port.inspect_err(|_| household.remove_port(settings.port_bytes()))?;
+        let port = port.inspect_err(|_| shared.remove_port(settings.port_bytes()))?;
         let mut seat = Seat::new(port, &way.card);
         seat.bytes = settings.port_bytes();
         seat.register(registry, self.tokens)?;
@@ -176,7 +176,7 @@ impl Ports {
     }
 
     /// What the devices have to tell. Says whether there was something.
-    pub fn look(&mut self, shard: &mut Shard, household: &Household, now: Instant) -> bool {
+    pub fn look(&mut self, shard: &mut Shard, shared: &SharedState, now: Instant) -> bool {
         let mut came = false;
         for seat in &mut self.seats {
             if !seat.is_broken
@@ -188,7 +188,7 @@ impl Ports {
             }
             while let Some(link) = seat.port.accept() {
                 came = true;
-                seat.take(link, shard, household, self.is_stopping, now);
+                seat.take(link, shard, shared, self.is_stopping, now);
             }
             seat.port.take_edges(&mut self.edges);
             for (id, edges) in self.edges.drain(..) {
@@ -208,7 +208,7 @@ impl Ports {
     }
 
     /// Rings the doorbells of what the round has written, and lets a broken port go that has no connections any more.
-    pub fn flush(&mut self, registry: &Registry, household: &Household) {
+    pub fn flush(&mut self, registry: &Registry, shared: &SharedState) {
         let mut over = false;
         for seat in &self.seats {
             seat.port.flush();
@@ -217,7 +217,7 @@ impl Ports {
         if over {
             let (past, tokens) = (&mut self.past, self.tokens);
             self.seats
-                .retain(|seat| !seat.is_broken || seat.port.connections() > 0 || seat.leave(registry, past, household));
+                .retain(|seat| !seat.is_broken || seat.port.connections() > 0 || seat.leave(registry, past, shared));
             // What a card tells of itself it tells by one descriptor, which may have been registered by the one that went.
             for seat in &mut self.seats {
                 if let Err(error) = seat.register(registry, tokens) {
@@ -228,13 +228,13 @@ impl Ports {
     }
 
     /// The last look before a sleep: from now on the devices wake the poll. Says whether there is nothing to do.
-    pub fn may_sleep(&mut self, shard: &mut Shard, household: &Household, registry: &Registry, now: Instant) -> bool {
+    pub fn may_sleep(&mut self, shard: &mut Shard, shared: &SharedState, registry: &Registry, now: Instant) -> bool {
         for seat in self.seats.iter().filter(|seat| !seat.is_broken) {
             // What fails here fails at the look that follows, and is told there.
             let _told_soon = seat.port.arm_for_messages();
         }
-        let came = self.look(shard, household, now);
-        self.flush(registry, household);
+        let came = self.look(shard, shared, now);
+        self.flush(registry, shared);
         !came && !self.seats.iter().any(|seat| seat.port.has_work())
     }
 }
@@ -303,19 +303,19 @@ impl Seat {
         &mut self,
         mut link: VerbsLink<AnyDevice>,
         shard: &mut Shard,
-        household: &Household,
+        shared: &SharedState,
         stopping: bool,
         now: Instant,
     ) {
         if stopping {
             return link.abort(Abort::Shutdown);
         }
-        let ticket = link.token().and_then(|token| household.tokens.claim(&token));
+        let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
         if link.token().is_some() && ticket.is_none() {
             // Let in by a token that was forgotten meanwhile.
             return link.abort(Abort::Overdue);
         }
-        if !household.add_connection(shard.number()) {
+        if !shared.add_connection(shard.number()) {
             tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
             return link.abort(Abort::Limit);
         }
@@ -325,9 +325,9 @@ impl Seat {
     }
 
     /// Nobody waits for its device any more. Says that it does not stay.
-    fn leave(&self, registry: &Registry, past: &mut verbs::Counters, household: &Household) -> bool {
+    fn leave(&self, registry: &Registry, past: &mut verbs::Counters, shared: &SharedState) -> bool {
         *past += self.port.counters();
-        household.remove_port(self.bytes);
+        shared.remove_port(self.bytes);
         for descriptor in &self.registered {
             if let Err(error) = registry.deregister(&mut SourceFd(descriptor)) {
                 tracing::debug!(%error, address = &*self.address, "a broken RDMA device was not waited for");

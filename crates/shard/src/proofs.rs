@@ -5,7 +5,7 @@
 //! Never:  holds more than one login of a connection; remembers a password itself.
 
 use crate::limits::{PROOFS_UNDER_WAY_MAX, PROVEN_MAX, PROVERS};
-use crate::mail::Doorbell;
+use crate::mailbox::ShardWaker;
 use broker::Slot;
 use catalog::{Password, UserId};
 use std::collections::{HashSet, VecDeque};
@@ -26,7 +26,7 @@ pub(crate) struct Claim {
 struct Job {
     claim: Claim,
     answer: Sender<(Claim, bool)>,
-    bell: Arc<Doorbell>,
+    waker: Arc<ShardWaker>,
 }
 
 /// The threads that check, of all shards. They begin with the first check.
@@ -59,17 +59,17 @@ fn prove(waiting: &Mutex<Receiver<Job>>) {
     loop {
         // One thread waits at a time, and the others for it.
         let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { claim, answer, bell }) = job else { return };
+        let Ok(Job { claim, answer, waker }) = job else { return };
         let sound = claim.kept.is(&claim.offered);
         if answer.send((claim, sound)).is_ok() {
-            bell.wake();
+            waker.wake();
         }
     }
 }
 
 /// The proofs of one shard.
 pub(crate) struct Proofs {
-    prover: Option<(Arc<Prover>, Arc<Doorbell>)>,
+    prover: Option<(Arc<Prover>, Arc<ShardWaker>)>,
     answer: Sender<(Claim, bool)>,
     answers: Receiver<(Claim, bool)>,
     waiting: VecDeque<Claim>,
@@ -93,8 +93,8 @@ impl Proofs {
         }
     }
 
-    pub fn set_prover(&mut self, prover: Arc<Prover>, bell: Arc<Doorbell>) {
-        self.prover = Some((prover, bell));
+    pub fn set_prover(&mut self, prover: Arc<Prover>, waker: Arc<ShardWaker>) {
+        self.prover = Some((prover, waker));
     }
 
     /// Whether any is awaited.
@@ -129,9 +129,9 @@ impl Proofs {
     }
 
     fn hand_on(&mut self, claim: Claim) {
-        let Some((prover, bell)) = &self.prover else { return };
-        let (answer, bell) = (self.answer.clone(), Arc::clone(bell));
-        match prover.submit(Job { claim, answer, bell }) {
+        let Some((prover, waker)) = &self.prover else { return };
+        let (answer, waker) = (self.answer.clone(), Arc::clone(waker));
+        match prover.submit(Job { claim, answer, waker }) {
             Ok(()) => self.under_way += 1,
             // Its connection is ended when its time is over.
             Err(error) => tracing::error!(%error, "a password cannot be checked"),

@@ -4,9 +4,9 @@
 //! Owns:   the order in which they are made, each a command of the link's session in the core.
 //! Never:  writes an answer of the core to the destination: every command is one that nobody waits for.
 
+use crate::federation_link::FederationLink;
 use crate::pushed::Pushed;
 use crate::shard::Shard;
-use crate::tie::Tie;
 use broker::{Flow, Slot};
 use catalog::{Refusal, VhostId};
 use federation::{Ack, Direction, RouteKind, RouteSpec, Tracer, push_definitions};
@@ -24,7 +24,7 @@ impl Shard {
     /// Makes the side here of a pushed route, as far as it can be made without waiting.
     pub(crate) fn make_push(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
         loop {
-            let Some(tie) = self.ties.get(number) else { return };
+            let Some(tie) = self.links.get(number) else { return };
             let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
                 return;
             };
@@ -49,22 +49,22 @@ impl Shard {
                     let uri = format!("federation of {}", own.cluster_name);
                     let tracer = Tracer::new(peer, &own, &uri, &spec.exchange, spec.hops_max);
                     let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
-                    if let Some(out) = self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
+                    if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
                         out.push(channel, Some(Pushed::new(&spec.exchange, tracer)));
                     }
                     (MADE, self.push_consume(slot, channel, &spec, &queue))
                 }
                 step => match definitions.method(step - BEGUN) {
-                    Some(method) => (step + 1, self.broker.command(slot, channel, method, &mut self.desk)),
+                    Some(method) => (step + 1, self.broker.command(slot, channel, method, &mut self.effects)),
                     None => (QOS, Ok(Flow::Go)),
                 },
             };
             match outcome {
-                Ok(Flow::Gather) => self.broker.end_run(slot, &mut self.desk),
+                Ok(Flow::Gather) => self.broker.end_run(slot, &mut self.effects),
                 Ok(Flow::Go | Flow::Wait) => {}
                 Err(refusal) => return self.route_refused(slot, channel, &refusal.text, now),
             }
-            if let Some(tie) = self.ties.get(number) {
+            if let Some(tie) = self.links.get(number) {
                 tie.route(route).made = next;
             }
         }
@@ -75,7 +75,7 @@ impl Shard {
             return Ok(Flow::Go);
         }
         let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
-        self.broker.command(slot, channel, qos.into(), &mut self.desk)
+        self.broker.command(slot, channel, qos.into(), &mut self.effects)
     }
 
     fn push_consume(&mut self, slot: Slot, channel: u16, spec: &RouteSpec, queue: &[u8]) -> Result<Flow, Refusal> {
@@ -88,14 +88,15 @@ impl Shard {
             no_wait: true,
             arguments: TableRef::EMPTY,
         };
-        self.broker.command(slot, channel, Method::from(consume), &mut self.desk)
+        self.broker.command(slot, channel, Method::from(consume), &mut self.effects)
     }
 
     /// Goes on with routes whose side here waited for an answer.
     pub(crate) fn go_on_here(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
-        let waits =
-            |tie: &Tie, route: usize| tie.routes.get(route).is_some_and(|here| (BEGUN..MADE).contains(&here.made));
+        let Some(tie) = self.links.get(number) else { return };
+        let waits = |tie: &FederationLink, route: usize| {
+            tie.routes.get(route).is_some_and(|here| (BEGUN..MADE).contains(&here.made))
+        };
         let routes: Vec<_> = tie.peering.routes().map(|(route, _)| route).filter(|route| waits(tie, *route)).collect();
         for route in routes {
             self.make_push(number, route, slot, now);
@@ -104,7 +105,7 @@ impl Shard {
 
     /// What a pushed route that is removed leaves here, connected or not: its queue. The internal exchange goes with that.
     pub(crate) fn left_of_push(&mut self, number: u32, route: usize) -> Option<(VhostId, Box<[u8]>)> {
-        let tie = self.ties.get(number)?;
+        let tie = self.links.get(number)?;
         let (spec, peer) = (tie.peering.spec(route)?, tie.peering.peer()?);
         if spec.direction != Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return None;
@@ -115,7 +116,7 @@ impl Shard {
 
     /// Ends a connection that carries nothing any more.
     pub(crate) fn end_empty(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         if tie.peering.is_open() && tie.peering.routes().next().is_none() {
             self.end_tie(number, slot, "it has no routes", false, now);
         }

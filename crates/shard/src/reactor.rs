@@ -4,14 +4,14 @@
 //! Owns:   the poll, the listeners (on the first shard), the thread's sleep.
 //! Never:  looks into a byte.
 
-use crate::household::Household;
+use crate::federation_links::{Dial, DialError, Reached, Tell};
 use crate::limits::{LOOK_UP, ROUNDS_WITHOUT_POLL_MAX};
-use crate::mail::Doorbell;
+use crate::mailbox::ShardWaker;
 use crate::ports::Ports;
 use crate::rdma::RdmaPoll;
 use crate::shard::{Shard, Work};
+use crate::shared_state::SharedState;
 use crate::spin::Spin;
-use crate::ties::{Dial, DialError, Reached, Tell};
 use crate::vigil::Vigil;
 use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use verbs::limits::DEADLINES_EVERY;
 
 /// The token of the doorbell.
-pub(crate) const BELL: Token = Token(usize::MAX);
+pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
 /// Descriptors of RDMA devices.
@@ -66,7 +66,7 @@ pub trait Dialler: Send + Sync {
 }
 
 /// The way to a shard, and its doorbell.
-pub(crate) type Door = (Sender<Arrival>, Arc<Doorbell>);
+pub(crate) type Door = (Sender<Arrival>, Arc<ShardWaker>);
 
 pub(crate) struct Reactor {
     pub shard: Shard,
@@ -74,8 +74,8 @@ pub(crate) struct Reactor {
     pub poll: Poll,
     pub front: Option<Front>,
     pub incoming: Receiver<Arrival>,
-    pub bell: Arc<Doorbell>,
-    pub household: Arc<Household>,
+    pub waker: Arc<ShardWaker>,
+    pub shared: Arc<SharedState>,
     pub spin: Spin,
     /// The same while there are connections over RDMA.
     pub ports_spin: Spin,
@@ -123,18 +123,18 @@ impl Reactor {
             if accept_again {
                 accept_again = self.accept(now);
             }
-            let ports_came = !self.ports.is_empty() && self.ports.look(&mut self.shard, &self.household, now);
-            if self.household.is_stopping() {
+            let ports_came = !self.ports.is_empty() && self.ports.look(&mut self.shard, &self.shared, now);
+            if self.shared.is_stopping() {
                 self.front = None;
                 self.ports.stop();
                 self.shard.drain(now);
                 let stop_at = *stop_at.get_or_insert(now + self.drain_timeout);
                 // Connections over RDMA that the shard has let go say their last words yet.
-                let over = self.household.connections() == 0 && self.ports.connections() == 0;
+                let over = self.shared.connections() == 0 && self.ports.connections() == 0;
                 if over || now >= stop_at {
                     self.shard.tick(now);
                     self.shard.note_copied();
-                    self.ports.counters().into_iter().for_each(|counters| self.household.note_ports(counters));
+                    self.ports.counters().into_iter().for_each(|counters| self.shared.note_ports(counters));
                     return Ok(());
                 }
             }
@@ -150,19 +150,19 @@ impl Reactor {
             if let Some(until) = self.vigil.look(counters.published + counters.delivered, now) {
                 wait = Some(wait.unwrap_or(Duration::MAX).min(until.saturating_duration_since(now)));
             }
-            if accept_again || stop_at.is_some() || self.household.is_stopping() {
+            if accept_again || stop_at.is_some() || self.shared.is_stopping() {
                 wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
             }
             if self.ports.is_empty() {
                 self.wait(&mut events, wait)?;
             } else {
-                self.ports.flush(self.poll.registry(), &self.household);
+                self.ports.flush(self.poll.registry(), &self.shared);
                 self.wait_for_ports_too(&mut events, wait, ports_came)?;
             }
             for event in &events {
                 match event.token() {
                     // Whoever is awake looks at all ports.
-                    BELL | PORTS => {}
+                    WAKER | PORTS => {}
                     NEWS => self.ports.heed_news(),
                     Token(token) if token > LISTENERS - 1024 => accept_again = true,
                     Token(slot) => {
@@ -187,7 +187,7 @@ impl Reactor {
         let window = self.spin.window();
         while began.elapsed() < window {
             poll(&mut self.poll, events, Some(Duration::ZERO))?;
-            if !events.is_empty() || self.shard.has_mail() {
+            if !events.is_empty() || self.shard.has_messages() {
                 self.spin.waited(began.elapsed());
                 return Ok(());
             }
@@ -199,10 +199,10 @@ impl Reactor {
 
     /// Waits for events without looking for them.
     fn sleep(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
-        self.bell.will_sleep();
-        let wait = if self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
+        self.waker.will_sleep();
+        let wait = if self.shard.has_messages() { Some(Duration::ZERO) } else { wait };
         let outcome = poll(&mut self.poll, events, wait);
-        self.bell.is_awake();
+        self.waker.is_awake();
         outcome
     }
 
@@ -236,12 +236,12 @@ impl Reactor {
             if waited >= window {
                 break;
             }
-            let came = self.ports.look(&mut self.shard, &self.household, began + waited);
-            self.ports.flush(self.poll.registry(), &self.household);
+            let came = self.ports.look(&mut self.shard, &self.shared, began + waited);
+            self.ports.flush(self.poll.registry(), &self.shared);
             if looks.is_multiple_of(ROUNDS_WITHOUT_POLL_MAX) {
                 poll(&mut self.poll, events, Some(Duration::ZERO))?;
             }
-            if came || !events.is_empty() || self.shard.has_mail() {
+            if came || !events.is_empty() || self.shard.has_messages() {
                 spin.waited(began.elapsed());
                 return Ok(());
             }
@@ -252,12 +252,12 @@ impl Reactor {
         if self.ports.how() == RdmaPoll::Busy && has_connections {
             return Ok(());
         }
-        self.bell.will_sleep();
+        self.waker.will_sleep();
         let now = began + began.elapsed();
-        let rests = self.ports.may_sleep(&mut self.shard, &self.household, self.poll.registry(), now);
-        let wait = if !rests || self.shard.has_mail() { Some(Duration::ZERO) } else { wait };
+        let rests = self.ports.may_sleep(&mut self.shard, &self.shared, self.poll.registry(), now);
+        let wait = if !rests || self.shard.has_messages() { Some(Duration::ZERO) } else { wait };
         let outcome = poll(&mut self.poll, events, wait);
-        self.bell.is_awake();
+        self.waker.is_awake();
         spin.waited(began.elapsed());
         outcome
     }
@@ -274,12 +274,12 @@ impl Reactor {
         let mut mine = Vec::new();
         let mut again = false;
         listeners.accept(|found| match found {
-            Ok(mut link) => match self.household.place_connection() {
+            Ok(mut link) => match self.shared.place_connection() {
                 Some(shard) if shard == self.id => mine.push(link),
                 Some(shard) => {
-                    let (sender, bell) = &shards[shard as usize];
+                    let (sender, waker) = &shards[shard as usize];
                     if sender.send(Arrival::Link(link)).is_ok() {
-                        bell.wake();
+                        waker.wake();
                     }
                 }
                 None => {
@@ -316,11 +316,11 @@ impl Reactor {
 
     /// Tells this shard what became of a dial, from any thread.
     fn teller(&self, dial: Dial) -> Tell {
-        let (sender, bell) = self.door.clone();
+        let (sender, waker) = self.door.clone();
         Box::new(move |outcome| {
             // A shard that has ended needs no connection.
             if sender.send(Arrival::Dialled(dial, outcome)).is_ok() {
-                bell.wake();
+                waker.wake();
             }
         })
     }
@@ -329,7 +329,7 @@ impl Reactor {
         let outcome = match outcome {
             Ok(Reached::Way(asked)) => {
                 let tell = self.teller(dial.clone());
-                return self.ports.ask(dial, *asked, tell, &self.household, self.poll.registry());
+                return self.ports.ask(dial, *asked, tell, &self.shared, self.poll.registry());
             }
             Ok(Reached::Link(dialled)) => Ok(dialled),
             Err(error) => Err(error),

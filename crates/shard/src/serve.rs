@@ -5,12 +5,12 @@
 //! Never:  keeps a buffer for a connection that has nothing half read.
 
 use crate::connection::{Farewell, Phase};
-use crate::desk::Desk;
+use crate::effects::ShardEffects;
 use crate::federate::hear;
 use crate::handshake::greeting_with;
-use crate::household::Household;
 use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
+use crate::shared_state::SharedState;
 use crate::stamped::was_here;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
@@ -81,7 +81,7 @@ impl Shard {
                 if !connection.readable && !connection.peer_closed {
                     break;
                 }
-                if turn_bytes >= TURN_BYTES || self.desk.mail.is_congested() {
+                if turn_bytes >= TURN_BYTES || self.effects.mailbox.is_congested() {
                     self.connections.enqueue(slot);
                     break;
                 }
@@ -92,9 +92,9 @@ impl Shard {
             }
             fresh = false;
             let stopped = self.parse(slot, &mut have, now);
-            self.broker.end_of_batch(&mut self.desk);
-            self.desk.acknowledge(slot, Some(now));
-            self.desk_work(now);
+            self.broker.end_of_batch(&mut self.effects);
+            self.effects.acknowledge(slot, Some(now));
+            self.run_deferred(now);
             self.flush(now);
             let Some(connection) = self.connections.get_mut(slot) else { return };
             if stopped {
@@ -119,7 +119,7 @@ impl Shard {
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
     pub(crate) fn may_serve(&self, slot: Slot) -> bool {
-        self.broker.may_read(slot) && !self.desk.is_full(slot) && !self.is_proving(slot)
+        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_proving(slot)
     }
 
     fn is_proving(&self, slot: Slot) -> bool {
@@ -148,7 +148,7 @@ impl Shard {
                 if connection.lend_from_bytes < usize::MAX {
                     let copied;
                     (taken_back, copied) = connection.settle(bytes.min(direct_bytes));
-                    self.desk.copied.bytes_in += copied as u64;
+                    self.effects.copied.bytes_in += copied as u64;
                 }
                 if connection.phase == Phase::Greeting
                     && let Some(external) = &self.external
@@ -186,16 +186,16 @@ impl Shard {
                 at = *have;
                 break;
             }
-            let Some((out, pool)) = self.desk.session_writer(slot) else { break };
+            let Some((out, pool)) = self.effects.session_writer(slot) else { break };
             let mut input = &self.scratch[at..*have];
             let next = match connection.inbound.next(&mut input, out, pool) {
                 Ok(Some(event)) => {
                     let taken = *have - input.len();
                     let next = match connection.tie {
-                        None => carry_out(slot, event, &mut self.broker, &mut self.desk, &self.household),
+                        None => carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared),
                         Some(tie) => {
-                            let (ties, household) = (&mut self.ties, &self.household);
-                            hear(ties, tie, slot, event, &mut self.broker, &mut self.desk, household)
+                            let (ties, shared) = (&mut self.links, &self.shared);
+                            hear(ties, tie, slot, event, &mut self.broker, &mut self.effects, shared)
                         }
                     };
                     at = taken;
@@ -219,10 +219,10 @@ impl Shard {
                 next => next,
             };
             match next {
-                Next::Go if !self.desk.is_full(slot) => {}
+                Next::Go if !self.effects.is_full(slot) => {}
                 Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
                 Next::Gather { .. } => {
-                    self.broker.end_run(slot, &mut self.desk);
+                    self.broker.end_run(slot, &mut self.effects);
                     stopped = true;
                     break;
                 }
@@ -239,11 +239,11 @@ impl Shard {
                 }
             }
         }
-        if self.desk.outlet(slot).is_some_and(|outlet| !outlet.out.is_empty()) {
-            self.desk.make_dirty(slot);
+        if self.effects.output(slot).is_some_and(|output| !output.out.is_empty()) {
+            self.effects.make_dirty(slot);
         }
         if let Some(connection) = self.connections.get_mut(slot) {
-            self.desk.copied.bytes_in += connection.inbound.take_copied_bytes();
+            self.effects.copied.bytes_in += connection.inbound.take_copied_bytes();
         }
         self.scratch.copy_within(at..*have, 0);
         *have -= at;
@@ -271,7 +271,7 @@ impl Shard {
                 }
             }
             Next::Secret => {
-                if let Some((out, pool)) = self.desk.writer(slot) {
+                if let Some((out, pool)) = self.effects.writer(slot) {
                     out.method(pool, 0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}));
                 }
             }
@@ -313,7 +313,7 @@ impl Shard {
         if let Some(tie) = connection.tie {
             return self.tie_failed(tie, slot, fault, now);
         }
-        let Some((out, pool)) = self.desk.writer(slot) else { return };
+        let Some((out, pool)) = self.effects.writer(slot) else { return };
         let done = connection.inbound.fail(fault, out, pool);
         match fault.scope {
             _ if done => self.leave(slot, now),
@@ -333,13 +333,19 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.farewell = Farewell::WhenSent;
         }
-        self.desk.make_dirty(slot);
+        self.effects.make_dirty(slot);
     }
 }
 
 /// One event of a client.
 #[inline]
-fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk, household: &Household) -> Next {
+fn carry_out(
+    slot: Slot,
+    event: Event<'_>,
+    broker: &mut Broker,
+    effects: &mut ShardEffects,
+    shared: &SharedState,
+) -> Next {
     match event {
         Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
             let body = match &body {
@@ -349,9 +355,9 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk,
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
             let is_twice = properties.has_headers()
                 && broker.is_link(slot)
-                && was_here(slot, channel, &publish, broker, desk, household);
+                && was_here(slot, channel, &publish, broker, effects, shared);
             let published = match is_twice {
-                false => broker.publish(slot, channel, publish, desk),
+                false => broker.publish(slot, channel, publish, effects),
                 true => broker.publish_nowhere(slot, channel),
             };
             match published {
@@ -363,7 +369,7 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk,
         Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => Next::Secret,
         Event::Method { channel, method } => {
             let id = method.id();
-            match broker.command(slot, channel, method, desk) {
+            match broker.command(slot, channel, method, effects) {
                 Ok(Flow::Go) => Next::Go,
                 Ok(Flow::Wait) => Next::Wait,
                 Ok(Flow::Gather) => Next::Gather { channel },

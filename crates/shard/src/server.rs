@@ -4,18 +4,18 @@
 //! Owns:   the threads.
 //! Never:  handles a message.
 
-use crate::desk::Desk;
+use crate::effects::ShardEffects;
 use crate::handshake::External;
-use crate::household::Household;
 use crate::latency::{CPU_LATENCY_FILE, IdleProcessors};
 use crate::limits::{LOOK_UP, PORTS_PART_MIN, RDMA_LOOK};
-use crate::mail::{Bell, Doorbell, Mail};
+use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
 use crate::operator::Operator;
 use crate::ports::Ports;
 use crate::proofs::Prover;
 use crate::rdma::{RdmaListen, RdmaOptions};
-use crate::reactor::{BELL, Dialler, Front, NEWS, PORTS, Reactor};
+use crate::reactor::{Dialler, Front, NEWS, PORTS, Reactor, WAKER};
 use crate::shard::{Shard, ShardOptions};
+use crate::shared_state::SharedState;
 use crate::spin::Spin;
 use crate::vigil::Vigil;
 use broker::{Broker, BrokerOptions, Request};
@@ -149,16 +149,16 @@ pub struct Server {
 /// Stops a broker, from any thread.
 #[derive(Clone)]
 pub struct Stopper {
-    household: Arc<Household>,
-    bells: Vec<Arc<Doorbell>>,
+    shared: Arc<SharedState>,
+    wakers: Vec<Arc<ShardWaker>>,
 }
 
 impl Stopper {
     /// Begins the end: clients are told, and have their time to leave. Once is enough.
     pub fn stop(&self) {
-        self.household.stop();
-        for bell in &self.bells {
-            bell.wake();
+        self.shared.stop();
+        for waker in &self.wakers {
+            waker.wake();
         }
     }
 }
@@ -171,18 +171,18 @@ struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if !self.stopper.household.is_stopping() {
+        if !self.stopper.shared.is_stopping() {
             tracing::error!(shard = self.shard, "a shard ended by itself; the broker stops");
-            self.stopper.household.shard_gone(self.shard);
+            self.stopper.shared.shard_gone(self.shard);
             self.stopper.stop();
         }
     }
 }
 
-struct WakerBell(Waker);
+struct PollWaker(Waker);
 
-impl Bell for WakerBell {
-    fn ring(&self) {
+impl WakeTarget for PollWaker {
+    fn wake(&self) {
         if let Err(error) = self.0.wake() {
             tracing::error!(%error, "cannot wake a shard");
         }
@@ -230,17 +230,18 @@ impl Server {
             return Err(StartError::Ports { bytes: ports_bytes, memory_bytes_max });
         }
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
-        let household = Household::new(options.shards, options.memory_bytes_max, options.connections_max);
-        let mut household = household.with_ports(ports_bytes);
+        let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
+        let mut shared = shared.with_ports(ports_bytes);
         if ports > 0 {
-            household = household.give_tokens(rdma_settings.token_max);
+            shared = shared.give_tokens(rdma_settings.token_max);
         }
-        let household = Arc::new(household);
+        let shared = Arc::new(shared);
         let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let bells = polls.iter().map(|poll| Ok(Doorbell::new(Box::new(WakerBell(Waker::new(poll.registry(), BELL)?)))));
-        let bells = bells.collect::<io::Result<Vec<_>>>()?;
+        let wakers =
+            polls.iter().map(|poll| Ok(ShardWaker::new(Box::new(PollWaker(Waker::new(poll.registry(), WAKER)?)))));
+        let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
-        let doors: Vec<_> = senders.into_iter().zip(bells.iter().cloned()).collect();
+        let doors: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
         let operator = Operator::new(doors.clone());
         let mut front = Some(Front { listeners: listeners.into(), shards: doors.clone() });
         let greeting = Arc::new(options.greeting);
@@ -252,8 +253,8 @@ impl Server {
         let origin = u64::from_ne_bytes(origin);
         let mut threads = Vec::new();
         let (listens, listening) = mpsc::channel();
-        let per_shard = polls.into_iter().zip(receivers).zip(Mail::connect(&bells)).zip(&bells);
-        for (id, (((poll, incoming), mail), bell)) in (0..options.shards).zip(per_shard) {
+        let per_shard = polls.into_iter().zip(receivers).zip(Mailbox::connect(&wakers)).zip(&wakers);
+        for (id, (((poll, incoming), mail), waker)) in (0..options.shards).zip(per_shard) {
             let mut catalog = Catalog::new(options.catalog.clone());
             for definition in &options.definitions {
                 catalog.execute(definition).map_err(StartError::Definition)?;
@@ -276,9 +277,8 @@ impl Server {
                 cluster_name: options.cluster_name.clone(),
             };
             let (dialler, door) = (options.dialler.clone(), doors[usize::from(id)].clone());
-            let watch =
-                Watch { shard: id, stopper: Stopper { household: Arc::clone(&household), bells: bells.clone() } };
-            let (household, bell, front) = (Arc::clone(&household), Arc::clone(bell), front.take());
+            let watch = Watch { shard: id, stopper: Stopper { shared: Arc::clone(&shared), wakers: wakers.clone() } };
+            let (shared, waker, front) = (Arc::clone(&shared), Arc::clone(waker), front.take());
             let (output_bytes_max, spin, drain_timeout) =
                 (options.output_bytes_max, options.spin, options.drain_timeout);
             let (external, prover) = (options.external.clone(), Arc::clone(&prover));
@@ -293,8 +293,8 @@ impl Server {
                 let _watch = watch;
                 let mut ports = Ports::new(rdma_poll, rdma_settings, (PORTS, NEWS));
                 for (address, device) in devices {
-                    if let Err(error) = ports.open(device, &address, &household) {
-                        household.stop();
+                    if let Err(error) = ports.open(device, &address, &shared) {
+                        shared.stop();
                         // Whoever starts the broker waits for this.
                         let _heard = listens.send(Err(StartError::Listen { address, error }));
                         return Ok(());
@@ -303,14 +303,14 @@ impl Server {
                 let _heard = listens.send(Ok(()));
                 drop(listens);
                 // Message memory belongs to the thread that it serves.
-                let mut desk = Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
+                let mut effects = ShardEffects::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
                 if let Some(requests) = requests {
-                    desk.send_requests_to(requests);
+                    effects.send_requests_to(requests);
                 }
                 let mut broker = Broker::new(broker_options, catalog);
                 broker.set_origin(origin);
-                let mut shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
-                shard.prove_with(prover, Arc::clone(&bell));
+                let mut shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
+                shard.prove_with(prover, Arc::clone(&waker));
                 if let Some(external) = external {
                     shard.accept_certificates(external);
                 }
@@ -322,8 +322,8 @@ impl Server {
                     poll,
                     front,
                     incoming,
-                    bell,
-                    household,
+                    waker,
+                    shared: shared,
                     spin,
                     ports_spin,
                     vigil,
@@ -338,7 +338,7 @@ impl Server {
             threads.push(thread);
         }
         drop(listens);
-        let server = Server { stopper: Stopper { household, bells }, operator, threads, addresses };
+        let server = Server { stopper: Stopper { shared, wakers }, operator, threads, addresses };
         // Sockets listen already; ports belong to the threads of their shards.
         match if ports > 0 { listening.iter().find_map(Result::err) } else { None } {
             None => Ok(server),
@@ -376,8 +376,8 @@ impl Server {
     }
 
     /// The counts that the shards share, to look at.
-    pub fn household(&self) -> Arc<Household> {
-        Arc::clone(&self.stopper.household)
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.stopper.shared)
     }
 
     /// Waits for the end. A shard that fails stops the others, and its error is returned once they have ended.
@@ -398,19 +398,19 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::{Stopper, Watch};
-    use crate::household::Household;
+    use crate::shared_state::SharedState;
     use std::sync::Arc;
 
     #[test]
     fn a_shard_that_ends_by_itself_ends_the_broker() {
-        let household = Arc::new(Household::new(2, 1, 10));
-        assert_eq!([household.place_connection(), household.place_connection()], [Some(0), Some(1)]);
-        let watch = Watch { shard: 1, stopper: Stopper { household: Arc::clone(&household), bells: vec![] } };
+        let shared = Arc::new(SharedState::new(2, 1, 10));
+        assert_eq!([shared.place_connection(), shared.place_connection()], [Some(0), Some(1)]);
+        let watch = Watch { shard: 1, stopper: Stopper { shared: Arc::clone(&shared), wakers: vec![] } };
         let other = Watch { shard: 0, stopper: watch.stopper.clone() };
         drop(watch);
-        assert!(household.is_stopping());
-        assert_eq!(household.connections(), 1, "nobody waits for the connections of the shard that is gone");
+        assert!(shared.is_stopping());
+        assert_eq!(shared.connections(), 1, "nobody waits for the connections of the shard that is gone");
         drop(other);
-        assert_eq!(household.connections(), 1, "one that ends because it should takes nothing back");
+        assert_eq!(shared.connections(), 1, "one that ends because it should takes nothing back");
     }
 }

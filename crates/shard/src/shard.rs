@@ -8,18 +8,18 @@
 
 use crate::connection::{Connection, Farewell, Phase};
 use crate::connections::Connections;
-use crate::desk::Desk;
+use crate::effects::ShardEffects;
 use crate::federate::given_up;
+use crate::federation_links::FederationLinks;
 use crate::handshake::{External, greeting_with};
-use crate::household::Household;
 use crate::limits::{
     ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
     MEMORY_CHECK, PACE, SCRATCH_BYTES,
 };
-use crate::mail::Doorbell;
+use crate::mailbox::ShardWaker;
 use crate::proofs::{Proofs, Prover};
+use crate::shared_state::SharedState;
 use crate::stamped;
-use crate::ties::Ties;
 use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
@@ -69,9 +69,9 @@ pub struct Shard {
     pub(crate) proofs: Proofs,
     pub(crate) connections: Connections,
     pub(crate) broker: Broker,
-    pub(crate) desk: Desk,
+    pub(crate) effects: ShardEffects,
     pub(crate) scratch: Box<[u8]>,
-    pub(crate) household: Arc<Household>,
+    pub(crate) shared: Arc<SharedState>,
     memory_checked: Option<Instant>,
     /// The longest that the lists of messages were since heap memory was given back, and when that was.
     room_bytes_most: usize,
@@ -83,14 +83,14 @@ pub struct Shard {
     paced: VecDeque<(Instant, Slot)>,
     pub(crate) draining: bool,
     /// Links to other brokers.
-    pub(crate) ties: Ties,
+    pub(crate) links: FederationLinks,
     /// When acknowledgements to other brokers have waited long enough.
     acks_at: Option<Instant>,
 }
 
 impl Shard {
     /// A shard without connections.
-    pub fn new(options: ShardOptions, broker: Broker, desk: Desk, household: Arc<Household>) -> Self {
+    pub fn new(options: ShardOptions, broker: Broker, effects: ShardEffects, shared: Arc<SharedState>) -> Self {
         let scratch_bytes = SCRATCH_BYTES.max(2 * options.session.frame_bytes_max as usize);
         Shard {
             options,
@@ -98,9 +98,9 @@ impl Shard {
             proofs: Proofs::new(),
             connections: Connections::default(),
             broker,
-            desk,
+            effects: effects,
             scratch: vec![0; scratch_bytes].into(),
-            household,
+            shared: shared,
             memory_checked: None,
             room_bytes_most: 0,
             heap_given_back: None,
@@ -108,7 +108,7 @@ impl Shard {
             vhosts_noted: Vec::new(),
             paced: VecDeque::new(),
             draining: false,
-            ties: Ties::default(),
+            links: FederationLinks::default(),
             acks_at: None,
         }
     }
@@ -119,8 +119,8 @@ impl Shard {
     }
 
     /// Passwords that take long to check are checked there; without it, here.
-    pub fn prove_with(&mut self, prover: Arc<Prover>, bell: Arc<Doorbell>) {
-        self.proofs.set_prover(prover, bell);
+    pub fn prove_with(&mut self, prover: Arc<Prover>, waker: Arc<ShardWaker>) {
+        self.proofs.set_prover(prover, waker);
     }
 
     /// Which one it is.
@@ -200,7 +200,7 @@ impl Shard {
             timer_at: None,
         };
         let slot = self.connections.insert(Box::new(connection));
-        self.desk.open(slot, out, copy_below_bytes);
+        self.effects.open(slot, out, copy_below_bytes);
         self.connections.enqueue(slot);
         slot
     }
@@ -224,92 +224,92 @@ impl Shard {
             self.connections.enqueue(slot);
         }
         if writable {
-            if let Some(outlet) = self.desk.outlet(slot) {
-                outlet.blocked = false;
+            if let Some(output) = self.effects.output(slot) {
+                output.blocked = false;
             }
-            self.desk.make_dirty(slot);
+            self.effects.make_dirty(slot);
         }
     }
 
     /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> Work {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
-        self.take_mail(now);
+        self.receive_mailbox(now);
         if self.proofs.are_awaited() {
             self.take_proofs(now);
         }
         self.unpace(now);
         self.tend_ties(now);
         self.serve_ready(now);
-        self.broker.fire(&mut self.desk);
-        self.broker.end_of_batch(&mut self.desk);
+        self.broker.fire(&mut self.effects);
+        self.broker.end_of_batch(&mut self.effects);
         self.tell_wants();
-        self.desk_work(now);
+        self.run_deferred(now);
         self.fire_timers(now);
         self.check_memory(now);
-        self.acks_at = self.desk.acknowledge_all(now);
+        self.acks_at = self.effects.acknowledge_all(now);
         self.flush(now);
-        self.desk.mail.send(true);
+        self.effects.mailbox.send(true);
         self.outlook(now)
     }
 
-    fn take_mail(&mut self, now: Instant) {
-        for from in 0..self.desk.mail.shards() {
+    fn receive_mailbox(&mut self, now: Instant) {
+        for from in 0..self.effects.mailbox.shards() {
             for taken in 0..MAIL_BATCHES_PER_TICK {
-                let Some(mut batch) = self.desk.mail.next(from) else {
+                let Some(mut batch) = self.effects.mailbox.next(from) else {
                     if taken > 0 {
-                        self.desk.mail.tell_room(from);
+                        self.effects.mailbox.tell_room(from);
                     }
                     break;
                 };
                 if taken == MAIL_BATCHES / 2 {
                     // So early that both sides work at the same time.
-                    self.desk.mail.tell_room(from);
+                    self.effects.mailbox.tell_room(from);
                 }
-                self.broker.receive(ShardId(from), &mut batch, &mut self.desk);
-                self.desk.mail.give_back(from, batch);
-                self.broker.end_of_batch(&mut self.desk);
+                self.broker.receive(ShardId(from), &mut batch, &mut self.effects);
+                self.effects.mailbox.give_back(from, batch);
+                self.broker.end_of_batch(&mut self.effects);
                 self.flush(now);
-                self.desk.mail.send(false);
+                self.effects.mailbox.send(false);
             }
         }
     }
 
     fn unpace(&mut self, now: Instant) {
-        self.paced.extend(self.desk.paced.drain(..).map(|slot| (now + PACE, slot)));
+        self.paced.extend(self.effects.throttled.drain(..).map(|slot| (now + PACE, slot)));
         while let Some(&(until, slot)) = self.paced.front()
             && until <= now
         {
             self.paced.pop_front();
-            self.broker.end_pace(slot, &mut self.desk);
+            self.broker.end_pace(slot, &mut self.effects);
         }
-        self.desk_work(now);
+        self.run_deferred(now);
     }
 
     fn serve_ready(&mut self, now: Instant) {
-        if !self.connections.has_ready() || self.desk.mail.is_congested() {
+        if !self.connections.has_ready() || self.effects.mailbox.is_congested() {
             return;
         }
         let turns = self.connections.start_turns();
         for &slot in &turns {
             if self.connections.start_turn(slot) {
                 self.serve(slot, now);
-                self.desk.mail.send(false);
+                self.effects.mailbox.send(false);
             }
         }
         self.connections.finish_turns(turns);
     }
 
     /// Consequences that concern other connections than the one just served: refusals that came by mail, connections that may go on.
-    pub(crate) fn desk_work(&mut self, now: Instant) {
-        while let Some(late) = self.desk.refusals.pop() {
+    pub(crate) fn run_deferred(&mut self, now: Instant) {
+        while let Some(late) = self.effects.refusals.pop() {
             // It may have had several at once, and ends once.
             if late.channel > 0 && !self.broker.has_channel(late.slot, late.channel) {
                 continue;
             }
             self.refuse(late.slot, late.channel, late.refusal, late.method, now);
         }
-        while let Some(slot) = self.desk.resumed.pop() {
+        while let Some(slot) = self.effects.resumed.pop() {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             // What it sent while nobody read is not silence.
             connection.received_at = now;
@@ -326,7 +326,7 @@ impl Shard {
                 Phase::Open { .. } => {
                     let Some(heartbeat) = connection.heartbeat else { continue };
                     let heard = std::mem::take(&mut connection.heard);
-                    if !self.broker.may_read(slot) || (heard && self.desk.is_full(slot)) {
+                    if !self.broker.may_read(slot) || (heard && self.effects.is_full(slot)) {
                         // It is the broker that does not read: that is no sign of a dead peer. One that reads nothing itself must
                         // send something in this time, read or not, or its output would stay here for ever.
                         connection.received_at = now;
@@ -340,7 +340,7 @@ impl Shard {
                         }
                         Due::Send => {
                             connection.sent_at = now;
-                            if let Some((out, pool)) = self.desk.writer(slot) {
+                            if let Some((out, pool)) = self.effects.writer(slot) {
                                 out.heartbeat(pool);
                             }
                             match heartbeat.due(now, connection.received_at, now) {
@@ -369,28 +369,28 @@ impl Shard {
         }
         self.memory_checked = Some(now);
         self.note_copied();
-        let pool = self.desk.pool();
+        let pool = self.effects.pool();
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
         let room_bytes = self.broker.room_bytes();
-        let crowded = self.household.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
+        let crowded = self.shared.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
         if crowded {
             pool.trim();
         }
         let bytes = pool.used_bytes() + room_bytes;
         self.give_back_heap(room_bytes, crowded, now);
         let was_over = self.broker.memory_alarm();
-        let over = self.household.note_memory(self.options.shard.0, bytes as u64, was_over);
+        let over = self.shared.note_memory(self.options.shard.0, bytes as u64, was_over);
         if over != was_over {
-            tracing::warn!(shard = self.options.shard.0, over, bytes = self.household.memory_bytes(), "memory limit");
-            self.broker.set_memory_alarm(over, &mut self.desk);
+            tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.memory_bytes(), "memory limit");
+            self.broker.set_memory_alarm(over, &mut self.effects);
         }
         self.check_vhosts();
     }
 
     /// Tells the others' readers how many bytes of bodies were copied here.
     pub fn note_copied(&self) {
-        self.household.note_copied(self.options.shard.0, self.desk.copied);
+        self.shared.note_copied(self.options.shard.0, self.effects.copied);
     }
 
     /// Looks which virtual hosts have as many bytes waiting as they may. One stays full until a tenth less waits, lest it
@@ -400,13 +400,13 @@ impl Shard {
         let counted: Vec<_> = self.broker.counted_vhosts().collect();
         self.vhosts_noted = counted.iter().map(|&(vhost, bytes, _)| (vhost, bytes)).collect();
         for (vhost, bytes, bytes_max) in counted {
-            let all = self.household.register.note_waiting(vhost, shard, bytes);
+            let all = self.shared.register.note_waiting(vhost, shard, bytes);
             let was_full = self.broker.is_vhost_full(vhost);
             let full = if was_full { all >= bytes_max - bytes_max / 10 } else { all >= bytes_max };
             if full != was_full {
                 let vhost_name = self.broker.catalog().vhost_name(vhost);
                 tracing::warn!(shard, vhost = vhost_name, full, bytes = all, "limit of a virtual host's queues");
-                self.broker.set_vhost_full(vhost, full, &mut self.desk);
+                self.broker.set_vhost_full(vhost, full, &mut self.effects);
             }
         }
     }
@@ -414,7 +414,7 @@ impl Shard {
     /// Makes changes of definitions that an operator wants, at shard 0. Answers the refusals; the others are made.
     pub fn operate(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
-        let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.desk));
+        let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.effects));
         made.filter_map(Result::err).collect()
     }
 
@@ -422,10 +422,10 @@ impl Shard {
     pub fn answer(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         if body.len() < ANSWER_SHARED_BYTES_MIN {
-            return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.desk);
+            return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.effects);
         }
-        let shared = self.desk.pool().copy(body);
-        self.broker.answer_request(to, properties, BodyRef::Large(&shared), &mut self.desk);
+        let shared = self.effects.pool().copy(body);
+        self.broker.answer_request(to, properties, BodyRef::Large(&shared), &mut self.effects);
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
@@ -442,22 +442,25 @@ impl Shard {
     }
 
     fn outlook(&mut self, now: Instant) -> Work {
-        let mail = &self.desk.mail;
+        let mail = &self.effects.mailbox;
         let congested = mail.is_congested();
         if mail.has_arrived()
             || (self.connections.has_ready() && !congested)
-            || !self.desk.resumed.is_empty()
-            || !self.desk.refusals.is_empty()
-            || !self.ties.dials.is_empty()
+            || !self.effects.resumed.is_empty()
+            || !self.effects.refusals.is_empty()
+            || !self.links.dials.is_empty()
         {
             return Work::More;
         }
         let look_up = (congested || mail.waits() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
             .then(|| now + LOOK_UP);
-        let paced =
-            if self.desk.paced.is_empty() { self.paced.front().map(|(until, _)| *until) } else { Some(now + PACE) };
+        let paced = if self.effects.throttled.is_empty() {
+            self.paced.front().map(|(until, _)| *until)
+        } else {
+            Some(now + PACE)
+        };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.ties.next_at()]
+        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.links.next_at()]
             .into_iter()
             .flatten()
             .min();
@@ -466,9 +469,9 @@ impl Shard {
 
     /// Whether the memory in use was last added up before it could have changed.
     fn memory_moved(&self) -> bool {
-        let bytes = (self.desk.pool().used_bytes() + self.broker.room_bytes()) as u64;
+        let bytes = (self.effects.pool().used_bytes() + self.broker.room_bytes()) as u64;
         // Others wait for what little a virtual host may have.
-        bytes.abs_diff(self.household.shard_bytes(self.options.shard.0)) > 1 << 20
+        bytes.abs_diff(self.shared.shard_bytes(self.options.shard.0)) > 1 << 20
             || self
                 .broker
                 .counted_vhosts()
@@ -494,13 +497,13 @@ impl Shard {
             peer = &*connection.link.peer().address,
             "connection closed"
         );
-        connection.token.iter().for_each(|token| self.household.tokens.forget(token));
-        stamped::forget(&self.household, &mut self.desk, slot, None);
-        self.broker.close_session(slot, &mut self.desk);
-        self.desk.close(slot);
-        self.household.connection_gone(self.options.shard.0);
+        connection.token.iter().for_each(|token| self.shared.tokens.forget(token));
+        stamped::forget(&self.shared, &mut self.effects, slot, None);
+        self.broker.close_session(slot, &mut self.effects);
+        self.effects.close(slot);
+        self.shared.connection_gone(self.options.shard.0);
         if let Some(number) = connection.ends {
-            self.ties.ended(number);
+            self.links.ended(number);
         }
     }
 
@@ -533,8 +536,8 @@ impl Shard {
     }
 
     /// The desk, to look at.
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    pub fn effects(&self) -> &ShardEffects {
+        &self.effects
     }
 
     pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
@@ -545,8 +548,8 @@ impl Shard {
     }
 
     /// Whether mail from other shards has arrived.
-    pub fn has_mail(&self) -> bool {
-        self.desk.mail.has_arrived()
+    pub fn has_messages(&self) -> bool {
+        self.effects.mailbox.has_arrived()
     }
 
     /// Ends a connection that cannot be served.

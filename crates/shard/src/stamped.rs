@@ -4,8 +4,8 @@
 //! Owns:   which stamps must go out of the window again.
 //! Never:  exists for a connection on which nothing stamped came.
 
-use crate::desk::Desk;
-use crate::household::Household;
+use crate::effects::ShardEffects;
+use crate::shared_state::SharedState;
 use broker::{Broker, Effects, Publish, Slot};
 use catalog::Stamp;
 use federation::Unconfirmed;
@@ -62,21 +62,21 @@ impl Stamped {
 /// A stamped message is here, as this number of a channel if it is to be confirmed. Answers whether it is for the first time.
 #[cold]
 pub(crate) fn enter(
-    household: &Household,
-    desk: &mut Desk,
+    shared: &SharedState,
+    effects: &mut ShardEffects,
     slot: Slot,
     channel: u16,
     number: Option<u64>,
     stamp: Stamp,
 ) -> bool {
-    let seed = desk.chance();
-    let Some(outlet) = desk.outlet(slot) else { return true };
-    let stamped = outlet.stamped.get_or_insert_default();
+    let seed = effects.chance();
+    let Some(output) = effects.output(slot) else { return true };
+    let stamped = output.stamped.get_or_insert_default();
     let refused = stamped.take_refused();
     if !refused.is_empty() {
-        household.take_out_stamps(&refused);
+        shared.take_out_stamps(&refused);
     }
-    let is_first = household.enter_stamp(stamp, || seed);
+    let is_first = shared.enter_stamp(stamp, || seed);
     if let Some(number) = number.filter(|_| is_first) {
         stamped.entered(channel, number, stamp);
     }
@@ -90,20 +90,20 @@ pub(crate) fn was_here(
     channel: u16,
     publish: &Publish<'_>,
     broker: &Broker,
-    desk: &mut Desk,
-    household: &Household,
+    effects: &mut ShardEffects,
+    shared: &SharedState,
 ) -> bool {
     let Some(stamp) = Stamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
-    !enter(household, desk, slot, channel, broker.next_confirmed(slot, channel), stamp)
+    !enter(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
 }
 
 /// A channel is over, or all of a connection are: what came on them and was not answered comes again.
-pub(crate) fn forget(household: &Household, desk: &mut Desk, slot: Slot, only: Option<u16>) {
-    let Some(stamped) = desk.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
+pub(crate) fn forget(shared: &SharedState, effects: &mut ShardEffects, slot: Slot, only: Option<u16>) {
+    let Some(stamped) = effects.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
     stamped.forget(only);
     let refused = stamped.take_refused();
     if !refused.is_empty() {
-        household.take_out_stamps(&refused);
+        shared.take_out_stamps(&refused);
     }
 }

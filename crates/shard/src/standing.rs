@@ -4,8 +4,8 @@
 //! Owns:   which of several reasons for standing still is told.
 //! Never:  changes what a link does.
 
+use crate::federation_link::Stage;
 use crate::shard::Shard;
-use crate::tie::Stage;
 use broker::Effects;
 use federation::{LinkState, LinkStatus, RouteStatus};
 use std::time::Instant;
@@ -14,9 +14,9 @@ impl Shard {
     /// How every link of this shard stands.
     pub fn links(&mut self, now: Instant) -> Vec<LinkStatus> {
         let mut all = Vec::new();
-        for number in self.ties.numbers() {
+        for number in self.links.numbers() {
             let state = self.tie_state(number, now);
-            let Some(tie) = self.ties.get(number) else { continue };
+            let Some(tie) = self.links.get(number) else { continue };
             if tie.leaves {
                 continue;
             }
@@ -46,8 +46,11 @@ impl Shard {
                 };
                 if let (Some(slot), Some(channel)) = (slot, channel) {
                     status.unacknowledged = self.broker.under_way(slot, channel);
-                    if let Some(pushed) =
-                        self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()).and_then(|tie| tie.route(channel))
+                    if let Some(pushed) = self
+                        .effects
+                        .output(slot)
+                        .and_then(|output| output.tie.as_mut())
+                        .and_then(|tie| tie.route(channel))
                     {
                         status.messages += pushed.messages;
                         status.bytes += pushed.bytes;
@@ -77,7 +80,7 @@ impl Shard {
     }
 
     pub(crate) fn tie_state(&mut self, number: u32, now: Instant) -> LinkState {
-        let Some(tie) = self.ties.get(number) else { return LinkState::Connecting };
+        let Some(tie) = self.links.get(number) else { return LinkState::Connecting };
         match tie.stage {
             Stage::Idle | Stage::Dialling => LinkState::Connecting,
             Stage::Waiting { until, refused } => {
@@ -86,7 +89,7 @@ impl Shard {
             }
             Stage::Connected { slot } => match tie.peering.state() {
                 LinkState::Running if !self.broker.may_read(slot) => LinkState::BlockedHere,
-                LinkState::Running if self.desk.is_full(slot) || !self.desk.has_room(slot) => {
+                LinkState::Running if self.effects.is_full(slot) || !self.effects.has_room(slot) => {
                     LinkState::BlockedThere { reason: "it does not read".into() }
                 }
                 state => state,

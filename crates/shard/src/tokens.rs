@@ -84,7 +84,7 @@ impl Tokens {
     }
 }
 
-impl Doorkeeper for crate::Household {
+impl Doorkeeper for crate::SharedState {
     #[expect(clippy::disallowed_methods, reason = "a request for a connection comes when it comes, once in its life")]
     fn admits(&self, token: &Token) -> bool {
         self.tokens.admit(token, Instant::now())

@@ -4,8 +4,8 @@
 //! Owns:   the watches of exchanges that routes mirror, from their beginning to their end, connected or not.
 //! Never:  costs anything while no route is dynamic.
 
+use crate::federation_link::Stage;
 use crate::shard::Shard;
-use crate::tie::Stage;
 use broker::Effects;
 use catalog::{BindingChange, Changed, Name, VhostId};
 use federation::{Direction, Mirror, RouteKind, RouteSpec};
@@ -15,7 +15,7 @@ impl Shard {
     /// whether it is to be stamped.
     pub(crate) fn watch_wants(&mut self, number: u32, route: usize, spec: &RouteSpec, vhost: VhostId) {
         let has =
-            self.ties.get(number).is_none_or(|tie| tie.routes.get(route).is_some_and(|here| here.watch.is_some()));
+            self.links.get(number).is_none_or(|tie| tie.routes.get(route).is_some_and(|here| here.watch.is_some()));
         if has || spec.direction == Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return;
         }
@@ -23,8 +23,8 @@ impl Shard {
         self.tell_wants();
         let name = Name::from(&*spec.exchange);
         let watch = self.broker.catalog_mut().watch_bindings(vhost, &name);
-        let seed = self.desk.chance();
-        if let Some(tie) = self.ties.get(number) {
+        let seed = self.effects.chance();
+        if let Some(tie) = self.links.get(number) {
             tie.route(route).watch = Some(watch);
             if spec.kind == RouteKind::Dynamic {
                 let mirror = Mirror::new(tie.peering.own().clone(), spec, seed);
@@ -40,7 +40,7 @@ impl Shard {
         let catalog = self.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let asks = exchange.is_some_and(|exchange| catalog.asks_for_stamps(exchange));
-        if let Some(tie) = self.ties.get(number) {
+        if let Some(tie) = self.links.get(number) {
             tie.peering.set_asks(route, asks);
         }
     }
@@ -50,7 +50,7 @@ impl Shard {
         let catalog = self.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let bindings = exchange.into_iter().flat_map(|exchange| catalog.bindings_from(exchange));
-        if let Some(mirror) = self.ties.get(number).and_then(|tie| tie.peering.mirror(route)) {
+        if let Some(mirror) = self.links.get(number).and_then(|tie| tie.peering.mirror(route)) {
             mirror.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
         }
     }
@@ -61,8 +61,8 @@ impl Shard {
             return;
         }
         let changes: Vec<_> = self.broker.catalog_mut().take_binding_changes().collect();
-        for number in self.ties.numbers() {
-            let Some(tie) = self.ties.get(number) else { continue };
+        for number in self.links.numbers() {
+            let Some(tie) = self.links.get(number) else { continue };
             let routes = tie.routes.iter().enumerate();
             let routes: Vec<_> = routes.filter_map(|(route, here)| Some((route, here.watch?))).collect();
             for (route, watch) in routes {
@@ -79,7 +79,7 @@ impl Shard {
     ) {
         let mut changed = false;
         let mut anew = false;
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         let Some(spec) = tie.peering.spec(route).cloned() else { return };
         match tie.peering.mirror(route) {
             None => changed = changes.count() > 0,
@@ -104,17 +104,17 @@ impl Shard {
                 self.look_anew(number, route, &spec, vhost);
             }
         }
-        let Some(tie) = self.ties.get(number) else { return };
+        let Some(tie) = self.links.get(number) else { return };
         if changed
             && let Stage::Connected { slot } = tie.stage
-            && let Some((out, pool)) = self.desk.writer(slot)
+            && let Some((out, pool)) = self.effects.writer(slot)
         {
             tie.peering.wanted(route, out, pool);
         }
     }
 
     pub(crate) fn vhost_of_tie(&mut self, number: u32) -> Option<VhostId> {
-        let vhost = &self.ties.get(number)?.spec.key.vhost;
+        let vhost = &self.links.get(number)?.spec.key.vhost;
         self.broker.catalog().vhost_by_name(vhost)
     }
 }

@@ -7,17 +7,17 @@ use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Login, Order, Rou
 use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
 use link::{Link, Received};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Bell, Desk, Dialled, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use shard::{Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::method::{basic, connection, queue};
 use wire::{Method, ShortStr, Table, TableRef, Value};
 
-struct NoBell;
+struct NoWakeUp;
 
-impl Bell for NoBell {
-    fn ring(&self) {}
+impl WakeTarget for NoWakeUp {
+    fn wake(&self) {}
 }
 
 #[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
@@ -32,9 +32,9 @@ fn shard(output_bytes_max: usize) -> Shard {
 
 /// One that others know by a name, and that wants a heartbeat.
 fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
-    let mail = Mail::connect(&[Doorbell::new(Box::new(NoBell))]).pop().expect("mail for one");
-    let household = Arc::new(Household::new(1, 1 << 30, 10));
-    household.place_connection().expect("there is room for ten");
+    let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
+    let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
+    shared.place_connection().expect("there is room for ten");
     let mut catalog = Catalog::new(Limits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
@@ -69,8 +69,8 @@ fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
     Shard::new(
         options,
         broker,
-        Desk::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, [7; 32]),
-        household,
+        ShardEffects::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, [7; 32]),
+        shared,
     )
 }
 
@@ -219,7 +219,7 @@ fn full(shard: &mut Shard, now: Instant) -> Client {
         publisher.send();
         run(shard, &publisher, now);
     }
-    assert!(shard.desk().output_bytes() >= 800);
+    assert!(shard.effects().output_bytes() >= 800);
     leave(shard, publisher, now);
     consumer
 }

@@ -135,7 +135,7 @@ impl Run {
             // A heartbeat may be on its way at any moment.
             let heartbeats =
                 if self.setting.bounds.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
-            let bytes = node.shard.desk().output_bytes().saturating_sub(heartbeats);
+            let bytes = node.shard.effects().output_bytes().saturating_sub(heartbeats);
             // One that is held back is not missed when it falls silent, as in RabbitMQ.
             if bytes > 0 && !held_back {
                 complain(format!("at rest: shard {shard} has {bytes} bytes that it does not send"));

@@ -9,7 +9,9 @@ use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
 use session::Greeting;
-use shard::{Bell, Desk, Dial, DialError, Dialled, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use shard::{
+    Dial, DialError, Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work,
+};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +24,7 @@ pub struct Node {
     pub shard: Shard,
     /// Its message memory.
     pub pool: Pool,
-    doorbell: Arc<Doorbell>,
+    doorbell: Arc<ShardWaker>,
     rung: Arc<AtomicBool>,
     awake: bool,
     until: Option<Instant>,
@@ -43,8 +45,8 @@ pub struct Wire {
 
 struct NoteBell(Arc<AtomicBool>);
 
-impl Bell for NoteBell {
-    fn ring(&self) {
+impl WakeTarget for NoteBell {
+    fn wake(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -56,7 +58,7 @@ pub struct World {
     /// Every connection there has been.
     pub wires: Vec<Wire>,
     /// What the shards share.
-    pub household: Arc<Household>,
+    pub household: Arc<SharedState>,
     /// Now.
     pub now: Instant,
     start: Instant,
@@ -69,9 +71,9 @@ impl World {
     pub fn new(terms: &Terms) -> Self {
         let mut chance = Chance::new(terms.seed ^ 0xB40C);
         let (now, epoch_unix_s) = (terms.now, 1_000_000_000);
-        let household = Arc::new(Household::new(terms.shards, terms.bounds.memory_bytes_max, 1_000));
+        let household = Arc::new(SharedState::new(terms.shards, terms.bounds.memory_bytes_max, 1_000));
         let rungs: Vec<_> = (0..terms.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
-        let bells: Vec<_> = rungs.iter().map(|rung| Doorbell::new(Box::new(NoteBell(Arc::clone(rung))))).collect();
+        let bells: Vec<_> = rungs.iter().map(|rung| ShardWaker::new(Box::new(NoteBell(Arc::clone(rung))))).collect();
         let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
         let capabilities = capabilities
             .iter()
@@ -79,7 +81,7 @@ impl World {
         let properties = Table::default().with("capabilities", Value::Table(capabilities)).expect("a short name");
         let properties = properties.with("cluster_name", Value::text(&terms.name)).expect("a short name");
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
-        let nodes = Mail::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
+        let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
         let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
             let mut catalog = Catalog::new(Limits {
                 hash_seed: terms.seed,
@@ -121,7 +123,7 @@ impl World {
                 epoch: now,
                 cluster_name: terms.name.clone(),
             };
-            let desk = Desk::new(pool.clone(), mail, terms.bounds.output_bytes_max, seed);
+            let desk = ShardEffects::new(pool.clone(), mail, terms.bounds.output_bytes_max, seed);
             let mut broker = Broker::new(broker_options, catalog);
             broker.set_origin(terms.seed);
             let shard = Shard::new(options, broker, desk, Arc::clone(&household));
@@ -218,7 +220,7 @@ impl World {
             Work::Idle { until } => {
                 node.until = until;
                 node.doorbell.will_sleep();
-                node.awake = node.shard.has_mail();
+                node.awake = node.shard.has_messages();
             }
         }
         true
@@ -227,7 +229,7 @@ impl World {
     /// What keeps the world busy, in words.
     pub fn busy(&self) -> Vec<String> {
         let nodes = self.nodes.iter().enumerate().filter(|(_, node)| node.awake);
-        let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_mail()));
+        let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_messages()));
         let wires = self.wires.iter().filter(|wire| !wire.over && wire.cable.is_busy());
         let wires = wires.map(|wire| {
             let (left, right) = (wire.cable.bytes_for(Side::Left), wire.cable.bytes_for(Side::Right));
@@ -244,7 +246,7 @@ impl World {
             let counts = [
                 ("connections", node.shard.connections()),
                 ("queues", node.shard.broker().queues().count()),
-                ("bytes of output", node.shard.desk().output_bytes()),
+                ("bytes of output", node.shard.effects().output_bytes()),
                 ("bytes of lists", node.shard.broker().room_bytes()),
                 ("bytes of message memory", node.pool.used_bytes()),
             ];

@@ -11,7 +11,7 @@ use link::sim::{Cable, Side, SimOptions, pair};
 use link::{Abort, Filled, Link, LinkError, Received};
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Bell, Copied, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
+use shard::{Copied, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work};
 use slab::{Pool, PoolOptions, Slice};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ pub const HEADS_BYTES_MAX: usize = 80 * 1_024;
 pub const NEAR: usize = 0;
 pub const FAR: usize = 1;
 
-struct NoBell;
+struct NoWakeUp;
 
-impl Bell for NoBell {
-    fn ring(&self) {}
+impl WakeTarget for NoWakeUp {
+    fn wake(&self) {}
 }
 
 #[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
@@ -55,8 +55,8 @@ impl Default for Bounds {
 }
 
 fn shard(bounds: &Bounds, now: Instant) -> Shard {
-    let mail = Mail::connect(&[Doorbell::new(Box::new(NoBell))]).pop().expect("mail for one");
-    let household = Arc::new(Household::new(1, bounds.memory_bytes_max, 1_000));
+    let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
+    let shared = Arc::new(SharedState::new(1, bounds.memory_bytes_max, 1_000));
     let mut catalog = Catalog::new(Limits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
@@ -83,8 +83,8 @@ fn shard(bounds: &Bounds, now: Instant) -> Shard {
         epoch_unix_s: 1_000_000_000,
         consumer_timeout_ms: 0,
     };
-    let desk = Desk::new(Pool::new(PoolOptions::default()), mail, bounds.output_bytes_max, [7; 32]);
-    Shard::new(options, Broker::new(broker_options, catalog), desk, household)
+    let effects = ShardEffects::new(Pool::new(PoolOptions::default()), mail, bounds.output_bytes_max, [7; 32]);
+    Shard::new(options, Broker::new(broker_options, catalog), effects, shared)
 }
 
 /// Settings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
@@ -225,13 +225,13 @@ impl World {
     }
 
     pub fn copied(&self) -> Copied {
-        self.shard.desk().copied
+        self.shard.effects().copied
     }
 
     /// Bytes of the broker's message memory in use.
     pub fn used_bytes(&self) -> usize {
-        self.shard.desk().pool().collect();
-        self.shard.desk().pool().used_bytes()
+        self.shard.effects().pool().collect();
+        self.shard.effects().pool().used_bytes()
     }
 
     /// Whatever either port held for a peer is back, once all clients have gone.

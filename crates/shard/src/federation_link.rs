@@ -44,7 +44,7 @@ pub(crate) struct RouteHere {
 }
 
 /// A federation link.
-pub(crate) struct Tie {
+pub(crate) struct FederationLink {
     pub spec: LinkSpec,
     /// Which way its routes go. A link has a connection for each: the other broker reads nothing of one on which it holds
     /// back what is pushed, and must hear what it is asked for by those that pull.
@@ -80,9 +80,9 @@ fn back_off(attempts: u32, chance: u64) -> Duration {
     half + Duration::from_micros(chance % (half.as_micros() as u64 + 1))
 }
 
-impl Tie {
+impl FederationLink {
     pub fn new(spec: LinkSpec, direction: Direction, peering: Peering, now: Instant) -> Self {
-        Tie {
+        FederationLink {
             spec,
             direction,
             peering,

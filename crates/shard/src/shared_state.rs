@@ -4,7 +4,7 @@
 //! Owns:   one cache line a shard, and the register of virtual hosts and users.
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
-use crate::desk::Copied;
+use crate::effects::Copied;
 use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
 use crate::register::Register;
 use crate::tokens::Tokens;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 #[repr(align(128))]
 #[derive(Default)]
-struct Line {
+struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
     connections: AtomicU32,
@@ -26,8 +26,8 @@ struct Line {
 }
 
 /// Counts of all shards.
-pub struct Household {
-    lines: Box<[Line]>,
+pub struct SharedState {
+    shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,
     /// Buffers of RDMA ports: of those that listen from the beginning to the end, of others as long as there are such.
     ports_bytes: AtomicU64,
@@ -41,13 +41,13 @@ pub struct Household {
     ports: Mutex<Option<verbs::Counters>>,
 }
 
-impl Household {
+impl SharedState {
     /// For so many shards.
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
-        let lines = (0..shards).map(|_| Line::default()).collect();
+        let lines = (0..shards).map(|_| ShardCounts::default()).collect();
         let memory_bytes_max = memory_bytes_max - PROGRAM_BYTES.min(memory_bytes_max / 16);
-        Household {
-            lines,
+        SharedState {
+            shards: lines,
             memory_bytes_max,
             ports_bytes: AtomicU64::new(0),
             connections_max,
@@ -61,12 +61,12 @@ impl Household {
 
     /// Clients that log in by sockets may come again over RDMA, within so long.
     pub fn give_tokens(self, wait: Duration) -> Self {
-        Household { tokens: Tokens::given(wait), ..self }
+        SharedState { tokens: Tokens::given(wait), ..self }
     }
 
     /// The ports that listen have buffers of so many bytes.
     pub fn with_ports(self, ports_bytes: u64) -> Self {
-        Household { ports_bytes: AtomicU64::new(ports_bytes), ..self }
+        SharedState { ports_bytes: AtomicU64::new(ports_bytes), ..self }
     }
 
     /// One more port has buffers of so many bytes. False: they would leave too little for messages.
@@ -90,7 +90,7 @@ impl Household {
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
     pub fn note_memory(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
-        self.lines[shard as usize].bytes.store(bytes, Ordering::Relaxed);
+        self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
         let all = self.memory_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
@@ -98,32 +98,32 @@ impl Household {
     /// Notes what a shard has from the operating system for its messages, used or not, and for its lists of them. Answers whether
     /// all shards together have nearly as much as the limit allows, so that what is not used should go back.
     pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
-        self.lines[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
-        let all: u64 = self.lines.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
+        self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
+        let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
     /// What a shard holds, as it noted last.
     pub fn shard_bytes(&self, shard: u16) -> u64 {
-        self.lines[shard as usize].bytes.load(Ordering::Relaxed)
+        self.shards[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
     /// What all shards hold, with the buffers of ports.
     pub fn memory_bytes(&self) -> u64 {
-        self.ports_bytes() + self.lines.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
+        self.ports_bytes() + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// Notes how many bytes of bodies a shard has copied since it began.
     pub fn note_copied(&self, shard: u16, copied: Copied) {
-        let line = &self.lines[shard as usize];
+        let line = &self.shards[shard as usize];
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
     }
 
     /// What all shards have copied, as they noted last.
     pub fn copied(&self) -> Copied {
-        let of = |line: &Line| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
-        self.lines.iter().map(of).fold(Copied::default(), |all, (bytes_in, bytes_out)| Copied {
+        let of = |line: &ShardCounts| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
+        self.shards.iter().map(of).fold(Copied::default(), |all, (bytes_in, bytes_out)| Copied {
             bytes_in: all.bytes_in + bytes_in,
             bytes_out: all.bytes_out + bytes_out,
         })
@@ -157,14 +157,14 @@ impl Household {
 
     /// The shard with the fewest connections takes one more; `None` if there are too many already.
     pub fn place_connection(&self) -> Option<u16> {
-        let counts = self.lines.iter().map(|line| line.connections.load(Ordering::Relaxed));
+        let counts = self.shards.iter().map(|line| line.connections.load(Ordering::Relaxed));
         let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (shard, count)| {
             (total.saturating_add(count), if count < least.1 { (shard, count) } else { least })
         });
         if total >= self.connections_max {
             return None;
         }
-        self.lines[least.0].connections.fetch_add(1, Ordering::Relaxed);
+        self.shards[least.0].connections.fetch_add(1, Ordering::Relaxed);
         Some(least.0 as u16)
     }
 
@@ -172,24 +172,24 @@ impl Household {
     pub fn add_connection(&self, shard: u16) -> bool {
         let has_room = self.connections() < self.connections_max;
         if has_room {
-            self.lines[shard as usize].connections.fetch_add(1, Ordering::Relaxed);
+            self.shards[shard as usize].connections.fetch_add(1, Ordering::Relaxed);
         }
         has_room
     }
 
     /// A connection of a shard is gone.
     pub fn connection_gone(&self, shard: u16) {
-        self.lines[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
+        self.shards[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A shard is gone, and all its connections with it.
     pub fn shard_gone(&self, shard: u16) {
-        self.lines[shard as usize].connections.store(0, Ordering::Relaxed);
+        self.shards[shard as usize].connections.store(0, Ordering::Relaxed);
     }
 
     /// Connections of all shards.
     pub fn connections(&self) -> u32 {
-        self.lines.iter().map(|line| line.connections.load(Ordering::Relaxed)).sum()
+        self.shards.iter().map(|line| line.connections.load(Ordering::Relaxed)).sum()
     }
 
     /// The broker is to stop.

@@ -4,7 +4,7 @@
 //! Owns:   the output of every connection of the shard, its message memory, its chance.
 //! Never:  sends: the reactor flushes once per batch.
 
-use crate::mail::Mail;
+use crate::mailbox::Mailbox;
 use crate::pushed::TieOut;
 use crate::stamped::Stamped;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
@@ -18,7 +18,7 @@ use wire::Method;
 use wire::method::basic;
 
 /// The output of one connection.
-pub struct Outlet {
+pub struct OutputQueue {
     /// The encoder.
     pub out: Outbound,
     /// Bodies of fewer bytes are copied, others shared.
@@ -56,20 +56,20 @@ pub struct Copied {
 }
 
 /// Carries out effects.
-pub struct Desk {
+pub struct ShardEffects {
     pool: Pool,
     chance: StdRng,
     output_bytes_max: usize,
-    outlets: Vec<Option<Outlet>>,
+    outputs: Vec<Option<OutputQueue>>,
     dirty: Vec<Slot>,
     /// The mail of the shard.
-    pub mail: Mail,
+    pub mailbox: Mailbox,
     /// Connections that may be read again.
     pub resumed: Vec<Slot>,
     /// Publishers that must give consumers a moment.
-    pub paced: Vec<Slot>,
+    pub throttled: Vec<Slot>,
     /// Connections to other brokers with acknowledgements that wait.
-    held: Vec<Slot>,
+    ack_holders: Vec<Slot>,
     /// Refusals to carry out.
     pub refusals: Vec<LateRefusal>,
     /// Bytes of bodies that were copied.
@@ -78,19 +78,19 @@ pub struct Desk {
     requests: Option<SyncSender<Request>>,
 }
 
-impl Desk {
+impl ShardEffects {
     /// A desk without connections. `seed` feeds what nobody must guess.
-    pub fn new(pool: Pool, mail: Mail, output_bytes_max: usize, seed: [u8; 32]) -> Self {
-        Desk {
+    pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
+        ShardEffects {
             pool,
             chance: StdRng::from_seed(seed),
             output_bytes_max,
-            outlets: Vec::new(),
+            outputs: Vec::new(),
             dirty: Vec::new(),
-            mail,
+            mailbox: mail,
             resumed: Vec::new(),
-            paced: Vec::new(),
-            held: Vec::new(),
+            throttled: Vec::new(),
+            ack_holders: Vec::new(),
             refusals: Vec::new(),
             copied: Copied::default(),
             requests: None,
@@ -110,49 +110,49 @@ impl Desk {
     /// A new connection's output.
     pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
         let index = slot as usize;
-        if self.outlets.len() <= index {
-            self.outlets.resize_with(index + 1, || None);
+        if self.outputs.len() <= index {
+            self.outputs.resize_with(index + 1, || None);
         }
-        self.outlets[index] =
-            Some(Outlet { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
+        self.outputs[index] =
+            Some(OutputQueue { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
     }
 
     /// A connection is gone.
     pub fn close(&mut self, slot: Slot) {
-        if let Some(outlet) = self.outlets.get_mut(slot as usize) {
-            *outlet = None;
+        if let Some(output) = self.outputs.get_mut(slot as usize) {
+            *output = None;
         }
     }
 
     /// A connection's output.
     #[inline]
-    pub fn outlet(&mut self, slot: Slot) -> Option<&mut Outlet> {
-        self.outlets.get_mut(slot as usize)?.as_mut()
+    pub fn output(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+        self.outputs.get_mut(slot as usize)?.as_mut()
     }
 
     /// A connection's encoder and the memory it writes to; what is written will be sent.
     #[inline]
     pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
-        if !outlet.dirty {
-            outlet.dirty = true;
+        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
+        if !output.dirty {
+            output.dirty = true;
             self.dirty.push(slot);
         }
-        Some((&mut outlet.out, &self.pool))
+        Some((&mut output.out, &self.pool))
     }
 
     /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
     #[inline]
     pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        Some((&mut self.outlets.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
+        Some((&mut self.outputs.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
     }
 
     /// The next connection with something to send.
     #[inline]
     pub fn next_dirty(&mut self) -> Option<Slot> {
         let slot = self.dirty.pop()?;
-        if let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) {
-            outlet.dirty = false;
+        if let Some(Some(output)) = self.outputs.get_mut(slot as usize) {
+            output.dirty = false;
         }
         Some(slot)
     }
@@ -160,8 +160,8 @@ impl Desk {
     /// Whether so much waits to be sent to a connection that nothing more should be asked for by it.
     #[inline]
     pub fn is_full(&self, slot: Slot) -> bool {
-        match self.outlets.get(slot as usize) {
-            Some(Some(outlet)) => outlet.out.bytes() >= 2 * self.output_bytes_max,
+        match self.outputs.get(slot as usize) {
+            Some(Some(output)) => output.out.bytes() >= 2 * self.output_bytes_max,
             _ => false,
         }
     }
@@ -173,7 +173,7 @@ impl Desk {
 
     /// Bytes that wait in all outputs.
     pub fn output_bytes(&self) -> usize {
-        self.outlets.iter().flatten().map(|outlet| outlet.out.bytes()).sum()
+        self.outputs.iter().flatten().map(|output| output.out.bytes()).sum()
     }
 }
 
@@ -209,7 +209,7 @@ fn push(
     }
 }
 
-impl Desk {
+impl ShardEffects {
     /// To another broker. One that this broker has dialled is acknowledged what is safe here, and nothing else is an answer
     /// to anybody; what this broker did not take comes again, and is not taken for what has been here.
     #[cold]
@@ -223,7 +223,7 @@ impl Desk {
             }
             _ => (method, false),
         };
-        let is_tie = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some());
+        let is_tie = self.output(slot).is_some_and(|output| output.tie.is_some());
         if is_tie && let Method::BasicNack(_) = method {
             self.acknowledge(slot, None);
         }
@@ -234,7 +234,7 @@ impl Desk {
         if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
             out.method(pool, channel, if is_tie { written } else { method });
         }
-        let Some(stamped) = self.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
+        let Some(stamped) = self.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
         match method {
             Method::BasicAck(ack) => stamped.confirmed(channel, ack.delivery_tag, ack.multiple),
             Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
@@ -243,26 +243,26 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl ShardEffects {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
     fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
-        let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return false };
-        let Some(tie) = &mut outlet.tie else { return false };
+        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
+        let Some(tie) = &mut output.tie else { return false };
         let Some(acks) = tie.acks(channel) else { return false };
         acks.safe(tag);
         if !std::mem::replace(&mut tie.holds, true) {
-            self.held.push(slot);
+            self.ack_holders.push(slot);
         }
         true
     }
 
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
     pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
-        let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
-        let tie = outlet.tie.as_mut().filter(|tie| tie.holds)?;
-        let before = outlet.out.bytes();
-        let again = tie.write_acks(&mut outlet.out, &self.pool, now);
-        if outlet.out.bytes() > before {
+        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
+        let tie = output.tie.as_mut().filter(|tie| tie.holds)?;
+        let before = output.out.bytes();
+        let again = tie.write_acks(&mut output.out, &self.pool, now);
+        if output.out.bytes() > before {
             self.make_dirty(slot);
         }
         again
@@ -272,15 +272,15 @@ impl Desk {
     pub(crate) fn acknowledge_all(&mut self, now: Instant) -> Option<Instant> {
         let mut first: Option<Instant> = None;
         let mut at = 0;
-        while let Some(&slot) = self.held.get(at) {
+        while let Some(&slot) = self.ack_holders.get(at) {
             match self.acknowledge(slot, Some(now)) {
                 Some(again) => {
                     first = first.into_iter().chain([again]).min();
                     at += 1;
                 }
                 None => {
-                    self.held.swap_remove(at);
-                    if let Some(tie) = self.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
+                    self.ack_holders.swap_remove(at);
+                    if let Some(tie) = self.output(slot).and_then(|output| output.tie.as_mut()) {
                         tie.holds = false;
                     }
                 }
@@ -290,7 +290,7 @@ impl Desk {
     }
 }
 
-impl Effects for Desk {
+impl Effects for ShardEffects {
     #[inline]
     fn pool(&self) -> &Pool {
         &self.pool
@@ -302,22 +302,22 @@ impl Effects for Desk {
 
     #[inline]
     fn has_room(&self, slot: Slot) -> bool {
-        match self.outlets.get(slot as usize) {
-            Some(Some(outlet)) => outlet.out.bytes() < self.output_bytes_max,
+        match self.outputs.get(slot as usize) {
+            Some(Some(output)) => output.out.bytes() < self.output_bytes_max,
             _ => false,
         }
     }
 
     #[inline]
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
-        let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return };
-        if !outlet.dirty {
-            outlet.dirty = true;
+        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return };
+        if !output.dirty {
+            output.dirty = true;
             self.dirty.push(slot);
         }
-        if let Some(tie) = &mut outlet.tie {
+        if let Some(tie) = &mut output.tie {
             let copied = &mut self.copied.bytes_out;
-            return push(tie, &mut outlet.out, outlet.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return push(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
@@ -327,13 +327,13 @@ impl Effects for Desk {
             exchange: content.exchange,
             routing_key: content.routing_key,
         };
-        let body = body_out(content.body, outlet.copy_below_bytes, &mut self.copied.bytes_out);
-        outlet.out.deliver(&self.pool, channel, &head, content.properties, body);
+        let body = body_out(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
+        output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
         let mut copied = 0;
-        let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
+        let copy_below_bytes = self.output(slot).map_or(0, |output| output.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = GetOkHead {
                 delivery_tag: tag,
@@ -349,7 +349,7 @@ impl Effects for Desk {
 
     fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
         let mut copied = 0;
-        let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
+        let copy_below_bytes = self.output(slot).map_or(0, |output| output.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = ReturnHead {
                 code: refusal.code,
@@ -369,7 +369,7 @@ impl Effects for Desk {
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some() || outlet.stamped.is_some());
+        let is_links = self.output(slot).is_some_and(|output| output.tie.is_some() || output.stamped.is_some());
         if is_links {
             return self.reply_on_link(slot, channel, &method);
         }
@@ -387,12 +387,12 @@ impl Effects for Desk {
     }
 
     fn pace(&mut self, slot: Slot) {
-        self.paced.push(slot);
+        self.throttled.push(slot);
     }
 
     #[inline]
     fn batch(&mut self, to: ShardId) -> &mut Batch {
-        self.mail.batch(to.0)
+        self.mailbox.batch(to.0)
     }
 
     fn request(&mut self, request: Request) -> Result<(), NotTaken> {

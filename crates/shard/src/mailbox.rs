@@ -11,21 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Wakes a shard that sleeps.
-pub trait Bell: Send + Sync {
+pub trait WakeTarget: Send + Sync {
     /// Interrupts its wait.
-    fn ring(&self);
+    fn wake(&self);
 }
 
 /// Whether a shard sleeps, and how to wake it.
-pub struct Doorbell {
+pub struct ShardWaker {
     asleep: AtomicBool,
-    bell: Box<dyn Bell>,
+    target: Box<dyn WakeTarget>,
 }
 
-impl Doorbell {
+impl ShardWaker {
     /// A doorbell of a shard that is awake.
-    pub fn new(bell: Box<dyn Bell>) -> Arc<Self> {
-        Arc::new(Doorbell { asleep: AtomicBool::new(false), bell })
+    pub fn new(target: Box<dyn WakeTarget>) -> Arc<Self> {
+        Arc::new(ShardWaker { asleep: AtomicBool::new(false), target })
     }
 
     /// The shard is about to sleep; it must look at its mail once more after this.
@@ -40,26 +40,26 @@ impl Doorbell {
     }
 
     /// Something lies ready for the shard.
-    pub fn call(&self) {
+    pub fn wake_if_asleep(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            self.bell.ring();
+            self.target.wake();
         }
     }
 
     /// Wakes the shard whether or not it sleeps: for what happens rarely.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.target.wake();
     }
 }
 
 /// The way to one other shard.
-struct Road {
+struct RingPair {
     out: rtrb::Producer<Box<Batch>>,
     out_empty: rtrb::Consumer<Box<Batch>>,
     inward: rtrb::Consumer<Box<Batch>>,
     inward_empty: rtrb::Producer<Box<Batch>>,
-    bell: Arc<Doorbell>,
+    waker: Arc<ShardWaker>,
     waiting: VecDeque<Box<Batch>>,
     waiting_bytes: usize,
     writing: Box<Batch>,
@@ -67,7 +67,7 @@ struct Road {
     unannounced: bool,
 }
 
-impl Road {
+impl RingPair {
     /// Ends the batch that is being written.
     #[inline(never)]
     fn seal(&mut self) {
@@ -96,14 +96,14 @@ impl Road {
 }
 
 /// The mail of one shard.
-pub struct Mail {
-    roads: Vec<Option<Road>>,
+pub struct Mailbox {
+    rings: Vec<Option<RingPair>>,
 }
 
-impl Mail {
+impl Mailbox {
     /// The mail of every shard, connected; `bells` has one for each.
-    pub fn connect(bells: &[Arc<Doorbell>]) -> Vec<Mail> {
-        let count = bells.len();
+    pub fn connect(wakers: &[Arc<ShardWaker>]) -> Vec<Mailbox> {
+        let count = wakers.len();
         let mut ends: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         let mut starts: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         for from in 0..count {
@@ -114,37 +114,37 @@ impl Mail {
                 ends[to][from] = Some((inward, inward_empty));
             }
         }
-        let roads = starts.into_iter().zip(ends).map(|(starts, ends)| {
-            let roads = starts.into_iter().zip(ends).zip(bells).map(|((start, end), bell)| {
+        let rings = starts.into_iter().zip(ends).map(|(starts, ends)| {
+            let rings = starts.into_iter().zip(ends).zip(wakers).map(|((start, end), waker)| {
                 let ((out, out_empty), (inward, inward_empty)) = (start?, end?);
-                let bell = Arc::clone(bell);
-                Some(Road {
+                let waker = Arc::clone(waker);
+                Some(RingPair {
                     out,
                     out_empty,
                     inward,
                     inward_empty,
-                    bell,
+                    waker,
                     waiting: VecDeque::new(),
                     waiting_bytes: 0,
                     writing: Box::default(),
                     unannounced: false,
                 })
             });
-            Mail { roads: roads.collect() }
+            Mailbox { rings: rings.collect() }
         });
-        roads.collect()
+        rings.collect()
     }
 
     /// The batch being written for a shard. A full one goes on its way, so that it stays small and the other shard can begin.
     #[inline]
     pub fn batch(&mut self, to: u16) -> &mut Batch {
-        match self.roads.get_mut(to as usize) {
-            Some(Some(road)) => {
-                if road.writing.is_full() {
-                    road.seal();
-                    road.hand_over();
+        match self.rings.get_mut(to as usize) {
+            Some(Some(ring)) => {
+                if ring.writing.is_full() {
+                    ring.seal();
+                    ring.hand_over();
                 }
-                &mut road.writing
+                &mut ring.writing
             }
             _ => unreachable!("a shard writes to the others, not to itself"),
         }
@@ -152,46 +152,46 @@ impl Mail {
 
     /// Sends batches on their way: all of them, or only the full ones. Wakes whoever sleeps over them.
     pub fn send(&mut self, all: bool) {
-        for road in self.roads.iter_mut().flatten() {
-            if road.writing.is_full() || (all && !road.writing.is_empty()) {
-                road.seal();
+        for ring in self.rings.iter_mut().flatten() {
+            if ring.writing.is_full() || (all && !ring.writing.is_empty()) {
+                ring.seal();
             }
-            road.hand_over();
-            if std::mem::take(&mut road.unannounced) {
-                road.bell.call();
+            ring.hand_over();
+            if std::mem::take(&mut ring.unannounced) {
+                ring.waker.wake_if_asleep();
             }
         }
     }
 
     /// Whether so much mail waits that no more should be written: connections must not be read.
     pub fn is_congested(&self) -> bool {
-        self.roads.iter().flatten().any(|road| road.waiting_bytes > MAIL_WAITING_BYTES_MAX)
+        self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAIL_WAITING_BYTES_MAX)
     }
 
     /// Whether mail waits for a place in a ring.
     pub fn waits(&self) -> bool {
-        self.roads.iter().flatten().any(|road| !road.waiting.is_empty())
+        self.rings.iter().flatten().any(|ring| !ring.waiting.is_empty())
     }
 
     /// Whether mail has arrived.
     pub fn has_arrived(&self) -> bool {
-        self.roads.iter().flatten().any(|road| !road.inward.is_empty())
+        self.rings.iter().flatten().any(|ring| !ring.inward.is_empty())
     }
 
     /// Shards that mail may come from.
     pub fn shards(&self) -> u16 {
-        self.roads.len() as u16
+        self.rings.len() as u16
     }
 
     /// The next batch from a shard.
     pub fn next(&mut self, from: u16) -> Option<Box<Batch>> {
-        self.roads.get_mut(from as usize)?.as_mut()?.inward.pop().ok()
+        self.rings.get_mut(from as usize)?.as_mut()?.inward.pop().ok()
     }
 
     /// Gives an emptied batch back to its sender. If many lie there already, it is dropped.
     pub fn give_back(&mut self, from: u16, batch: Box<Batch>) {
-        if let Some(Some(road)) = self.roads.get_mut(from as usize)
-            && let Err(rtrb::PushError::Full(surplus)) = road.inward_empty.push(batch)
+        if let Some(Some(ring)) = self.rings.get_mut(from as usize)
+            && let Err(rtrb::PushError::Full(surplus)) = ring.inward_empty.push(batch)
         {
             drop(surplus);
         }
@@ -199,15 +199,15 @@ impl Mail {
 
     /// Tells a sender that its ring has room again, if it sleeps over that.
     pub fn tell_room(&self, from: u16) {
-        if let Some(Some(road)) = self.roads.get(from as usize) {
-            road.bell.call();
+        if let Some(Some(ring)) = self.rings.get(from as usize) {
+            ring.waker.wake_if_asleep();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bell, Doorbell, Mail};
+    use super::{Mailbox, ShardWaker, WakeTarget};
     use broker::Letter;
     use broker::limits::BATCH_LETTERS;
     use std::sync::Arc;
@@ -215,8 +215,8 @@ mod tests {
 
     struct Count(Arc<AtomicU32>);
 
-    impl Bell for Count {
-        fn ring(&self) {
+    impl WakeTarget for Count {
+        fn wake(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn a_long_round_is_many_small_batches_in_order_and_one_wake_up() {
         let rung = Arc::new(AtomicU32::new(0));
-        let bells: Vec<_> = (0..2).map(|_| Doorbell::new(Box::new(Count(Arc::clone(&rung))))).collect();
-        let mut mail = Mail::connect(&bells);
+        let wakers: Vec<_> = (0..2).map(|_| ShardWaker::new(Box::new(Count(Arc::clone(&rung))))).collect();
+        let mut mail = Mailbox::connect(&wakers);
         let mut receiver = mail.pop().expect("two were connected");
         let mut sender = mail.pop().expect("two were connected");
-        bells[1].will_sleep();
+        wakers[1].will_sleep();
         let letters = 3 * BATCH_LETTERS as u32 + 1;
         for publishes in 0..letters {
             sender.batch(1).push(Letter::Accepted { publishes });

@@ -4,7 +4,7 @@
 //! Owns:   their numbers.
 //! Never:  does anything to a connection; `federate` does.
 
-use crate::tie::Tie;
+use crate::federation_link::FederationLink;
 use federation::{Direction, LinkKey};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -69,30 +69,30 @@ pub struct DialError {
 
 /// All ties.
 #[derive(Default)]
-pub(crate) struct Ties {
-    ties: Vec<Option<Box<Tie>>>,
+pub(crate) struct FederationLinks {
+    ties: Vec<Option<Box<FederationLink>>>,
     /// Changes, so that an answer to an earlier dial is not taken for one to a later.
     serial: u64,
     pub dials: VecDeque<Dial>,
     next_at: Option<Instant>,
 }
 
-impl Ties {
-    pub fn get(&mut self, number: u32) -> Option<&mut Tie> {
+impl FederationLinks {
+    pub fn get(&mut self, number: u32) -> Option<&mut FederationLink> {
         self.ties.get_mut(number as usize)?.as_deref_mut()
     }
 
-    pub fn find_number(&self, number: u32) -> Option<&Tie> {
+    pub fn find_number(&self, number: u32) -> Option<&FederationLink> {
         self.ties.get(number as usize)?.as_deref()
     }
 
     pub fn find(&self, key: &LinkKey, direction: Direction) -> Option<u32> {
-        let is = |tie: &Tie| tie.spec.key == *key && tie.direction == direction && !tie.leaves;
+        let is = |tie: &FederationLink| tie.spec.key == *key && tie.direction == direction && !tie.leaves;
         let found = self.ties.iter().position(|tie| tie.as_deref().is_some_and(is));
         found.map(|number| number as u32)
     }
 
-    pub fn add(&mut self, tie: Tie) -> u32 {
+    pub fn add(&mut self, tie: FederationLink) -> u32 {
         let number = self.ties.iter().position(Option::is_none).unwrap_or_else(|| {
             self.ties.push(None);
             self.ties.len() - 1
@@ -122,7 +122,8 @@ impl Ties {
     /// Whether one that was removed is not gone yet, and this one is to be in its place.
     pub fn has_forerunner(&self, number: u32) -> bool {
         let Some(Some(tie)) = self.ties.get(number as usize) else { return false };
-        let is = |other: &Tie| other.leaves && other.direction == tie.direction && other.spec.key == tie.spec.key;
+        let is =
+            |other: &FederationLink| other.leaves && other.direction == tie.direction && other.spec.key == tie.spec.key;
         !tie.leaves && self.iter().any(is)
     }
 
@@ -130,7 +131,7 @@ impl Ties {
         0..self.ties.len() as u32
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Tie> {
+    pub fn iter(&self) -> impl Iterator<Item = &FederationLink> {
         self.ties.iter().flatten().map(|tie| &**tie)
     }
 
@@ -145,7 +146,7 @@ impl Ties {
 
     /// Something has changed: when to look next is found anew.
     pub fn plan(&mut self) {
-        self.next_at = self.iter().filter_map(Tie::due).min();
+        self.next_at = self.iter().filter_map(FederationLink::due).min();
     }
 
     /// When to look next.
