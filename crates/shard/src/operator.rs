@@ -1,11 +1,11 @@
 //! The operator: what the program does with a broker that runs.
 //!
 //! Enters: changes of definitions, looks at them, answers to administrative requests; from any thread.  Leaves: the same, at the shard concerned.
-//! Owns:   the ways to the shards.
+//! Owns:   senders to the inboxes of the shards.
 //! Never:  shares anything of a shard: what it wants is done on the shard's own thread.
 
 use crate::limits::REQUESTS_WAITING_MAX;
-use crate::reactor::{Arrival, Door};
+use crate::inbox::{InboxMessage, ShardInbox};
 use broker::{Address, Request};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
@@ -21,21 +21,21 @@ pub fn requests() -> (SyncSender<Request>, Receiver<Request>) {
 /// Does what an operator wants, from any thread.
 #[derive(Clone)]
 pub struct Operator {
-    doors: Vec<Door>,
+    inboxes: Vec<ShardInbox>,
     /// Links that were ever made.
     links: Arc<AtomicUsize>,
 }
 
 impl Operator {
-    pub(crate) fn new(doors: Vec<Door>) -> Self {
-        Operator { doors, links: Arc::default() }
+    pub(crate) fn new(inboxes: Vec<ShardInbox>) -> Self {
+        Operator { inboxes, links: Arc::default() }
     }
 
     /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
     /// the others are made. `None`: the broker has stopped, and makes none.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
-        self.tell(0, Arrival::Definitions(definitions, refused))?;
+        self.tell(0, InboxMessage::Define(definitions, refused))?;
         refusals.recv().ok()
     }
 
@@ -47,7 +47,7 @@ impl Operator {
             // Whoever asked waits, unless its thread has failed.
             let _heard = seen.send(look(catalog));
         };
-        self.tell(0, Arrival::Look(Box::new(look)))?;
+        self.tell(0, InboxMessage::ReadCatalog(Box::new(look)))?;
         sight.recv().ok()
     }
 
@@ -58,7 +58,7 @@ impl Operator {
     /// On a longer body.
     pub fn answer(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
-        let _stopped = self.tell(to.shard.0, Arrival::Answer { to, properties, body });
+        let _stopped = self.tell(to.shard.0, InboxMessage::Answer { to, properties, body });
     }
 
     /// Changes links and routes, and waits until it is done. A new link goes to the shards in turn. `None`: the broker has
@@ -70,12 +70,12 @@ impl Operator {
             return Some(());
         }
         let only =
-            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.doors.len());
+            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
         // Whoever does not have the link does nothing.
-        let shards = (0..self.doors.len()).filter(|shard| only.is_none_or(|only| only == *shard));
+        let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (taken, takings) = mpsc::channel();
         for shard in shards {
-            self.tell(shard as u16, Arrival::Federate(order.clone(), taken.clone()))?;
+            self.tell(shard as u16, InboxMessage::Federate(order.clone(), taken.clone()))?;
         }
         drop(taken);
         takings.iter().for_each(drop);
@@ -85,8 +85,8 @@ impl Operator {
     /// How every link stands. `None`: the broker has stopped.
     pub fn links(&self) -> Option<Vec<LinkStatus>> {
         let (seen, sight) = mpsc::channel();
-        for shard in 0..self.doors.len() {
-            self.tell(shard as u16, Arrival::Links(seen.clone()))?;
+        for shard in 0..self.inboxes.len() {
+            self.tell(shard as u16, InboxMessage::ListLinks(seen.clone()))?;
         }
         drop(seen);
         let mut links: Vec<_> = sight.iter().flatten().collect();
@@ -94,10 +94,7 @@ impl Operator {
         Some(links)
     }
 
-    fn tell(&self, shard: u16, arrival: Arrival) -> Option<()> {
-        let (sender, waker) = self.doors.get(usize::from(shard))?;
-        sender.send(arrival).ok()?;
-        waker.wake();
-        Some(())
+    fn tell(&self, shard: u16, message: InboxMessage) -> Option<()> {
+        self.inboxes.get(usize::from(shard))?.send(message).then_some(())
     }
 }
