@@ -4,7 +4,7 @@ mod fabric;
 mod world;
 
 use fabric::{Guest, Manner};
-use proxy::Rdma;
+use proxy::RdmaUpstreamOptions;
 use slab::{Gather, Pool, PoolOptions};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
 fn start(address: &str) -> Running {
     Running::start(&format!("amqp+rdma://{address}"), |options| {
         options.rdma =
-            Some(Rdma { devices: Arc::new(verbs::card::towards), settings: Settings::default(), passes: None });
+            Some(RdmaUpstreamOptions { devices: Arc::new(verbs::card::towards), settings: Settings::default(), tokens: None });
         options.connections_max = 16;
     })
 }

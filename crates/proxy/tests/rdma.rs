@@ -5,7 +5,7 @@ mod world;
 
 use fabric::{ADDRESS, Broker, Heard, Manner};
 use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
-use proxy::{Devices, Pass, Passes, Proxy, ProxyOptions, Rdma, StartError};
+use proxy::{DeviceSource, BootstrapToken, TokenSource, Proxy, ProxyOptions, RdmaUpstreamOptions, ProxyStartError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -211,10 +211,10 @@ fn connections_are_ended_when_the_time_to_stop_is_over() {
 }
 
 /// Tokens that tell their number, of a broker that expects them; how many were fetched, and how many of those are done with.
-fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
+fn token_source(broker: &Broker, wrong: bool) -> (TokenSource, Arc<[AtomicU8; 2]>) {
     let counts = Arc::<[AtomicU8; 2]>::default();
     let (expect, counted) = (broker.expecting(), Arc::clone(&counts));
-    let passes = Arc::new(move || {
+    let tokens = Arc::new(move || {
         let number = counted[0].fetch_add(1, Ordering::SeqCst);
         let token = Token([number; 16]);
         if !wrong {
@@ -224,22 +224,22 @@ fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
         let close = Box::new(move || {
             counted[1].fetch_add(1, Ordering::SeqCst);
         });
-        Ok(Pass { token, close })
+        Ok(BootstrapToken { token, close })
     });
-    (passes, counts)
+    (tokens, counts)
 }
 
 #[test]
 fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
     let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
-    let (passes, counts) = passes(&broker, false);
+    let (tokens, counts) = token_source(&broker, false);
     let [fetched, done] = [0, 1].map(|at| {
         let counts = Arc::clone(&counts);
         move || counts[at].load(Ordering::SeqCst)
     });
     let proxy = start(&broker, true, |options| {
         options.threads = 2;
-        options.rdma = options.rdma.take().map(|rdma| Rdma { passes: Some(passes), ..rdma });
+        options.rdma = options.rdma.take().map(|rdma| RdmaUpstreamOptions { tokens: Some(tokens), ..rdma });
     });
     // More than there are threads that fetch, at once.
     let clients: Vec<_> = (0..12).map(|_| proxy.connect()).collect();
@@ -256,11 +256,11 @@ fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
 #[test]
 fn a_token_that_is_refused_or_not_to_be_had_is_told_to_the_client_by_a_reset() {
     let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
-    let (wrong, counts) = passes(&broker, true);
-    let none: Passes = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
-    for passes in [wrong, none] {
+    let (wrong, counts) = token_source(&broker, true);
+    let none: TokenSource = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
+    for tokens in [wrong, none] {
         let proxy = start(&broker, true, |options| {
-            options.rdma = options.rdma.take().map(|rdma| Rdma { passes: Some(passes), ..rdma });
+            options.rdma = options.rdma.take().map(|rdma| RdmaUpstreamOptions { tokens: Some(tokens), ..rdma });
         });
         let mut client = proxy.connect();
         assert_eq!(client.read(&mut [0]).expect_err("refused").kind(), ErrorKind::ConnectionReset);
@@ -271,13 +271,13 @@ fn a_token_that_is_refused_or_not_to_be_had_is_told_to_the_client_by_a_reset() {
 
 #[test]
 fn a_proxy_without_a_device_says_why_and_does_not_start() {
-    let devices: Devices = Arc::new(|_| Err(DeviceError("there is no RDMA device".to_owned())));
+    let devices: DeviceSource = Arc::new(|_| Err(DeviceError("there is no RDMA device".to_owned())));
     let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("a target"));
     options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
     options.threads = 2;
-    options.rdma = Some(Rdma { devices, settings: Settings::default(), passes: None });
+    options.rdma = Some(RdmaUpstreamOptions { devices, settings: Settings::default(), tokens: None });
     match Proxy::start(options) {
-        Err(StartError::Road(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
+        Err(ProxyStartError::Upstream(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it has started"),
     }

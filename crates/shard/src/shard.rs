@@ -258,16 +258,16 @@ impl Shard {
             for taken in 0..MAIL_BATCHES_PER_TICK {
                 let Some(mut batch) = self.effects.mailbox.next(from) else {
                     if taken > 0 {
-                        self.effects.mailbox.tell_room(from);
+                        self.effects.mailbox.notify_space(from);
                     }
                     break;
                 };
                 if taken == MAIL_BATCHES / 2 {
                     // So early that both sides work at the same time.
-                    self.effects.mailbox.tell_room(from);
+                    self.effects.mailbox.notify_space(from);
                 }
                 self.broker.receive(ShardId(from), &mut batch, &mut self.effects);
-                self.effects.mailbox.give_back(from, batch);
+                self.effects.mailbox.return_batch(from, batch);
                 self.broker.end_of_batch(&mut self.effects);
                 self.flush(now);
                 self.effects.mailbox.send(false);
@@ -452,7 +452,7 @@ impl Shard {
         {
             return Work::More;
         }
-        let look_up = (congested || mail.waits() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
+        let look_up = (congested || mail.has_waiting() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
             .then(|| now + LOOK_UP);
         let paced = if self.effects.throttled.is_empty() {
             self.paced.front().map(|(until, _)| *until)

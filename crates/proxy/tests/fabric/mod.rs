@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::{Abort, Link, Received};
-use proxy::{Devices, Rdma};
+use proxy::{DeviceSource, RdmaUpstreamOptions};
 use slab::{BlockMut, Gather, Pool, PoolOptions, Slice};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -80,9 +80,9 @@ impl Broker {
     }
 
     /// Where a proxy gets its devices; with descriptors, or without.
-    pub fn rdma(&self, settings: Settings, wired: bool) -> Rdma {
+    pub fn rdma(&self, settings: Settings, wired: bool) -> RdmaUpstreamOptions {
         let (fabric, wires, unplugged) = (self.fabric.clone(), Arc::clone(&self.wires), Arc::clone(&self.unplugged));
-        let devices: Devices = Arc::new(move |address| {
+        let devices: DeviceSource = Arc::new(move |address| {
             assert_eq!(address, ADDRESS);
             let device = fabric.device();
             let flag = Arc::<AtomicBool>::default();
@@ -97,7 +97,7 @@ impl Broker {
             }
             Ok(Box::new(Wired { device, wire, unplugged: flag }) as AnyDevice)
         });
-        Rdma { devices, settings, passes: None }
+        RdmaUpstreamOptions { devices, settings, tokens: None }
     }
 
     /// The device that was made last breaks.

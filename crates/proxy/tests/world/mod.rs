@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::Address;
-use proxy::{Proxy, ProxyOptions, Target, Totals};
+use proxy::{Proxy, ProxyOptions, UpstreamAddress, ProxyTotals};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -80,7 +80,7 @@ pub struct Running(pub Option<Proxy>);
 
 impl Running {
     pub fn start(to: &str, change: impl FnOnce(&mut ProxyOptions)) -> Running {
-        let mut options = ProxyOptions::to(to.parse::<Target>().expect("a target"));
+        let mut options = ProxyOptions::to(to.parse::<UpstreamAddress>().expect("a target"));
         options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
         options.drain_timeout = PATIENCE;
         options.dial.timeout = PATIENCE;
@@ -100,7 +100,7 @@ impl Running {
         TcpStream::connect(self.address()).expect("it listens").patient()
     }
 
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> ProxyTotals {
         self.proxy().totals().0
     }
 
@@ -109,7 +109,7 @@ impl Running {
     }
 
     /// Stops it; it must end by itself.
-    pub fn end(mut self) -> Totals {
+    pub fn end(mut self) -> ProxyTotals {
         let proxy = self.0.take().expect("it runs");
         proxy.stop();
         proxy.join().expect("it ends in order")
