@@ -92,9 +92,7 @@ fn upstream_token(slot: u32) -> Token {
     Token(slot as usize * 2 + 1)
 }
 
-impl Worker for ProxyWorker {
-    type Message = DialOutcome;
-
+impl Worker<DialOutcome> for ProxyWorker {
     fn next_token(&self) -> usize {
         client_token(self.table.next_slot())
     }

@@ -17,20 +17,20 @@ pub(crate) struct Acceptor<M> {
     pub inboxes: Vec<InboxSender<M>>,
 }
 
-pub(crate) struct EventLoop<W: Worker> {
+pub(crate) struct EventLoop<W, M> {
     pub thread: u16,
     pub worker: W,
     pub poll: Poll,
     /// Only on the first thread, until the reactor stops.
-    pub acceptor: Option<Acceptor<W::Message>>,
-    pub inbox: Receiver<Envelope<W::Message>>,
+    pub acceptor: Option<Acceptor<M>>,
+    pub inbox: Receiver<Envelope<M>>,
     pub state: Arc<ReactorState>,
     pub drain_timeout: Duration,
     /// Rounds since the last poll, while devices kept the thread busy.
     pub rounds_without_poll: u32,
 }
 
-impl<W: Worker> EventLoop<W> {
+impl<W: Worker<M>, M> EventLoop<W, M> {
     /// Runs until the reactor stops and the worker is drained or the drain timeout has passed.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl<W: Worker> EventLoop<W> {
 }
 
 /// Registers a link that is counted for this thread, and gives it to the worker.
-fn adopt<W: Worker>(
+fn adopt<W: Worker<M>, M>(
     worker: &mut W,
     state: &ReactorState,
     thread: u16,

@@ -66,7 +66,7 @@ impl<M: Send + 'static> Reactor<M> {
     /// If there is not one builder for each thread, or more than [`LISTENERS_MAX`] listeners.
     pub fn start<W, E, B>(self, options: ReactorOptions, builders: Vec<B>) -> Result<ReactorThreads, E>
     where
-        W: Worker<Message = M>,
+        W: Worker<M>,
         E: From<io::Error> + Send + 'static,
         B: FnOnce(WorkerContext<'_, M>) -> Result<W, E> + Send + 'static,
     {

@@ -44,15 +44,12 @@ pub struct WorkerContext<'a, M> {
     pub registry: &'a Registry,
 }
 
-/// The connections of one thread and what it does with them.
+/// The connections of one thread and what it does with them. Other threads send it messages of type `M`.
 ///
 /// A round of the event loop calls [`on_message`](Worker::on_message) and [`adopt`](Worker::adopt) for what the inbox and
 /// the listeners have, then [`poll_devices`](Worker::poll_devices), [`drain`](Worker::drain) if the reactor stops,
 /// [`tick`](Worker::tick), and after the wait [`on_ready`](Worker::on_ready) for each link with edges.
-pub trait Worker {
-    /// What other threads send to this one.
-    type Message: Send + 'static;
-
+pub trait Worker<M> {
     /// The token that the next adopted link gets.
     fn next_token(&self) -> usize;
 
@@ -63,7 +60,7 @@ pub trait Worker {
     /// A client was refused: the connection limit is reached, or its link cannot be registered.
     fn on_refused(&mut self) {}
 
-    fn on_message(&mut self, message: Self::Message, registry: &Registry, now: Instant);
+    fn on_message(&mut self, message: M, registry: &Registry, now: Instant);
 
     fn on_ready(&mut self, token: usize, readiness: SocketReadiness);
 

@@ -63,9 +63,7 @@ impl CountingWorker {
     }
 }
 
-impl Worker for CountingWorker {
-    type Message = &'static str;
-
+impl Worker<&'static str> for CountingWorker {
     fn next_token(&self) -> usize {
         self.next_token
     }

@@ -61,9 +61,7 @@ impl ShardSpins {
     }
 }
 
-impl Worker for ShardWorker {
-    type Message = InboxMessage;
-
+impl Worker<InboxMessage> for ShardWorker {
     fn next_token(&self) -> usize {
         self.shard.next_slot() as usize
     }
