@@ -1,13 +1,13 @@
-//! The RDMA ports of a shard: polls their devices, accepts and dials connections, and reports readiness to the shard.
+//! The RDMA ports of a shard: polls their devices, accepts and dials connections, and reports readiness.
 //!
 //! A port that fails ends its own connections and no others. Nothing here waits; the reactor does.
 
 use crate::asking::Asking;
-use crate::federation_links::{Asked, Dial, Tell};
+use crate::federation_links::{Asked, Dial, Dialled, Tell};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma_options::RdmaPoll;
-use crate::shard::Shard;
 use crate::shared_state::SharedState;
+use crate::tokens::Ticket;
 use broker::Slot;
 use link::{Abort, Link};
 use mio::unix::SourceFd;
@@ -20,6 +20,17 @@ use std::sync::Arc;
 use std::time::Instant;
 use verbs::device::{AnyDevice, Way};
 use verbs::{Doorkeeper, LinkId, Port, Readiness, Settings, VerbsLink};
+
+/// What ports give their connections and readiness to: the shard.
+pub(crate) trait PortHandler {
+    /// Takes over the link of a client, which is known by its ticket if it has presented a token. Returns its slot.
+    fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot;
+
+    /// Takes over the link that a dial has established. Returns its slot, unless the link is not wanted any more.
+    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot>;
+
+    fn on_ready(&mut self, slot: Slot, readiness: Readiness);
+}
 
 /// A port of the shard, and the slots of its links.
 struct ShardPort {
@@ -47,6 +58,8 @@ pub(crate) struct RdmaPorts {
     ports: Vec<ShardPort>,
     poll_mode: RdmaPoll,
     settings: Settings,
+    /// Which shard this is.
+    shard: u16,
     shared: Arc<SharedState>,
     readiness: Vec<(LinkId, Readiness)>,
     is_stopping: bool,
@@ -57,11 +70,12 @@ pub(crate) struct RdmaPorts {
 }
 
 impl RdmaPorts {
-    pub fn new(poll_mode: RdmaPoll, settings: Settings, shared: Arc<SharedState>) -> Self {
+    pub fn new(poll_mode: RdmaPoll, settings: Settings, shard: u16, shared: Arc<SharedState>) -> Self {
         RdmaPorts {
             ports: Vec::new(),
             poll_mode,
             settings: Settings { corked: true, ..settings },
+            shard,
             shared,
             readiness: Vec::new(),
             is_stopping: false,
@@ -166,8 +180,8 @@ impl RdmaPorts {
         }
     }
 
-    /// Polls all devices and passes new connections and readiness to the shard. Returns whether there were any.
-    pub fn poll(&mut self, shard: &mut Shard, now: Instant) -> bool {
+    /// Polls all devices and passes new connections and readiness to the handler. Returns whether there were any.
+    pub fn poll(&mut self, handler: &mut impl PortHandler, now: Instant) -> bool {
         let mut has_events = false;
         for port in &mut self.ports {
             if !port.is_failed
@@ -177,21 +191,28 @@ impl RdmaPorts {
                 let (address, connections) = (&*port.address, port.port.connections());
                 tracing::error!(%error, address, connections, "an RDMA device failed; its connections end");
             }
-            while let Some(link) = port.port.accept() {
+            while let Some(mut link) = port.port.accept() {
                 has_events = true;
-                port.accept(link, shard, &self.shared, self.is_stopping, now);
+                match admit(&mut link, &self.shared, self.shard, self.is_stopping) {
+                    Ok(ticket) => {
+                        let id = link.id();
+                        let slot = handler.on_accept(Box::new(link), ticket, now);
+                        port.set_slot(id, slot);
+                    }
+                    Err(reason) => link.abort(reason),
+                }
             }
             port.port.take_edges(&mut self.readiness);
             for (id, readiness) in self.readiness.drain(..) {
                 has_events = true;
-                if !port.pending.is_empty() && port.on_pending_ready(id, readiness, shard, now) {
+                if !port.pending.is_empty() && port.on_pending_ready(id, readiness, handler, now) {
                     continue;
                 }
                 // A refused link has no slot.
                 if let Some(Some((known, slot))) = port.slots.get(id.place())
                     && *known == id
                 {
-                    shard.edge(*slot, readiness.readable, readiness.writable, readiness.closed);
+                    handler.on_ready(*slot, readiness);
                 }
             }
         }
@@ -222,12 +243,12 @@ impl RdmaPorts {
 
     /// Requests a notification for the next completion of each device and polls once more. Returns whether the thread may
     /// sleep.
-    pub fn arm(&mut self, shard: &mut Shard, registry: &Registry, now: Instant) -> bool {
+    pub fn arm(&mut self, handler: &mut impl PortHandler, registry: &Registry, now: Instant) -> bool {
         for port in self.ports.iter().filter(|port| !port.is_failed) {
             // A device that fails here fails in the poll below, which reports it.
             let _reported_below = port.port.arm_for_messages();
         }
-        let has_events = self.poll(shard, now);
+        let has_events = self.poll(handler, now);
         self.flush(registry);
         !has_events && !self.ports.iter().any(|port| port.port.has_work())
     }
@@ -274,13 +295,19 @@ impl ShardPort {
 
     /// Handles the readiness of a connection that is being established. False if `id` is not one of those.
     #[cold]
-    fn on_pending_ready(&mut self, id: LinkId, edges: Readiness, shard: &mut Shard, now: Instant) -> bool {
+    fn on_pending_ready(
+        &mut self,
+        id: LinkId,
+        readiness: Readiness,
+        handler: &mut impl PortHandler,
+        now: Instant,
+    ) -> bool {
         let Some(index) = self.pending.iter().position(|asking| asking.id() == id) else { return false };
-        match self.pending[index].heard(edges) {
+        match self.pending[index].heard(readiness) {
             None => {}
             Some(Ok(())) => {
                 let (dial, dialled) = self.pending.swap_remove(index).stands();
-                if let Some(slot) = shard.dialled(&dial, Ok(dialled), now) {
+                if let Some(slot) = handler.on_connect(&dial, dialled, now) {
                     self.set_slot(id, slot);
                 }
             }
@@ -296,37 +323,170 @@ impl ShardPort {
         self.slots[id.place()] = Some((id, slot));
     }
 
-    /// Gives a peer's connection to the shard, unless its token has expired or the connection limit is reached.
-    fn accept(
-        &mut self,
-        mut link: VerbsLink<AnyDevice>,
-        shard: &mut Shard,
-        shared: &SharedState,
-        stopping: bool,
-        now: Instant,
-    ) {
-        if stopping {
-            return link.abort(Abort::Shutdown);
-        }
-        let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
-        if link.token().is_some() && ticket.is_none() {
-            // The token was valid when the peer asked, and has expired since.
-            return link.abort(Abort::Overdue);
-        }
-        if !shared.add_connection(shard.number()) {
-            tracing::warn!(peer = &*link.peer().address, "connection limit reached: client refused");
-            return link.abort(Abort::Limit);
-        }
-        let id = link.id();
-        let slot = shard.accept_known(Box::new(link), ticket, now);
-        self.set_slot(id, slot);
-    }
-
     fn deregister(&self, registry: &Registry) {
         for descriptor in &self.registered {
             if let Err(error) = registry.deregister(&mut SourceFd(descriptor)) {
                 tracing::debug!(%error, address = &*self.address, "a failed RDMA device was not waited for");
             }
         }
+    }
+}
+
+/// Whether a client's link is accepted: counts it, and returns the ticket for its token. Else why it is refused.
+fn admit(
+    link: &mut VerbsLink<AnyDevice>,
+    shared: &SharedState,
+    shard: u16,
+    is_stopping: bool,
+) -> Result<Option<Ticket>, Abort> {
+    if is_stopping {
+        return Err(Abort::Shutdown);
+    }
+    let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
+    if link.token().is_some() && ticket.is_none() {
+        // The token was valid when the peer asked, and has expired since.
+        return Err(Abort::Overdue);
+    }
+    if !shared.add_connection(shard) {
+        tracing::warn!(peer = &*link.peer().address, "connection limit reached: client refused");
+        return Err(Abort::Limit);
+    }
+    Ok(ticket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::Received;
+    use mio::Poll;
+    use verbs::sim::{Fabric, FabricOptions, SimDevice};
+
+    const ADDRESS: &str = "broker:5672";
+
+    /// Keeps accepted links in the order of their slots.
+    #[derive(Default)]
+    struct RecordingHandler {
+        links: Vec<Box<dyn Link>>,
+        readable: Vec<Slot>,
+    }
+
+    impl PortHandler for RecordingHandler {
+        fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, _now: Instant) -> Slot {
+            assert!(ticket.is_none(), "nobody presents a token");
+            self.links.push(link);
+            self.links.len() as Slot - 1
+        }
+
+        fn on_connect(&mut self, _dial: &Dial, _dialled: Dialled, _now: Instant) -> Option<Slot> {
+            unreachable!("nothing is dialled here")
+        }
+
+        fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
+            if readiness.readable {
+                self.readable.push(slot);
+            }
+        }
+    }
+
+    /// One port of a shard and a client on the same simulated fabric.
+    struct TestPorts {
+        fabric: Fabric,
+        node: usize,
+        ports: RdmaPorts,
+        poll: Poll,
+        shared: Arc<SharedState>,
+        handler: RecordingHandler,
+        client: Port<SimDevice>,
+        pool: Pool,
+        now: Instant,
+    }
+
+    impl TestPorts {
+        #[expect(clippy::disallowed_methods, reason = "some moment to count from")]
+        fn new(connections_max: u32) -> Self {
+            let fabric = Fabric::new(&FabricOptions::faultless());
+            let settings = Settings { direct: true, ..Settings::default() };
+            let shared = Arc::new(SharedState::new(1, 1 << 30, connections_max));
+            let mut ports = RdmaPorts::new(RdmaPoll::Adaptive, settings.clone(), 0, Arc::clone(&shared));
+            let poll = Poll::new().expect("a poll");
+            let device = fabric.device();
+            let node = device.node();
+            ports.open(Box::new(device), ADDRESS, poll.registry()).expect("nobody listens there");
+            let pool = Pool::new(PoolOptions::default());
+            let client = Port::open(fabric.device(), &pool, settings).expect("sound settings");
+            let handler = RecordingHandler::default();
+            TestPorts { fabric, node, ports, poll, shared, handler, client, pool, now: Instant::now() }
+        }
+
+        /// Runs the fabric and both sides for a while.
+        fn run(&mut self) {
+            for _ in 0..1_000 {
+                self.fabric.step();
+                self.client.poll().expect("the client's device is whole");
+                self.client.flush();
+                self.ports.poll(&mut self.handler, self.now);
+                self.ports.flush(self.poll.registry());
+            }
+        }
+
+        fn connect(&mut self) -> VerbsLink<SimDevice> {
+            let link = self.client.connect(ADDRESS, None).expect("the client's device is whole");
+            self.run();
+            link
+        }
+
+        /// Sends, and records only the readiness that follows.
+        fn send(&mut self, link: &mut VerbsLink<SimDevice>) {
+            self.handler.readable.clear();
+            let mut out = slab::Gather::new();
+            out.extend(&self.pool, b"bytes");
+            link.send(&mut out).expect("the link is connected");
+            self.run();
+        }
+    }
+
+    #[test]
+    fn links_are_accepted_up_to_the_limit_and_report_readiness_by_their_slots() {
+        let mut test = TestPorts::new(2);
+        let (mut first, mut second) = (test.connect(), test.connect());
+        let mut refused = test.connect();
+        assert_eq!((test.handler.links.len(), test.shared.connections()), (2, 2));
+        assert!(refused.receive(&mut [0; 8], &mut []).is_err(), "the limit is two");
+        for (link, slot) in [(&mut second, 1), (&mut first, 0)] {
+            test.send(link);
+            assert_eq!(test.handler.readable, [slot]);
+            let mut bytes = [0; 8];
+            let received = test.handler.links[slot as usize].receive(&mut bytes, &mut []);
+            assert_eq!(received.expect("the link is connected"), Received::Bytes { bytes: 5, drained: true });
+        }
+        assert!(test.ports.arm(&mut test.handler, test.poll.registry(), test.now), "there is nothing left to do");
+    }
+
+    #[test]
+    fn stopped_ports_accept_nobody_and_keep_their_connections() {
+        let mut test = TestPorts::new(10);
+        let mut link = test.connect();
+        test.ports.stop();
+        let mut refused = test.connect();
+        assert!(refused.receive(&mut [0; 8], &mut []).is_err(), "the port is stopped");
+        assert_eq!(test.handler.links.len(), 1);
+        test.send(&mut link);
+        assert_eq!(test.handler.readable, [0]);
+    }
+
+    #[test]
+    fn a_failed_port_goes_with_its_last_connection_and_its_counters_stay() {
+        let mut test = TestPorts::new(10);
+        let mut link = test.connect();
+        test.send(&mut link);
+        test.fabric.break_nth(test.node);
+        test.run();
+        assert!(test.handler.links[0].receive(&mut [], &mut []).is_err(), "its device has failed");
+        assert!(!test.ports.is_empty(), "there is a connection left");
+        test.handler.links.clear();
+        test.run();
+        assert!(test.ports.is_empty());
+        let counters = test.ports.counters().expect("there was a port");
+        assert!(counters.messages_received > 0, "{counters:?}");
     }
 }

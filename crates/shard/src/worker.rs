@@ -1,19 +1,21 @@
 //! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
 
 use crate::cpu_latency_guard::CpuLatencyGuard;
-use crate::federation_links::{Dial, DialError, Reached, Tell};
+use crate::federation_links::{Dial, DialError, Dialled, Reached, Tell};
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::mailbox::ShardWaker;
 use crate::rdma_options::RdmaPoll;
-use crate::rdma_ports::RdmaPorts;
+use crate::rdma_ports::{PortHandler, RdmaPorts};
 use crate::shard::{Shard, Work};
 use crate::shared_state::SharedState;
+use crate::tokens::Ticket;
 use broker::Slot;
 use link::Link;
 use mio::{Registry, Token};
 use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use verbs::Readiness;
 use verbs::limits::DEADLINES_EVERY;
 
 /// Connects to other brokers.
@@ -181,6 +183,21 @@ impl Worker<InboxMessage> for ShardWorker {
         self.shard.tick(now);
         self.shard.note_copied();
         self.ports.counters().into_iter().for_each(|counters| self.shared.note_ports(counters));
+    }
+}
+
+impl PortHandler for Shard {
+    fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
+        self.accept_known(link, ticket, now)
+    }
+
+    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot> {
+        self.dialled(dial, Ok(dialled), now)
+    }
+
+    #[inline]
+    fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
+        self.edge(slot, readiness.readable, readiness.writable, readiness.closed);
     }
 }
 
