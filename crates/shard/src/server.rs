@@ -182,7 +182,7 @@ fn seed<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
 #[derive(Clone)]
 struct CommonParts {
     shared: Arc<SharedState>,
-    prover: Arc<Prover>,
+    password_verifier: Arc<Prover>,
     external: Option<External>,
     latency_request: Option<Arc<CpuLatencyRequest>>,
     dialler: Option<Arc<dyn BrokerDialler>>,
@@ -225,7 +225,7 @@ impl ShardBuilder {
         let mut broker = Broker::new(self.broker_options, self.catalog);
         broker.set_origin(common.origin);
         let mut shard = Shard::new(self.shard_options, broker, effects, Arc::clone(&common.shared));
-        shard.prove_with(common.prover, Arc::clone(&self.waker));
+        shard.prove_with(common.password_verifier, Arc::clone(&self.waker));
         if let Some(external) = common.external {
             shard.accept_certificates(external);
         }
@@ -273,7 +273,7 @@ impl Server {
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let common = CommonParts {
             shared: Arc::clone(&shared),
-            prover: Prover::new(),
+            password_verifier: Prover::new(),
             external: options.external,
             latency_request: latency_request.map(Arc::new),
             dialler: options.dialler,
@@ -323,7 +323,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Begins the shutdown: clients are told, and have the drain timeout to leave.
+    /// Starts the shutdown: connections are closed, and clients have the drain timeout to leave.
     pub fn stop(&self) {
         self.threads.stop();
     }
