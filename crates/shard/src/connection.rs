@@ -4,8 +4,8 @@
 //! Owns:   the link, the parser, the bytes that are not parsed yet, how far the connection has come.
 //! Never:  knows a queue.
 
-use crate::register::Seat;
-use crate::tokens::Ticket;
+use crate::connection_limits::Reservation;
+use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{Filled, Link};
 use session::{Heartbeat, Inbound};
@@ -14,7 +14,7 @@ use verbs::Token;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum ConnectionPhase {
     /// Nobody has logged in yet; it must be over by the deadline.
     Greeting,
     /// A user has logged in, and must choose a virtual host.
@@ -37,13 +37,13 @@ pub enum Phase {
 
 /// What is done once all that has been written is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Farewell {
+pub enum HalfClose {
     /// Nothing: the connection lives.
-    None,
+    Open,
     /// The sending direction is closed.
-    WhenSent,
+    Pending,
     /// It is closed; the peer's end is awaited.
-    Sent,
+    Closed,
 }
 
 /// A connection.
@@ -53,17 +53,17 @@ pub(crate) struct Connection {
     /// The parser and protocol state.
     pub inbound: Inbound,
     /// Bytes that were read and not taken yet.
-    pub kept: Vec<u8>,
+    pub unconsumed: Vec<u8>,
     /// They may hold whole events: the connection was stopped in the middle of a batch.
-    pub unparsed: bool,
+    pub has_unparsed: bool,
     /// Tells the users of the slot apart.
     pub serial: u32,
     /// Its password is being checked, elsewhere.
-    pub proving: bool,
+    pub is_verifying_password: bool,
     /// How far it has come.
-    pub phase: Phase,
+    pub phase: ConnectionPhase,
     /// What follows the last byte.
-    pub farewell: Farewell,
+    pub half_close: HalfClose,
     /// When the phase must be over, while it is not open.
     pub deadline: Instant,
     /// When bytes last came.
@@ -75,38 +75,38 @@ pub(crate) struct Connection {
     /// There may be something to read.
     pub readable: bool,
     /// Bytes have arrived, read or not, since the heartbeat was looked at.
-    pub heard: bool,
+    pub received_since_check: bool,
     /// The link was closed by the peer.
     pub peer_closed: bool,
     /// It is on the list of those to read.
-    pub queued: bool,
+    pub is_queued: bool,
     /// What the client can hear.
     pub capabilities: session::Capabilities,
     /// What it was greeted with, to come again over RDMA by.
     pub token: Option<Token>,
     /// Who it is, if it has come by a token.
-    pub ticket: Option<Ticket>,
+    pub token_owner: Option<TokenOwner>,
     /// Its place in the register, while its session is open.
-    pub seat: Option<Seat>,
+    pub reservation: Option<Reservation>,
     /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
     /// The federation link that it was made for: this broker is the client.
-    pub tie: Option<u32>,
+    pub federation_link: Option<u32>,
     /// The federation link that dials again when this connection is over.
-    pub ends: Option<u32>,
+    pub ended_by_link: Option<u32>,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }
 
 impl Connection {
     /// How many bytes to read into a buffer with so much room.
-    pub fn inbound_wanted(&self, room: usize) -> usize {
+    pub fn receive_bytes_wanted(&self, room: usize) -> usize {
         self.inbound.scratch_bytes_wanted().min(room)
     }
 
     /// The rest of a frame is to come, and may come by itself.
     #[cold]
-    pub fn lend(&mut self) {
+    pub fn lend_memory(&mut self) {
         if let Some((memory, place)) = self.inbound.lend()
             && let Err(memory) = self.link.lend(memory, place)
         {
@@ -117,7 +117,7 @@ impl Connection {
     /// After a read of a link that is lent memory, which brought `direct` bytes, or filled what is lent. Answers how many bytes
     /// that were, and how many of them the link has copied.
     #[cold]
-    pub fn settle(&mut self, direct: usize) -> (usize, usize) {
+    pub fn take_back_memory(&mut self, direct: usize) -> (usize, usize) {
         let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
         (self.inbound.filled(memory), copied_bytes)
     }

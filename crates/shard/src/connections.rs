@@ -4,7 +4,7 @@
 //! Owns:   every connection of the shard, the free slots, the list of turns, the timers.
 
 use crate::connection::Connection;
-use crate::timers::Timers;
+use crate::timers::ConnectionTimers;
 use broker::Slot;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub(crate) struct Connections {
     ready: Vec<Slot>,
     /// The capacity of the list of turns before, for the next one.
     spare: Vec<Slot>,
-    timers: Timers,
+    timers: ConnectionTimers,
 }
 
 impl Connections {
@@ -73,7 +73,7 @@ impl Connections {
     /// Gives a connection a turn, unless it is queued for one already.
     pub fn enqueue(&mut self, slot: Slot) {
         if let Some(connection) = self.get_mut(slot)
-            && !std::mem::replace(&mut connection.queued, true)
+            && !std::mem::replace(&mut connection.is_queued, true)
         {
             self.ready.push(slot);
         }
@@ -91,7 +91,7 @@ impl Connections {
 
     /// Starts the turn of a connection of the list. False if it is gone.
     pub fn start_turn(&mut self, slot: Slot) -> bool {
-        self.get_mut(slot).map(|connection| connection.queued = false).is_some()
+        self.get_mut(slot).map(|connection| connection.is_queued = false).is_some()
     }
 
     /// Gives the list of turns back, for its capacity.

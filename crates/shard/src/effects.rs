@@ -6,7 +6,7 @@
 
 use crate::mailbox::Mailbox;
 use crate::pushed::TieOut;
-use crate::stamped::Stamped;
+use crate::connection_stamps::ConnectionStamps;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -26,14 +26,14 @@ pub struct OutputQueue {
     /// The link takes no more at the moment.
     pub blocked: bool,
     /// Of a connection to another broker, where this one is the client.
-    pub tie: Option<Box<TieOut>>,
+    pub link_output: Option<Box<TieOut>>,
     /// Of a connection to or from another broker: what came over it with a stamp.
-    pub stamped: Option<Box<Stamped>>,
+    pub stamps: Option<Box<ConnectionStamps>>,
     dirty: bool,
 }
 
 /// A refusal that came from another shard.
-pub struct LateRefusal {
+pub struct DeferredRefusal {
     /// The connection.
     pub slot: Slot,
     /// The channel.
@@ -46,7 +46,7 @@ pub struct LateRefusal {
 
 /// Bytes of bodies that were copied in user space, of which a broker that is slow with large ones may be asked.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedBytes {
     /// On their way into memory of their own: those of large bodies alone (see `session::limits::LARGE_BODY_BYTES`, or
     /// `link::Shape::lend_from_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
     /// counted, and neither is a small body that is kept.
@@ -58,7 +58,7 @@ pub struct Copied {
 /// Carries out effects.
 pub struct ShardEffects {
     pool: Pool,
-    chance: StdRng,
+    rng: StdRng,
     output_bytes_max: usize,
     outputs: Vec<Option<OutputQueue>>,
     dirty: Vec<Slot>,
@@ -69,11 +69,11 @@ pub struct ShardEffects {
     /// Publishers that must give consumers a moment.
     pub throttled: Vec<Slot>,
     /// Connections to other brokers with acknowledgements that wait.
-    ack_holders: Vec<Slot>,
+    links_with_acks: Vec<Slot>,
     /// Refusals to carry out.
-    pub refusals: Vec<LateRefusal>,
+    pub refusals: Vec<DeferredRefusal>,
     /// Bytes of bodies that were copied.
-    pub copied: Copied,
+    pub copied: CopiedBytes,
     /// Who answers administrative requests, if anybody.
     requests: Option<SyncSender<Request>>,
 }
@@ -83,16 +83,16 @@ impl ShardEffects {
     pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
         ShardEffects {
             pool,
-            chance: StdRng::from_seed(seed),
+            rng: StdRng::from_seed(seed),
             output_bytes_max,
             outputs: Vec::new(),
             dirty: Vec::new(),
             mailbox: mail,
             resumed: Vec::new(),
             throttled: Vec::new(),
-            ack_holders: Vec::new(),
+            links_with_acks: Vec::new(),
             refusals: Vec::new(),
-            copied: Copied::default(),
+            copied: CopiedBytes::default(),
             requests: None,
         }
     }
@@ -114,7 +114,7 @@ impl ShardEffects {
             self.outputs.resize_with(index + 1, || None);
         }
         self.outputs[index] =
-            Some(OutputQueue { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
+            Some(OutputQueue { out, copy_below_bytes, blocked: false, link_output: None, stamps: None, dirty: false });
     }
 
     /// A connection is gone.
@@ -179,7 +179,7 @@ impl ShardEffects {
 
 /// How a body goes out: small ones are copied behind their heads, large ones are shared.
 #[inline]
-fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
+fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
     match body {
         BodyRef::Large(slice) if slice.len() >= copy_below_bytes => BodyOut::Share(slice),
         BodyRef::Large(slice) => {
@@ -195,7 +195,7 @@ fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) ->
 
 /// A delivery to another broker.
 #[cold]
-fn push(
+fn deliver_over_link(
     tie: &mut TieOut,
     out: &mut Outbound,
     copy_below_bytes: usize,
@@ -205,7 +205,7 @@ fn push(
     copied: &mut u64,
 ) {
     if let Some(pushed) = tie.route(channel) {
-        pushed.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
+        pushed.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_below_bytes, copied));
     }
 }
 
@@ -223,21 +223,21 @@ impl ShardEffects {
             }
             _ => (method, false),
         };
-        let is_tie = self.output(slot).is_some_and(|output| output.tie.is_some());
+        let is_tie = self.output(slot).is_some_and(|output| output.link_output.is_some());
         if is_tie && let Method::BasicNack(_) = method {
-            self.acknowledge(slot, None);
+            self.send_acks(slot, None);
         }
         let waits = match method {
-            Method::BasicAck(ack) => self.hold_ack(slot, channel, ack.delivery_tag),
+            Method::BasicAck(ack) => self.defer_ack(slot, channel, ack.delivery_tag),
             _ => false,
         };
         if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
             out.method(pool, channel, if is_tie { written } else { method });
         }
-        let Some(stamped) = self.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
+        let Some(stamped) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
         match method {
-            Method::BasicAck(ack) => stamped.confirmed(channel, ack.delivery_tag, ack.multiple),
-            Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
+            Method::BasicAck(ack) => stamped.on_ack(channel, ack.delivery_tag, ack.multiple),
+            Method::BasicNack(nack) => stamped.on_nack(channel, nack.delivery_tag, nack.multiple),
             _ => {}
         }
     }
@@ -245,21 +245,21 @@ impl ShardEffects {
 
 impl ShardEffects {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
-    fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
+    fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
         let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
-        let Some(tie) = &mut output.tie else { return false };
+        let Some(tie) = &mut output.link_output else { return false };
         let Some(acks) = tie.acks(channel) else { return false };
         acks.safe(tag);
         if !std::mem::replace(&mut tie.holds, true) {
-            self.ack_holders.push(slot);
+            self.links_with_acks.push(slot);
         }
         true
     }
 
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
-    pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
+    pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        let tie = output.tie.as_mut().filter(|tie| tie.holds)?;
+        let tie = output.link_output.as_mut().filter(|tie| tie.holds)?;
         let before = output.out.bytes();
         let again = tie.write_acks(&mut output.out, &self.pool, now);
         if output.out.bytes() > before {
@@ -269,18 +269,18 @@ impl ShardEffects {
     }
 
     /// The same on all connections. Answers when it is time again.
-    pub(crate) fn acknowledge_all(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn send_due_acks(&mut self, now: Instant) -> Option<Instant> {
         let mut first: Option<Instant> = None;
         let mut at = 0;
-        while let Some(&slot) = self.ack_holders.get(at) {
-            match self.acknowledge(slot, Some(now)) {
+        while let Some(&slot) = self.links_with_acks.get(at) {
+            match self.send_acks(slot, Some(now)) {
                 Some(again) => {
                     first = first.into_iter().chain([again]).min();
                     at += 1;
                 }
                 None => {
-                    self.ack_holders.swap_remove(at);
-                    if let Some(tie) = self.output(slot).and_then(|output| output.tie.as_mut()) {
+                    self.links_with_acks.swap_remove(at);
+                    if let Some(tie) = self.output(slot).and_then(|output| output.link_output.as_mut()) {
                         tie.holds = false;
                     }
                 }
@@ -297,7 +297,7 @@ impl Effects for ShardEffects {
     }
 
     fn chance(&mut self) -> u64 {
-        self.chance.next_u64()
+        self.rng.next_u64()
     }
 
     #[inline]
@@ -315,9 +315,9 @@ impl Effects for ShardEffects {
             output.dirty = true;
             self.dirty.push(slot);
         }
-        if let Some(tie) = &mut output.tie {
+        if let Some(tie) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
-            return push(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return deliver_over_link(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
@@ -327,7 +327,7 @@ impl Effects for ShardEffects {
             exchange: content.exchange,
             routing_key: content.routing_key,
         };
-        let body = body_out(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
+        let body = outgoing_body(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
@@ -342,7 +342,7 @@ impl Effects for ShardEffects {
                 routing_key: content.routing_key,
                 message_count: messages_left,
             };
-            out.get_ok(pool, channel, &head, content.properties, body_out(content.body, copy_below_bytes, &mut copied));
+            out.get_ok(pool, channel, &head, content.properties, outgoing_body(content.body, copy_below_bytes, &mut copied));
         }
         self.copied.bytes_out += copied;
     }
@@ -362,14 +362,14 @@ impl Effects for ShardEffects {
                 channel,
                 &head,
                 content.properties,
-                body_out(content.body, copy_below_bytes, &mut copied),
+                outgoing_body(content.body, copy_below_bytes, &mut copied),
             );
         }
         self.copied.bytes_out += copied;
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.output(slot).is_some_and(|output| output.tie.is_some() || output.stamped.is_some());
+        let is_links = self.output(slot).is_some_and(|output| output.link_output.is_some() || output.stamps.is_some());
         if is_links {
             return self.reply_on_link(slot, channel, &method);
         }
@@ -379,7 +379,7 @@ impl Effects for ShardEffects {
     }
 
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16)) {
-        self.refusals.push(LateRefusal { slot, channel, refusal, method });
+        self.refusals.push(DeferredRefusal { slot, channel, refusal, method });
     }
 
     fn resume(&mut self, slot: Slot) {

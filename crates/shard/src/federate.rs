@@ -8,10 +8,10 @@
 use crate::effects::ShardEffects;
 use crate::federation_link::{FederationLink, Stage};
 use crate::federation_links::{Dial, DialError, Dialled, FederationLinks};
-use crate::serve::Next;
+use crate::serve::EventOutcome;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
-use crate::stamped::enter;
+use crate::connection_stamps::record_stamp;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use federation::limits::RETURN_WAIT;
 use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
@@ -31,19 +31,19 @@ pub(crate) fn hear(
     broker: &mut Broker,
     effects: &mut ShardEffects,
     shared: &SharedState,
-) -> Next {
-    let Some(tie) = ties.get(number) else { return Next::Leave };
+) -> EventOutcome {
+    let Some(tie) = ties.get(number) else { return EventOutcome::Close };
     match event {
         Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
-            let Some(number) = tie.peering.route_of(channel) else { return Next::Go };
+            let Some(number) = tie.peering.route_of(channel) else { return EventOutcome::Continue };
             let FederationLink { routes, peering, spec: link, .. } = tie;
             let vhost = &*link.key.vhost;
-            let (Some(route), Some(spec)) = (routes.get_mut(number), peering.spec(number)) else { return Next::Go };
-            let Some(tracer) = &mut route.tracer else { return Next::Go };
+            let (Some(route), Some(spec)) = (routes.get_mut(number), peering.spec(number)) else { return EventOutcome::Continue };
+            let Some(tracer) = &mut route.tracer else { return EventOutcome::Continue };
             let mut verdict = tracer.take(properties, redelivered);
             if let Some(stamp) = tracer.stamp()
                 && verdict == Verdict::On
-                && !enter(
+                && !record_stamp(
                     shared,
                     effects,
                     slot,
@@ -75,27 +75,27 @@ pub(crate) fn hear(
                 }
             };
             match published {
-                Ok(Flow::Go) if delivery_tag.is_multiple_of(route.ack_every) => Next::Acknowledge,
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-                Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
+                Ok(Flow::Go) if delivery_tag.is_multiple_of(route.ack_every) => EventOutcome::AcknowledgeEarly,
+                Ok(Flow::Go) => EventOutcome::Continue,
+                Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
         Event::Method { channel, method: Method::BasicAck(ack) } => settle(slot, channel, ack.into(), broker, effects),
         Event::Method { channel, method: Method::BasicNack(nack) } => {
             settle(slot, channel, basic::Nack { requeue: true, ..nack }.into(), broker, effects)
         }
-        event => Next::Heard(tie.peering.hear(&event)),
+        event => EventOutcome::Federation(tie.peering.hear(&event)),
     }
 }
 
 /// The destination of a pushed route has taken messages, or not.
-fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> Next {
+fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> EventOutcome {
     let id = method.id();
     match broker.command(slot, channel, method, effects) {
-        Ok(Flow::Go) => Next::Go,
-        Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-        Err(refusal) => Next::Refuse { channel, refusal, method: id },
+        Ok(Flow::Go) => EventOutcome::Continue,
+        Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+        Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
     }
 }
 
@@ -114,20 +114,20 @@ impl Shard {
     pub fn federate(&mut self, order: Order, now: Instant) {
         match order {
             Order::AddLink(spec) => {
-                if self.links.find(&spec.key, Direction::Pull).is_none() {
+                if self.federation_links.find(&spec.key, Direction::Pull).is_none() {
                     self.add_tie(spec, Direction::Pull, now);
                 }
             }
             Order::ChangeLink(spec) => {
                 for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.links.find(&spec.key, direction) {
+                    if let Some(number) = self.federation_links.find(&spec.key, direction) {
                         self.change_tie(number, spec.clone(), now);
                     }
                 }
             }
             Order::RemoveLink(key) => {
                 for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.links.find(&key, direction) {
+                    if let Some(number) = self.federation_links.find(&key, direction) {
                         self.remove_tie(number, now);
                     }
                 }
@@ -135,20 +135,20 @@ impl Shard {
             Order::AddRoute(key, spec) => self.order_route(&key, spec, false, now),
             Order::ReturnRoute(key, spec) => self.order_route(&key, spec, true, now),
             Order::RemoveRoute(key, spec) => {
-                if let Some(number) = self.links.find(&key, spec.direction) {
+                if let Some(number) = self.federation_links.find(&key, spec.direction) {
                     self.remove_route(number, &spec, now);
                 }
             }
         }
-        self.links.plan();
+        self.federation_links.plan();
     }
 
     fn order_route(&mut self, key: &LinkKey, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(link) = self.links.find(key, Direction::Pull) else { return };
-        let number = match self.links.find(key, spec.direction) {
+        let Some(link) = self.federation_links.find(key, Direction::Pull) else { return };
+        let number = match self.federation_links.find(key, spec.direction) {
             Some(number) => number,
             None => {
-                let Some(link) = self.links.get(link).map(|tie| tie.spec.clone()) else { return };
+                let Some(link) = self.federation_links.get(link).map(|tie| tie.spec.clone()) else { return };
                 self.add_tie(link, spec.direction, now)
             }
         };
@@ -159,18 +159,18 @@ impl Shard {
         let own =
             federation::Identity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
         let peering = Peering::new(own, self.tie_limits(None), self.effects.output_bytes_max());
-        self.links.add(FederationLink::new(spec, direction, peering, now))
+        self.federation_links.add(FederationLink::new(spec, direction, peering, now))
     }
 
     /// The next connection that is wanted. Whoever makes it, or cannot, tells [`dialled`](Self::dialled).
     pub fn next_dial(&mut self) -> Option<Dial> {
-        self.links.dials.pop_front()
+        self.federation_links.dials.pop_front()
     }
 
     /// What became of a dial. Answers the slot of the connection, whose link is to be registered.
     pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<Slot> {
         let is_awaited =
-            self.links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
+            self.federation_links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
         match outcome {
             Ok(mut dialled) if !is_awaited || self.draining => {
                 dialled.link.abort(Abort::Shutdown);
@@ -200,7 +200,7 @@ impl Shard {
     }
 
     fn add_route(&mut self, number: u32, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         if tie.peering.find_route(&spec).is_some() {
             return;
         }
@@ -217,21 +217,21 @@ impl Shard {
     }
 
     fn remove_route(&mut self, number: u32, spec: &RouteSpec, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let Some(route) = tie.peering.find_route(spec) else { return };
         let slot = match tie.stage {
             Stage::Connected { slot } => Some(slot),
             _ => None,
         };
-        if let Some(watch) = self.links.get(number).and_then(|tie| tie.route(route).watch.take()) {
+        if let Some(watch) = self.federation_links.get(number).and_then(|tie| tie.route(route).watch.take()) {
             self.broker.catalog_mut().unwatch_bindings(watch);
         }
         let left = self.left_of_push(number, route);
         if let Some(slot) = slot {
             // What is safe here does not come again.
-            self.effects.acknowledge(slot, None);
+            self.effects.send_acks(slot, None);
         }
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let mut channel = None;
         if let Some(slot) = slot
             && let Some(connection) = self.connections.get_mut(slot)
@@ -248,7 +248,7 @@ impl Shard {
         if let Some((vhost, queue)) = left {
             self.broker.delete_queue(vhost, &queue, &mut self.effects);
         }
-        match (slot, self.links.get(number)) {
+        match (slot, self.federation_links.get(number)) {
             (Some(slot), Some(_)) => self.end_empty(number, slot, now),
             (None, Some(tie)) if tie.peering.routes().next().is_none() && tie.stage != Stage::Dialling => {
                 tie.stage = Stage::Idle;
@@ -259,27 +259,27 @@ impl Shard {
 
     /// Another login: what waits for routes at either end goes on waiting.
     fn change_tie(&mut self, number: u32, spec: LinkSpec, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         tie.spec = spec;
         match tie.stage {
             Stage::Idle => {}
             Stage::Waiting { .. } => tie.stage = Stage::Waiting { until: now, refused: false },
             // What comes of the dial under way is not awaited any more.
-            Stage::Dialling => self.links.dial(number),
+            Stage::Dialling => self.federation_links.dial(number),
             Stage::Connected { slot } => self.dial_anew(number, slot, "it has another login", now),
         }
     }
 
     fn remove_tie(&mut self, number: u32, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         tie.leaves = true;
         let routes: Vec<_> = tie.peering.routes().map(|(_, spec)| spec.clone()).collect();
         for spec in routes {
             self.remove_route(number, &spec, now);
         }
         // One that is connected goes with its connection, which ends when what its routes had here is gone.
-        if self.links.get(number).is_some_and(|tie| !matches!(tie.stage, Stage::Connected { .. }) && !tie.ending) {
-            self.links.remove(number);
+        if self.federation_links.get(number).is_some_and(|tie| !matches!(tie.stage, Stage::Connected { .. }) && !tie.ending) {
+            self.federation_links.remove(number);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Owns:   what follows the last byte of a connection.
 //! Never:  sends to a link that said it takes no more.
 
-use crate::connection::Farewell;
-use crate::serve::tell_of_end;
+use crate::connection::HalfClose;
+use crate::serve::log_link_error;
 use crate::shard::Shard;
 use broker::Slot;
 use link::Sent;
@@ -22,7 +22,7 @@ impl Shard {
     /// Tells another broker what is safe of what it has sent, while there is more of it to be seen to.
     pub(crate) fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
         self.broker.end_of_batch(&mut self.effects);
-        self.effects.acknowledge(slot, Some(now));
+        self.effects.send_acks(slot, Some(now));
         self.flush_one(slot, now);
     }
 
@@ -38,18 +38,18 @@ impl Shard {
                 Ok(Sent::Drained) => {}
                 Ok(Sent::Blocked) => output.blocked = true,
                 Err(error) => {
-                    tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
+                    log_link_error(self.options.shard.0, slot, &connection.link.peer().address, &error);
                     self.lose(slot, &error.to_string(), now);
-                    self.remove(slot);
+                    self.remove_connection(slot);
                     return;
                 }
             }
         }
-        if output.out.is_empty() && connection.farewell == Farewell::WhenSent {
+        if output.out.is_empty() && connection.half_close == HalfClose::Pending {
             connection.link.close_sending();
-            connection.farewell = Farewell::Sent;
+            connection.half_close = HalfClose::Closed;
         }
-        let unparsed = connection.unparsed;
+        let unparsed = connection.has_unparsed;
         if unparsed && self.may_serve(slot) {
             self.connections.enqueue(slot);
         }

@@ -4,12 +4,12 @@
 //! Owns:   the order of the steps.
 //! Never:  knows how a password is kept.
 
-use crate::connection::Phase;
-use crate::proofs::Claim;
-use crate::register::{Crowded, Seat};
+use crate::connection::ConnectionPhase;
+use crate::password_verifier::LoginAttempt;
+use crate::connection_limits::{LimitReached, Reservation};
 use crate::shard::Shard;
-use crate::stamped;
-use crate::tokens::Ticket;
+use crate::connection_stamps;
+use crate::tokens::TokenOwner;
 use broker::{Effects, Slot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
 use link::{Identity, Link};
@@ -24,7 +24,7 @@ use wire::method::{Method, channel, connection};
 
 /// How clients log in by their certificates.
 #[derive(Clone)]
-pub struct External {
+pub struct ExternalMechanism {
     /// The greeting of connections that show one: it offers EXTERNAL.
     pub greeting: Arc<Greeting>,
     /// What of a certificate is the name of a user.
@@ -32,7 +32,7 @@ pub struct External {
 }
 
 /// A login as the client sent it.
-pub(crate) struct Login {
+pub(crate) struct LoginRequest {
     pub mechanism: Vec<u8>,
     pub response: Vec<u8>,
     pub capabilities: Capabilities,
@@ -50,8 +50,8 @@ const TOKEN_PROPERTY: &str = "harrier.rdma_token";
 
 impl Shard {
     /// A token that nobody can guess, for a client that may come again over RDMA.
-    pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<Token> {
-        if !self.shared.tokens.are_given() || link.shape().name == "rdma" {
+    pub(crate) fn new_token(&mut self, link: &dyn Link) -> Option<Token> {
+        if !self.shared.tokens.are_enabled() || link.shape().name == "rdma" {
             return None;
         }
         let mut bytes = [0; TOKEN_BYTES];
@@ -61,32 +61,32 @@ impl Shard {
         Some(Token(bytes))
     }
 
-    pub(crate) fn log_in(&mut self, slot: Slot, login: Login, now: Instant) {
+    pub(crate) fn log_in(&mut self, slot: Slot, login: LoginRequest, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.capabilities = login.capabilities;
         let loopback = connection.link.peer().is_loopback;
         let mechanism = ShortStr::new(&login.mechanism).unwrap_or(ShortStr::EMPTY);
         let credentials = match sasl::credentials(mechanism, &login.response) {
             Ok(credentials) => credentials,
-            Err(fault) => return self.fail(slot, &fault, now),
+            Err(fault) => return self.on_fault(slot, &fault, now),
         };
         let outcome = match credentials {
             Credentials::Password { user, password } => {
                 let (user, kept) = self.broker.catalog().claim(user);
                 let serial = connection.serial;
                 let (mechanism, offered) = (login.mechanism.clone(), password.to_vec());
-                return self.prove(Claim { slot, serial, user, mechanism, kept, offered }, now);
+                return self.verify_password(LoginAttempt { slot, serial, user, mechanism, stored: kept, offered }, now);
             }
             // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
             // Clients write what they like as their identity, so that, as in RabbitMQ, the certificate's alone counts.
-            Credentials::External { .. } if connection.ticket.is_some() => {
-                let Ticket { user, is_loopback, .. } = connection.ticket.take().expect("looked at just now");
+            Credentials::External { .. } if connection.token_owner.is_some() => {
+                let TokenOwner { user, is_loopback, .. } = connection.token_owner.take().expect("looked at just now");
                 let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
                 outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
             }
             Credentials::External { .. } => {
-                match (connection.ticket.take(), connection.link.certificate(), &self.external) {
-                    (Some(Ticket { user, is_loopback, .. }), ..) => {
+                match (connection.token_owner.take(), connection.link.certificate(), &self.external) {
+                    (Some(TokenOwner { user, is_loopback, .. }), ..) => {
                         let outcome = self.broker.catalog().authenticate_external(user.as_bytes(), is_loopback);
                         outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
                     }
@@ -101,46 +101,46 @@ impl Shard {
                 }
             }
         };
-        self.end_login(slot, mechanism, outcome, now);
+        self.finish_login(slot, mechanism, outcome, now);
     }
 
     /// Has a password checked: at once if that is quick, elsewhere if it is not.
-    fn prove(&mut self, claim: Claim, now: Instant) {
-        if !claim.kept.is_slow() {
-            let sound = claim.kept.is(&claim.offered);
-            return self.proved(&claim, sound, now);
+    fn verify_password(&mut self, claim: LoginAttempt, now: Instant) {
+        if !claim.stored.is_slow() {
+            let sound = claim.stored.is(&claim.offered);
+            return self.on_password_verified(&claim, sound, now);
         }
-        if self.proofs.is_proven(&claim, || self.effects.chance()) {
-            return self.proved(&claim, true, now);
+        if self.password_checks.is_verified(&claim, || self.effects.chance()) {
+            return self.on_password_verified(&claim, true, now);
         }
         if let Some(connection) = self.connections.get_mut(claim.slot) {
-            connection.proving = true;
+            connection.is_verifying_password = true;
         }
-        if let Some((claim, sound)) = self.proofs.ask(claim) {
-            self.proved(&claim, sound, now);
+        if let Some((claim, sound)) = self.password_checks.submit_or_verify(claim) {
+            self.on_password_verified(&claim, sound, now);
         }
     }
 
     /// Takes in what was checked elsewhere, and hands on what is still to be.
-    pub(crate) fn take_proofs(&mut self, now: Instant) {
-        while let Some((claim, sound)) = self.proofs.next() {
-            self.proved(&claim, sound, now);
+    pub(crate) fn finish_verifications(&mut self, now: Instant) {
+        while let Some((claim, sound)) = self.password_checks.next_decided() {
+            self.on_password_verified(&claim, sound, now);
             // It may have said more meanwhile.
             if let Some(connection) = self.connections.get_mut(claim.slot)
                 && connection.serial == claim.serial
             {
-                connection.unparsed = true;
+                connection.has_unparsed = true;
                 self.connections.enqueue(claim.slot);
             }
         }
     }
 
-    fn proved(&mut self, claim: &Claim, sound: bool, now: Instant) {
+    fn on_password_verified(&mut self, claim: &LoginAttempt, sound: bool, now: Instant) {
         let Some(connection) = self.connections.get_mut(claim.slot) else { return };
-        if connection.serial != claim.serial || connection.phase != Phase::Greeting {
+        if connection.serial != claim.serial || connection.phase != ConnectionPhase::Greeting {
             return;
         }
-        connection.proving = false;
+        connection.is_verifying_password = false;
         let loopback = connection.link.peer().is_loopback;
         let admitted = if sound {
             self.broker.catalog().admit(claim.user, loopback)
@@ -148,14 +148,14 @@ impl Shard {
             Err(LoginRefused::InvalidCredentials)
         };
         let mechanism = ShortStr::new(&claim.mechanism).unwrap_or(ShortStr::EMPTY);
-        self.end_login(claim.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
+        self.finish_login(claim.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
     }
 
-    fn end_login(&mut self, slot: Slot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
+    fn finish_login(&mut self, slot: Slot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match outcome {
             Ok(user) => {
-                connection.phase = Phase::LoggedIn { user };
+                connection.phase = ConnectionPhase::LoggedIn { user };
                 if let Some((out, pool)) = self.effects.writer(slot) {
                     connection.inbound.login_accepted(out, pool);
                 }
@@ -166,17 +166,17 @@ impl Shard {
                 if let Some((out, pool)) = self.effects.writer(slot) {
                     connection.inbound.login_refused(mechanism, &reason, out, pool);
                 }
-                self.leave(slot, now);
+                self.close_after_flush(slot, now);
             }
         }
     }
 
     pub(crate) fn open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) {
         let Some(connection) = self.connections.get(slot) else { return };
-        let Phase::LoggedIn { user } = connection.phase else { return };
+        let ConnectionPhase::LoggedIn { user } = connection.phase else { return };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
         // RabbitMQ counts before it looks whether the user may open the virtual host.
-        let seat = match self.take_seat(user, name) {
+        let seat = match self.reserve_connection(user, name) {
             Ok(seat) => seat,
             Err(refusal) => return self.refuse(slot, 0, refusal, connection::Open::ID, now),
         };
@@ -190,14 +190,14 @@ impl Shard {
             return self.refuse(slot, 0, refusal, connection::Open::ID, now);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.phase = Phase::Open { user, vhost };
+        connection.phase = ConnectionPhase::Open { user, vhost };
         let comes = carries || connection.capabilities.has(Capabilities::RDMA_TOKEN);
         if let Some(token) = connection.token.filter(|_| comes) {
             let name = self.broker.catalog().user_name(user).into();
-            let ticket = Ticket { user: name, is_loopback: connection.link.peer().is_loopback, carries };
-            self.shared.tokens.expect(token, ticket, now);
+            let ticket = TokenOwner { user: name, is_loopback: connection.link.peer().is_loopback, is_carrier: carries };
+            self.shared.tokens.insert(token, ticket, now);
         }
-        connection.seat = seat;
+        connection.reservation = seat;
         let capabilities = broker::Capabilities {
             consumer_cancel_notify: connection.capabilities.has(Capabilities::CONSUMER_CANCEL_NOTIFY),
             connection_blocked: connection.capabilities.has(Capabilities::CONNECTION_BLOCKED),
@@ -210,23 +210,23 @@ impl Shard {
     }
 
     /// A connection's place in the register; none in a virtual host that is not there, which is refused elsewhere.
-    fn take_seat(&self, user: UserId, vhost_name: &[u8]) -> Result<Option<Seat>, Refusal> {
+    fn reserve_connection(&self, user: UserId, vhost_name: &[u8]) -> Result<Option<Reservation>, Refusal> {
         let catalog = self.broker.catalog();
         let Ok(vhost_name) = std::str::from_utf8(vhost_name) else { return Ok(None) };
         let Some(vhost) = catalog.vhost_by_name(vhost_name) else { return Ok(None) };
         let (vhost_max, user_max) =
             (catalog.vhost_limits(vhost).connections_max, catalog.user_limits(user).connections_max);
-        match self.shared.register.enter((vhost, vhost_max), (user, user_max)) {
+        match self.shared.connection_limits.reserve((vhost, vhost_max), (user, user_max)) {
             Ok(seat) => Ok(Some(seat)),
-            Err(Crowded::Vhost(most)) => Err(catalog.vhost_is_crowded(user, vhost_name, most)),
-            Err(Crowded::User(most)) => Err(catalog.user_is_crowded(user, most)),
+            Err(LimitReached::Vhost(most)) => Err(catalog.vhost_is_crowded(user, vhost_name, most)),
+            Err(LimitReached::User(most)) => Err(catalog.user_is_crowded(user, most)),
         }
     }
 
     /// A client opens a channel, unless its user has as many as it may.
     pub(crate) fn open_channel(&mut self, slot: Slot, channel: u16, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (Phase::Open { user, .. }, Some(seat)) = (connection.phase, &mut connection.seat) else { return };
+        let (ConnectionPhase::Open { user, .. }, Some(seat)) = (connection.phase, &mut connection.reservation) else { return };
         let catalog = self.broker.catalog();
         if let Err(most) = seat.open_channel(catalog.user_limits(user).channels_max) {
             let refusal = catalog.user_has_its_channels(user, most);
@@ -241,19 +241,19 @@ impl Shard {
     /// A channel is gone.
     pub(crate) fn close_channel(&mut self, slot: Slot, channel: u16) {
         if let Some(connection) = self.connections.get_mut(slot)
-            && let Some(seat) = &mut connection.seat
+            && let Some(seat) = &mut connection.reservation
         {
             seat.close_channel();
         }
-        stamped::forget(&self.shared, &mut self.effects, slot, Some(channel));
+        connection_stamps::release_stamps(&self.shared, &mut self.effects, slot, Some(channel));
         self.broker.close_channel(slot, channel, &mut self.effects);
     }
 
     /// A session is over: it counts no more, and what it had goes.
     pub(crate) fn close_session(&mut self, slot: Slot) {
-        stamped::forget(&self.shared, &mut self.effects, slot, None);
+        connection_stamps::release_stamps(&self.shared, &mut self.effects, slot, None);
         if let Some(connection) = self.connections.get_mut(slot) {
-            connection.seat = None;
+            connection.reservation = None;
         }
         self.broker.close_session(slot, &mut self.effects);
     }

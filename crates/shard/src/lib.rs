@@ -5,7 +5,7 @@
 //! Never:  decides what a message means; that is the broker's.
 #![forbid(unsafe_code)]
 
-mod asking;
+mod pending_dial;
 mod connection;
 mod connections;
 mod effects;
@@ -17,20 +17,20 @@ mod handshake;
 mod latency;
 pub mod limits;
 mod mailbox;
-mod operator;
+mod admin_handle;
 mod ports;
-mod proofs;
+mod password_verifier;
 mod push;
 mod pushed;
 mod rdma;
 mod reactor;
-mod register;
+mod connection_limits;
 mod serve;
 mod server;
 mod shard;
 mod shared_state;
 mod spin;
-mod stamped;
+mod connection_stamps;
 mod standing;
 mod tied;
 mod timers;
@@ -39,15 +39,15 @@ mod vigil;
 mod wants;
 
 pub use broker::{Address, Request};
-pub use effects::{Copied, ShardEffects};
+pub use effects::{CopiedBytes, ShardEffects};
 pub use federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Reached, Tell};
-pub use handshake::External;
+pub use handshake::ExternalMechanism;
 pub use latency::IdleProcessors;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};
-pub use operator::{Operator, requests};
-pub use proofs::Prover;
+pub use admin_handle::{AdminHandle, request_channel};
+pub use password_verifier::PasswordVerifier;
 pub use rdma::{RdmaListen, RdmaOptions, RdmaPoll};
 pub use reactor::Dialler;
 pub use server::{Server, ServerOptions, StartError, Stopper};
-pub use shard::{Shard, ShardOptions, Work};
+pub use shard::{Shard, ShardOptions, TickOutcome};
 pub use shared_state::SharedState;

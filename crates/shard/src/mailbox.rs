@@ -4,7 +4,7 @@
 //! Owns:   the rings and the doorbells.
 //! Never:  blocks: what finds no place waits at the sender, which then stops reading.
 
-use crate::limits::{MAIL_BATCHES, MAIL_WAITING_BYTES_MAX};
+use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
 use broker::Batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,8 +108,8 @@ impl Mailbox {
         let mut starts: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         for from in 0..count {
             for to in (0..count).filter(|&to| to != from) {
-                let (out, inward) = rtrb::RingBuffer::new(MAIL_BATCHES);
-                let (inward_empty, out_empty) = rtrb::RingBuffer::new(MAIL_BATCHES);
+                let (out, inward) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
+                let (inward_empty, out_empty) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
                 starts[from][to] = Some((out, out_empty));
                 ends[to][from] = Some((inward, inward_empty));
             }
@@ -165,7 +165,7 @@ impl Mailbox {
 
     /// Whether so much mail waits that no more should be written: connections must not be read.
     pub fn is_congested(&self) -> bool {
-        self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAIL_WAITING_BYTES_MAX)
+        self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAILBOX_WAITING_BYTES_MAX)
     }
 
     /// Whether mail waits for a place in a ring.

@@ -4,7 +4,7 @@
 //! Owns:   the ports; which link has which slot.
 //! Never:  looks into a byte, sleeps, or lets a port that breaks reach the others.
 
-use crate::asking::Asking;
+use crate::pending_dial::PendingDial;
 use crate::federation_links::{Asked, Dial, Tell};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma::RdmaPoll;
@@ -38,7 +38,7 @@ struct Seat {
     /// By the links' places. One that is over is never told of again, so it may stand here until its place has another.
     slots: Vec<Option<(LinkId, Slot)>>,
     /// Connections to other brokers that do not stand yet.
-    asking: Vec<Asking>,
+    asking: Vec<PendingDial>,
     /// Its device does nothing more; it goes when its connections have ended.
     is_broken: bool,
 }
@@ -96,7 +96,7 @@ impl Ports {
     pub fn ask(&mut self, dial: Dial, asked: Asked, tell: Tell, shared: &SharedState, registry: &Registry) {
         let mut place = 0;
         let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
-        let begun = Asking::begin(dial, asked, tell, |way, token| {
+        let begun = PendingDial::start(dial, asked, tell, |way, token| {
             if self.is_stopping {
                 return Err(io::Error::other("this broker stops"));
             }
@@ -106,7 +106,7 @@ impl Ports {
         });
         match begun {
             Ok(asking) => self.seats[place].asking.push(asking),
-            Err((error, unwanted)) => unwanted.tell(&error.to_string()),
+            Err((error, unwanted)) => unwanted.on_failure(&error.to_string()),
         }
     }
 
@@ -119,11 +119,11 @@ impl Ports {
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
         let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
         let settings = Settings { receive_buffers, ..self.settings.clone() };
-        if !shared.add_port(settings.port_bytes()) {
+        if !shared.reserve_port_bytes(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));
         }
         let port = (way.open)().map_err(io::Error::from).and_then(|device| self.port(device, settings.clone()));
-        let port = port.inspect_err(|_| shared.remove_port(settings.port_bytes()))?;
+        let port = port.inspect_err(|_| shared.release_port_bytes(settings.port_bytes()))?;
         let mut seat = Seat::new(port, &way.card);
         seat.bytes = settings.port_bytes();
         seat.register(registry, self.tokens)?;
@@ -200,7 +200,7 @@ impl Ports {
                 if let Some(Some((known, slot))) = seat.slots.get(id.place())
                     && *known == id
                 {
-                    shard.edge(*slot, edges.readable, edges.writable, edges.closed);
+                    shard.on_readiness(*slot, edges.readable, edges.writable, edges.closed);
                 }
             }
         }
@@ -278,15 +278,15 @@ impl Seat {
     #[cold]
     fn asked(&mut self, id: LinkId, edges: Readiness, shard: &mut Shard, now: Instant) -> bool {
         let Some(place) = self.asking.iter().position(|asking| asking.id() == id) else { return false };
-        match self.asking[place].heard(edges) {
+        match self.asking[place].poll(edges) {
             None => {}
             Some(Ok(())) => {
-                let (dial, dialled) = self.asking.swap_remove(place).stands();
+                let (dial, dialled) = self.asking.swap_remove(place).complete();
                 if let Some(slot) = shard.dialled(&dial, Ok(dialled), now) {
                     self.seat(id, slot);
                 }
             }
-            Some(Err(error)) => self.asking.swap_remove(place).failed(&error.to_string()),
+            Some(Err(error)) => self.asking.swap_remove(place).fail(&error.to_string()),
         }
         true
     }
@@ -310,24 +310,24 @@ impl Seat {
         if stopping {
             return link.abort(Abort::Shutdown);
         }
-        let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
+        let ticket = link.token().and_then(|token| shared.tokens.redeem(&token));
         if link.token().is_some() && ticket.is_none() {
             // Let in by a token that was forgotten meanwhile.
             return link.abort(Abort::Overdue);
         }
-        if !shared.add_connection(shard.number()) {
+        if !shared.add_connection(shard.id()) {
             tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
             return link.abort(Abort::Limit);
         }
         let id = link.id();
-        let slot = shard.accept_known(Box::new(link), ticket, now);
+        let slot = shard.accept_with_token(Box::new(link), ticket, now);
         self.seat(id, slot);
     }
 
     /// Nobody waits for its device any more. Says that it does not stay.
     fn leave(&self, registry: &Registry, past: &mut verbs::Counters, shared: &SharedState) -> bool {
         *past += self.port.counters();
-        shared.remove_port(self.bytes);
+        shared.release_port_bytes(self.bytes);
         for descriptor in &self.registered {
             if let Err(error) = registry.deregister(&mut SourceFd(descriptor)) {
                 tracing::debug!(%error, address = &*self.address, "a broken RDMA device was not waited for");

@@ -24,7 +24,7 @@ impl Shard {
     /// Makes the side here of a pushed route, as far as it can be made without waiting.
     pub(crate) fn make_push(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
         loop {
-            let Some(tie) = self.links.get(number) else { return };
+            let Some(tie) = self.federation_links.get(number) else { return };
             let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
                 return;
             };
@@ -37,7 +37,7 @@ impl Shard {
             if !self.broker.may_read(slot) {
                 // An answer is awaited; its arrival brings this connection's turn.
                 if let Some(connection) = self.connections.get_mut(slot) {
-                    connection.unparsed = true;
+                    connection.has_unparsed = true;
                 }
                 return;
             }
@@ -49,7 +49,7 @@ impl Shard {
                     let uri = format!("federation of {}", own.cluster_name);
                     let tracer = Tracer::new(peer, &own, &uri, &spec.exchange, spec.hops_max);
                     let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
+                    if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
                         out.push(channel, Some(Pushed::new(&spec.exchange, tracer)));
                     }
                     (MADE, self.push_consume(slot, channel, &spec, &queue))
@@ -64,7 +64,7 @@ impl Shard {
                 Ok(Flow::Go | Flow::Wait) => {}
                 Err(refusal) => return self.route_refused(slot, channel, &refusal.text, now),
             }
-            if let Some(tie) = self.links.get(number) {
+            if let Some(tie) = self.federation_links.get(number) {
                 tie.route(route).made = next;
             }
         }
@@ -93,7 +93,7 @@ impl Shard {
 
     /// Goes on with routes whose side here waited for an answer.
     pub(crate) fn go_on_here(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let waits = |tie: &FederationLink, route: usize| {
             tie.routes.get(route).is_some_and(|here| (BEGUN..MADE).contains(&here.made))
         };
@@ -105,7 +105,7 @@ impl Shard {
 
     /// What a pushed route that is removed leaves here, connected or not: its queue. The internal exchange goes with that.
     pub(crate) fn left_of_push(&mut self, number: u32, route: usize) -> Option<(VhostId, Box<[u8]>)> {
-        let tie = self.links.get(number)?;
+        let tie = self.federation_links.get(number)?;
         let (spec, peer) = (tie.peering.spec(route)?, tie.peering.peer()?);
         if spec.direction != Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return None;
@@ -116,7 +116,7 @@ impl Shard {
 
     /// Ends a connection that carries nothing any more.
     pub(crate) fn end_empty(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         if tie.peering.is_open() && tie.peering.routes().next().is_none() {
             self.end_tie(number, slot, "it has no routes", false, now);
         }

@@ -5,11 +5,11 @@
 //! Never:  looks into a byte.
 
 use crate::federation_links::{Dial, DialError, Reached, Tell};
-use crate::limits::{LOOK_UP, ROUNDS_WITHOUT_POLL_MAX};
+use crate::limits::{RECHECK_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
 use crate::mailbox::ShardWaker;
 use crate::ports::Ports;
 use crate::rdma::RdmaPoll;
-use crate::shard::{Shard, Work};
+use crate::shard::{Shard, TickOutcome};
 use crate::shared_state::SharedState;
 use crate::spin::Spin;
 use crate::vigil::Vigil;
@@ -106,10 +106,10 @@ impl Reactor {
                     Arrival::Link(link) => self.adopt(link, now),
                     Arrival::Definitions(definitions, refused) => {
                         // An operator who has gone does not mind.
-                        let _heard = refused.send(self.shard.operate(definitions, now));
+                        let _heard = refused.send(self.shard.define(definitions, now));
                     }
                     Arrival::Look(look) => look(self.shard.broker().catalog()),
-                    Arrival::Answer { to, properties, body } => self.shard.answer(to, &properties, &body, now),
+                    Arrival::Answer { to, properties, body } => self.shard.respond(to, &properties, &body, now),
                     Arrival::Federate(order, taken) => {
                         self.shard.federate(order, now);
                         let _heard = taken.send(());
@@ -133,8 +133,8 @@ impl Reactor {
                 let over = self.shared.connections() == 0 && self.ports.connections() == 0;
                 if over || now >= stop_at {
                     self.shard.tick(now);
-                    self.shard.note_copied();
-                    self.ports.counters().into_iter().for_each(|counters| self.shared.note_ports(counters));
+                    self.shard.record_copied_bytes();
+                    self.ports.counters().into_iter().for_each(|counters| self.shared.add_port_counters(counters));
                     return Ok(());
                 }
             }
@@ -143,15 +143,15 @@ impl Reactor {
                 self.dial(dial, now);
             }
             let mut wait = match work {
-                Work::More => Some(Duration::ZERO),
-                Work::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
+                TickOutcome::More => Some(Duration::ZERO),
+                TickOutcome::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
             };
             let counters = self.shard.broker().counters();
             if let Some(until) = self.vigil.look(counters.published + counters.delivered, now) {
                 wait = Some(wait.unwrap_or(Duration::MAX).min(until.saturating_duration_since(now)));
             }
             if accept_again || stop_at.is_some() || self.shared.is_stopping() {
-                wait = Some(wait.unwrap_or(LOOK_UP).min(LOOK_UP));
+                wait = Some(wait.unwrap_or(RECHECK_INTERVAL).min(RECHECK_INTERVAL));
             }
             if self.ports.is_empty() {
                 self.wait(&mut events, wait)?;
@@ -167,7 +167,7 @@ impl Reactor {
                     Token(token) if token > LISTENERS - 1024 => accept_again = true,
                     Token(slot) => {
                         let closed = event.is_read_closed() || event.is_error();
-                        self.shard.edge(slot as u32, event.is_readable(), event.is_writable(), closed);
+                        self.shard.on_readiness(slot as u32, event.is_readable(), event.is_writable(), closed);
                     }
                 }
             }
@@ -274,7 +274,7 @@ impl Reactor {
         let mut mine = Vec::new();
         let mut again = false;
         listeners.accept(|found| match found {
-            Ok(mut link) => match self.shared.place_connection() {
+            Ok(mut link) => match self.shared.assign_connection() {
                 Some(shard) if shard == self.id => mine.push(link),
                 Some(shard) => {
                     let (sender, waker) = &shards[shard as usize];
@@ -343,7 +343,7 @@ impl Reactor {
         let registered = self.shard.link(slot).map(|link| link.register(self.poll.registry(), Token(slot as usize)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");
-            self.shard.give_up(slot, now);
+            self.shard.reject(slot, now);
         }
     }
 }

@@ -4,14 +4,14 @@
 //! Owns:   whose turn lasts how long.
 //! Never:  keeps a buffer for a connection that has nothing half read.
 
-use crate::connection::{Farewell, Phase};
+use crate::connection::{HalfClose, ConnectionPhase};
 use crate::effects::ShardEffects;
 use crate::federate::hear;
 use crate::handshake::greeting_with;
 use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
-use crate::stamped::was_here;
+use crate::connection_stamps::is_duplicate;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
@@ -22,11 +22,11 @@ use wire::Method;
 use wire::method::{basic, connection};
 
 /// What an event comes to, once it borrows nothing any more.
-pub(crate) enum Next {
+pub(crate) enum EventOutcome {
     /// The next event.
-    Go,
+    Continue,
     /// The next event; but the other broker, which has sent a part of what it may, is to hear what is safe of it.
-    Acknowledge,
+    AcknowledgeEarly,
     /// The connection must wait.
     Wait,
     /// Definitions may go on; behind them the connection must wait.
@@ -34,9 +34,9 @@ pub(crate) enum Next {
     /// The client's command is refused.
     Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
     /// A login.
-    Login(crate::handshake::Login),
+    LogIn(crate::handshake::LoginRequest),
     /// A virtual host was chosen.
-    Open { vhost: Vec<u8> },
+    OpenVhost { vhost: Vec<u8> },
     /// The client opens a channel.
     OpenChannel { channel: u16 },
     /// The client has closed a channel.
@@ -44,11 +44,11 @@ pub(crate) enum Next {
     /// Limits are settled.
     Tuned(session::Tuning),
     /// A new secret.
-    Secret,
+    UpdateSecret,
     /// The peer has ended the session.
-    Leave,
+    Close,
     /// Another broker, whose client this one is, has said something.
-    Heard(federation::Hear),
+    Federation(federation::Hear),
 }
 
 impl Shard {
@@ -59,22 +59,22 @@ impl Shard {
         let mut turn_bytes = 0;
         let mut fresh = false;
         if let Some(connection) = self.connections.get_mut(slot) {
-            have = connection.kept.len();
-            self.scratch[..have].copy_from_slice(&connection.kept);
-            connection.kept = Vec::new();
-            fresh = std::mem::take(&mut connection.unparsed);
+            have = connection.unconsumed.len();
+            self.scratch[..have].copy_from_slice(&connection.unconsumed);
+            connection.unconsumed = Vec::new();
+            fresh = std::mem::take(&mut connection.has_unparsed);
         }
         loop {
             let may_read = self.may_serve(slot);
             if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.comes_again(slot)) {
                 self.lose(slot, "the other broker closed the connection", now);
-                self.remove(slot);
+                self.remove_connection(slot);
                 return;
             }
             let Some(connection) = self.connections.get_mut(slot) else { return };
             if !may_read {
                 // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
-                connection.unparsed = true;
+                connection.has_unparsed = true;
                 break;
             }
             if !fresh {
@@ -85,7 +85,7 @@ impl Shard {
                     self.connections.enqueue(slot);
                     break;
                 }
-                match self.read(slot, &mut have, now) {
+                match self.receive(slot, &mut have, now) {
                     Some(bytes) => turn_bytes += bytes,
                     None => return,
                 }
@@ -93,12 +93,12 @@ impl Shard {
             fresh = false;
             let stopped = self.parse(slot, &mut have, now);
             self.broker.end_of_batch(&mut self.effects);
-            self.effects.acknowledge(slot, Some(now));
+            self.effects.send_acks(slot, Some(now));
             self.run_deferred(now);
             self.flush(now);
             let Some(connection) = self.connections.get_mut(slot) else { return };
             if stopped {
-                connection.unparsed = true;
+                connection.has_unparsed = true;
                 if self.may_serve(slot) {
                     self.connections.enqueue(slot);
                 }
@@ -108,7 +108,7 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(slot)
             && have > 0
         {
-            connection.kept = self.scratch[..have].to_vec();
+            connection.unconsumed = self.scratch[..have].to_vec();
         }
     }
 
@@ -119,23 +119,23 @@ impl Shard {
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
     pub(crate) fn may_serve(&self, slot: Slot) -> bool {
-        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_proving(slot)
+        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_verifying_password(slot)
     }
 
-    fn is_proving(&self, slot: Slot) -> bool {
-        self.connections.get(slot).is_some_and(|connection| connection.proving)
+    fn is_verifying_password(&self, slot: Slot) -> bool {
+        self.connections.get(slot).is_some_and(|connection| connection.is_verifying_password)
     }
 
     /// One read. `None` if the connection is over.
-    fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
+    fn receive(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
         let connection = self.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_from_bytes {
-            connection.lend();
+            connection.lend_memory();
             direct_bytes = connection.inbound.direct().len();
         }
         let room = self.scratch.len() - *have;
-        let wanted = connection.inbound_wanted(room);
+        let wanted = connection.receive_bytes_wanted(room);
         let received = connection.link.receive(connection.inbound.direct(), &mut self.scratch[*have..*have + wanted]);
         match received {
             Ok(Received::Bytes { bytes, drained }) => {
@@ -147,10 +147,10 @@ impl Shard {
                 let mut taken_back = 0;
                 if connection.lend_from_bytes < usize::MAX {
                     let copied;
-                    (taken_back, copied) = connection.settle(bytes.min(direct_bytes));
+                    (taken_back, copied) = connection.take_back_memory(bytes.min(direct_bytes));
                     self.effects.copied.bytes_in += copied as u64;
                 }
-                if connection.phase == Phase::Greeting
+                if connection.phase == ConnectionPhase::Greeting
                     && let Some(external) = &self.external
                     && connection.link.certificate().is_some()
                 {
@@ -165,13 +165,13 @@ impl Shard {
             }
             Ok(Received::Closed) => {
                 self.lose(slot, "the other broker closed the connection", now);
-                self.remove(slot);
+                self.remove_connection(slot);
                 None
             }
             Err(error) => {
-                tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
+                log_link_error(self.options.shard.0, slot, &connection.link.peer().address, &error);
                 self.lose(slot, &error.to_string(), now);
-                self.remove(slot);
+                self.remove_connection(slot);
                 None
             }
         }
@@ -182,7 +182,7 @@ impl Shard {
         let mut at = 0;
         let mut stopped = false;
         while let Some(connection) = self.connections.get_mut(slot) {
-            if connection.phase == Phase::Leaving {
+            if connection.phase == ConnectionPhase::Leaving {
                 at = *have;
                 break;
             }
@@ -191,10 +191,10 @@ impl Shard {
             let next = match connection.inbound.next(&mut input, out, pool) {
                 Ok(Some(event)) => {
                     let taken = *have - input.len();
-                    let next = match connection.tie {
-                        None => carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared),
+                    let next = match connection.federation_link {
+                        None => dispatch_event(slot, event, &mut self.broker, &mut self.effects, &self.shared),
                         Some(tie) => {
-                            let (ties, shared) = (&mut self.links, &self.shared);
+                            let (ties, shared) = (&mut self.federation_links, &self.shared);
                             hear(ties, tie, slot, event, &mut self.broker, &mut self.effects, shared)
                         }
                     };
@@ -207,32 +207,32 @@ impl Shard {
                 }
                 Err(fault) => {
                     at = *have - input.len();
-                    self.fail(slot, &fault, now);
+                    self.on_fault(slot, &fault, now);
                     continue;
                 }
             };
             let next = match next {
-                Next::Acknowledge => {
+                EventOutcome::AcknowledgeEarly => {
                     self.acknowledge_early(slot, now);
-                    Next::Go
+                    EventOutcome::Continue
                 }
                 next => next,
             };
             match next {
-                Next::Go if !self.effects.is_full(slot) => {}
-                Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
-                Next::Gather { .. } => {
+                EventOutcome::Continue if !self.effects.is_full(slot) => {}
+                EventOutcome::Gather { channel } if self.continues_gather(slot, channel, at, *have) => {}
+                EventOutcome::Gather { .. } => {
                     self.broker.end_run(slot, &mut self.effects);
                     stopped = true;
                     break;
                 }
-                Next::Go | Next::Wait => {
+                EventOutcome::Continue | EventOutcome::Wait => {
                     stopped = true;
                     break;
                 }
                 other => {
-                    self.act(slot, other, now);
-                    if self.is_proving(slot) {
+                    self.apply_outcome(slot, other, now);
+                    if self.is_verifying_password(slot) {
                         stopped = true;
                         break;
                     }
@@ -251,32 +251,32 @@ impl Shard {
     }
 
     /// Whether a run of definitions goes on with what is next in the buffer.
-    fn gathers_on(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
+    fn continues_gather(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
         let Some(connection) = self.connections.get(slot) else { return false };
         let next = connection.inbound.next_method(channel, &self.scratch[at..have]);
         next.is_some_and(|method| self.broker.gathers(slot, &method))
     }
 
-    fn act(&mut self, slot: Slot, next: Next, now: Instant) {
+    fn apply_outcome(&mut self, slot: Slot, next: EventOutcome, now: Instant) {
         match next {
-            Next::Go | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
-            Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
-            Next::Login(login) => self.log_in(slot, login, now),
-            Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
-            Next::OpenChannel { channel } => self.open_channel(slot, channel, now),
-            Next::CloseChannel { channel } => self.close_channel(slot, channel),
-            Next::Tuned(tuning) => {
+            EventOutcome::Continue | EventOutcome::AcknowledgeEarly | EventOutcome::Wait | EventOutcome::Gather { .. } => {}
+            EventOutcome::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
+            EventOutcome::LogIn(login) => self.log_in(slot, login, now),
+            EventOutcome::OpenVhost { vhost } => self.open_vhost(slot, &vhost, now),
+            EventOutcome::OpenChannel { channel } => self.open_channel(slot, channel, now),
+            EventOutcome::CloseChannel { channel } => self.close_channel(slot, channel),
+            EventOutcome::Tuned(tuning) => {
                 if let Some(connection) = self.connections.get_mut(slot) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
                 }
             }
-            Next::Secret => {
+            EventOutcome::UpdateSecret => {
                 if let Some((out, pool)) = self.effects.writer(slot) {
                     out.method(pool, 0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}));
                 }
             }
-            Next::Leave => self.leave(slot, now),
-            Next::Heard(hear) => self.heard(slot, hear, now),
+            EventOutcome::Close => self.close_after_flush(slot, now),
+            EventOutcome::Federation(hear) => self.heard(slot, hear, now),
         }
     }
 
@@ -297,11 +297,11 @@ impl Shard {
             _ => Scope::Connection,
         };
         let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
-        self.fail(slot, &fault, now);
+        self.on_fault(slot, &fault, now);
     }
 
     /// The peer did something wrong: it is told, and what it reaches ends.
-    pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+    pub(crate) fn on_fault(&mut self, slot: Slot, fault: &Fault, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
@@ -310,28 +310,28 @@ impl Shard {
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
         }
-        if let Some(tie) = connection.tie {
+        if let Some(tie) = connection.federation_link {
             return self.tie_failed(tie, slot, fault, now);
         }
         let Some((out, pool)) = self.effects.writer(slot) else { return };
         let done = connection.inbound.fail(fault, out, pool);
         match fault.scope {
-            _ if done => self.leave(slot, now),
+            _ if done => self.close_after_flush(slot, now),
             Scope::Channel => self.close_channel(slot, fault.channel),
             Scope::Connection => {
                 self.close_session(slot);
-                self.limit_phase(slot, Phase::Closing, now);
+                self.enter_closing_phase(slot, ConnectionPhase::Closing, now);
             }
-            Scope::Link => self.leave(slot, now),
+            Scope::Link => self.close_after_flush(slot, now),
         }
     }
 
     /// The session is over: what is written still goes out, then the link ends.
-    pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
+    pub(crate) fn close_after_flush(&mut self, slot: Slot, now: Instant) {
         self.close_session(slot);
-        self.limit_phase(slot, Phase::Leaving, now);
+        self.enter_closing_phase(slot, ConnectionPhase::Leaving, now);
         if let Some(connection) = self.connections.get_mut(slot) {
-            connection.farewell = Farewell::WhenSent;
+            connection.half_close = HalfClose::Pending;
         }
         self.effects.make_dirty(slot);
     }
@@ -339,13 +339,13 @@ impl Shard {
 
 /// One event of a client.
 #[inline]
-fn carry_out(
+fn dispatch_event(
     slot: Slot,
     event: Event<'_>,
     broker: &mut Broker,
     effects: &mut ShardEffects,
     shared: &SharedState,
-) -> Next {
+) -> EventOutcome {
     match event {
         Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
             let body = match &body {
@@ -355,38 +355,38 @@ fn carry_out(
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
             let is_twice = properties.has_headers()
                 && broker.is_link(slot)
-                && was_here(slot, channel, &publish, broker, effects, shared);
+                && is_duplicate(slot, channel, &publish, broker, effects, shared);
             let published = match is_twice {
                 false => broker.publish(slot, channel, publish, effects),
                 true => broker.publish_nowhere(slot, channel),
             };
             match published {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-                Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
+                Ok(Flow::Go) => EventOutcome::Continue,
+                Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
-        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => Next::Secret,
+        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => EventOutcome::UpdateSecret,
         Event::Method { channel, method } => {
             let id = method.id();
             match broker.command(slot, channel, method, effects) {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait) => Next::Wait,
-                Ok(Flow::Gather) => Next::Gather { channel },
-                Err(refusal) => Next::Refuse { channel, refusal, method: id },
+                Ok(Flow::Go) => EventOutcome::Continue,
+                Ok(Flow::Wait) => EventOutcome::Wait,
+                Ok(Flow::Gather) => EventOutcome::Gather { channel },
+                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
             }
         }
-        Event::ChannelOpened { channel } => Next::OpenChannel { channel },
-        Event::ChannelClosed { channel, .. } => Next::CloseChannel { channel },
-        Event::Login { mechanism, response, capabilities, .. } => Next::Login(crate::handshake::Login {
+        Event::ChannelOpened { channel } => EventOutcome::OpenChannel { channel },
+        Event::ChannelClosed { channel, .. } => EventOutcome::CloseChannel { channel },
+        Event::Login { mechanism, response, capabilities, .. } => EventOutcome::LogIn(crate::handshake::LoginRequest {
             mechanism: mechanism.as_bytes().into(),
             response: response.into(),
             capabilities,
         }),
-        Event::Open { vhost } => Next::Open { vhost: vhost.as_bytes().into() },
-        Event::Tuned(tuning) => Next::Tuned(tuning),
-        Event::CloseRequested { .. } | Event::CloseOk => Next::Leave,
-        Event::ChannelCloseOk { .. } => Next::Go,
+        Event::Open { vhost } => EventOutcome::OpenVhost { vhost: vhost.as_bytes().into() },
+        Event::Tuned(tuning) => EventOutcome::Tuned(tuning),
+        Event::CloseRequested { .. } | Event::CloseOk => EventOutcome::Close,
+        Event::ChannelCloseOk { .. } => EventOutcome::Continue,
         // A challenge is never sent, and the rest is for clients.
         Event::LoginResponse { .. }
         | Event::Deliver { .. }
@@ -397,13 +397,13 @@ fn carry_out(
         | Event::Tune(_)
         | Event::OpenOk
         | Event::Blocked { .. }
-        | Event::Unblocked => Next::Leave,
+        | Event::Unblocked => EventOutcome::Close,
     }
 }
 
 /// A link has broken. What a peer did wrong, or for too long, is for an operator to know; that it went is not.
 #[cold]
-pub(crate) fn tell_of_end(shard: u16, slot: Slot, peer: &str, error: &LinkError) {
+pub(crate) fn log_link_error(shard: u16, slot: Slot, peer: &str, error: &LinkError) {
     let is_offence = match error {
         LinkError::Tls(_) => true,
         LinkError::Lost(error) => matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut),

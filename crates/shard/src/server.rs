@@ -5,13 +5,13 @@
 //! Never:  handles a message.
 
 use crate::effects::ShardEffects;
-use crate::handshake::External;
+use crate::handshake::ExternalMechanism;
 use crate::latency::{CPU_LATENCY_FILE, IdleProcessors};
-use crate::limits::{LOOK_UP, PORTS_PART_MIN, RDMA_LOOK};
+use crate::limits::{RECHECK_INTERVAL, PORT_MEMORY_DIVISOR, RDMA_LOOK};
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
-use crate::operator::Operator;
+use crate::admin_handle::AdminHandle;
 use crate::ports::Ports;
-use crate::proofs::Prover;
+use crate::password_verifier::PasswordVerifier;
 use crate::rdma::{RdmaListen, RdmaOptions};
 use crate::reactor::{Dialler, Front, NEWS, PORTS, Reactor, WAKER};
 use crate::shard::{Shard, ShardOptions};
@@ -44,7 +44,7 @@ pub struct ServerOptions {
     /// The certificates of addresses with TLS.
     pub tls: Option<TlsServer>,
     /// How clients log in by certificates, if they may.
-    pub external: Option<External>,
+    pub external: Option<ExternalMechanism>,
     /// Threads.
     pub shards: u16,
     /// What a connection may use.
@@ -141,7 +141,7 @@ impl From<io::Error> for StartError {
 /// A running broker.
 pub struct Server {
     stopper: Stopper,
-    operator: Operator,
+    operator: AdminHandle,
     threads: Vec<JoinHandle<io::Result<()>>>,
     addresses: Vec<String>,
 }
@@ -173,7 +173,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if !self.stopper.shared.is_stopping() {
             tracing::error!(shard = self.shard, "a shard ended by itself; the broker stops");
-            self.stopper.shared.shard_gone(self.shard);
+            self.stopper.shared.shard_ended(self.shard);
             self.stopper.stop();
         }
     }
@@ -225,15 +225,15 @@ impl Server {
         addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
         let ports = over_rdma.len() as u64 * u64::from(options.shards);
         let ports_bytes = ports * rdma_settings.port_bytes();
-        if ports_bytes > options.memory_bytes_max / PORTS_PART_MIN {
+        if ports_bytes > options.memory_bytes_max / PORT_MEMORY_DIVISOR {
             let memory_bytes_max = options.memory_bytes_max;
             return Err(StartError::Ports { bytes: ports_bytes, memory_bytes_max });
         }
         let mut devices = devices_of_shards(over_rdma, options.shards)?;
         let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
-        let mut shared = shared.with_ports(ports_bytes);
+        let mut shared = shared.with_port_bytes(ports_bytes);
         if ports > 0 {
-            shared = shared.give_tokens(rdma_settings.token_max);
+            shared = shared.with_tokens(rdma_settings.token_max);
         }
         let shared = Arc::new(shared);
         let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
@@ -242,12 +242,12 @@ impl Server {
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
         let doors: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
-        let operator = Operator::new(doors.clone());
+        let operator = AdminHandle::new(doors.clone());
         let mut front = Some(Front { listeners: listeners.into(), shards: doors.clone() });
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let prover = Prover::new();
+        let prover = PasswordVerifier::new();
         let mut origin = [0; 8];
         rand::rngs::OsRng.try_fill_bytes(&mut origin).map_err(io::Error::other)?;
         let origin = u64::from_ne_bytes(origin);
@@ -310,7 +310,7 @@ impl Server {
                 let mut broker = Broker::new(broker_options, catalog);
                 broker.set_origin(origin);
                 let mut shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
-                shard.prove_with(prover, Arc::clone(&waker));
+                shard.set_password_verifier(prover, Arc::clone(&waker));
                 if let Some(external) = external {
                     shard.accept_certificates(external);
                 }
@@ -366,7 +366,7 @@ impl Server {
     }
 
     /// A handle by which another thread can look at definitions and change them, and answer requests.
-    pub fn operator(&self) -> Operator {
+    pub fn admin(&self) -> AdminHandle {
         self.operator.clone()
     }
 
@@ -392,7 +392,7 @@ impl Server {
     }
 
     /// The longest that a shard takes to notice that it should stop.
-    pub const NOTICE: Duration = LOOK_UP;
+    pub const NOTICE: Duration = RECHECK_INTERVAL;
 }
 
 #[cfg(test)]
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_shard_that_ends_by_itself_ends_the_broker() {
         let shared = Arc::new(SharedState::new(2, 1, 10));
-        assert_eq!([shared.place_connection(), shared.place_connection()], [Some(0), Some(1)]);
+        assert_eq!([shared.assign_connection(), shared.assign_connection()], [Some(0), Some(1)]);
         let watch = Watch { shard: 1, stopper: Stopper { shared: Arc::clone(&shared), wakers: vec![] } };
         let other = Watch { shard: 0, stopper: watch.stopper.clone() };
         drop(watch);

@@ -6,21 +6,21 @@
 //!
 //! Its neighbours: `serve` (bytes in), `handshake` (logins), `flush` (bytes out and farewells).
 
-use crate::connection::{Connection, Farewell, Phase};
+use crate::connection::{Connection, HalfClose, ConnectionPhase};
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
 use crate::federate::given_up;
 use crate::federation_links::FederationLinks;
-use crate::handshake::{External, greeting_with};
+use crate::handshake::{ExternalMechanism, greeting_with};
 use crate::limits::{
-    ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
-    MEMORY_CHECK, PACE, SCRATCH_BYTES,
+    ANSWER_SHARED_BYTES_MIN, CLOSE_TIMEOUT, HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, RECHECK_INTERVAL, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK,
+    MEMORY_CHECK_INTERVAL, THROTTLE_TIME, SCRATCH_BYTES,
 };
 use crate::mailbox::ShardWaker;
-use crate::proofs::{Proofs, Prover};
+use crate::password_verifier::{PasswordChecks, PasswordVerifier};
 use crate::shared_state::SharedState;
-use crate::stamped;
-use crate::tokens::Ticket;
+use crate::connection_stamps;
+use crate::tokens::TokenOwner;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
@@ -52,7 +52,7 @@ pub struct ShardOptions {
 
 /// How much a tick has left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
+pub enum TickOutcome {
     /// Tick again at once.
     More,
     /// Nothing until something arrives, or until this time.
@@ -65,8 +65,8 @@ pub enum Work {
 /// One shard.
 pub struct Shard {
     pub(crate) options: ShardOptions,
-    pub(crate) external: Option<External>,
-    pub(crate) proofs: Proofs,
+    pub(crate) external: Option<ExternalMechanism>,
+    pub(crate) password_checks: PasswordChecks,
     pub(crate) connections: Connections,
     pub(crate) broker: Broker,
     pub(crate) effects: ShardEffects,
@@ -80,10 +80,10 @@ pub struct Shard {
     /// What waits here for virtual hosts whose bytes are counted, as the others know it.
     vhosts_noted: Vec<(VhostId, u64)>,
     /// Publishers that give consumers a moment, in the order in which theirs is over.
-    paced: VecDeque<(Instant, Slot)>,
+    throttled: VecDeque<(Instant, Slot)>,
     pub(crate) draining: bool,
     /// Links to other brokers.
-    pub(crate) links: FederationLinks,
+    pub(crate) federation_links: FederationLinks,
     /// When acknowledgements to other brokers have waited long enough.
     acks_at: Option<Instant>,
 }
@@ -95,7 +95,7 @@ impl Shard {
         Shard {
             options,
             external: None,
-            proofs: Proofs::new(),
+            password_checks: PasswordChecks::new(),
             connections: Connections::default(),
             broker,
             effects: effects,
@@ -106,25 +106,25 @@ impl Shard {
             heap_given_back: None,
             heap_waits: false,
             vhosts_noted: Vec::new(),
-            paced: VecDeque::new(),
+            throttled: VecDeque::new(),
             draining: false,
-            links: FederationLinks::default(),
+            federation_links: FederationLinks::default(),
             acks_at: None,
         }
     }
 
     /// Clients that show a certificate may log in by it (SASL EXTERNAL).
-    pub fn accept_certificates(&mut self, external: External) {
+    pub fn accept_certificates(&mut self, external: ExternalMechanism) {
         self.external = Some(external);
     }
 
     /// Passwords that take long to check are checked there; without it, here.
-    pub fn prove_with(&mut self, prover: Arc<Prover>, waker: Arc<ShardWaker>) {
-        self.proofs.set_prover(prover, waker);
+    pub fn set_password_verifier(&mut self, prover: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
+        self.password_checks.set_verifier(prover, waker);
     }
 
     /// Which one it is.
-    pub fn number(&self) -> u16 {
+    pub fn id(&self) -> u16 {
         self.options.shard.0
     }
 
@@ -135,11 +135,11 @@ impl Shard {
 
     /// Takes over a link that a client opened.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
-        self.accept_known(link, None, now)
+        self.accept_with_token(link, None, now)
     }
 
     /// Takes over a link of a client that is known already, by the token that it has come with, or is not.
-    pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
+    pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, ticket: Option<TokenOwner>, now: Instant) -> Slot {
         let (slot, peer) = (self.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.shape();
@@ -149,9 +149,9 @@ impl Shard {
         if is_lent_memory {
             limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
         }
-        let token = self.token_for(&*link);
+        let token = self.new_token(&*link);
         // Who was brought by another says for himself who he is, and the token says nothing of that.
-        let ticket = ticket.filter(|ticket| !ticket.carries);
+        let ticket = ticket.filter(|ticket| !ticket.is_carrier);
         let greeting = match &ticket {
             Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
             None => greeting_with(&self.options.greeting, token),
@@ -162,41 +162,41 @@ impl Shard {
             inbound.lend_from(shape.lend_from_bytes);
             out.set_part_bytes_min(shape.lend_from_bytes);
         }
-        let slot = self.place(link, inbound, out, now);
+        let slot = self.insert_connection(link, inbound, out, now);
         if let Some(connection) = self.connections.get_mut(slot) {
-            (connection.token, connection.ticket) = (token, ticket);
+            (connection.token, connection.token_owner) = (token, ticket);
             connection.lend_from_bytes = shape.lend_from_bytes;
         }
         slot
     }
 
     /// A link gets its slot, whoever opened it.
-    pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
+    pub(crate) fn insert_connection(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
         let copy_below_bytes = link.shape().copy_below_bytes;
         let connection = Connection {
             link,
             inbound,
-            kept: Vec::new(),
-            unparsed: false,
+            unconsumed: Vec::new(),
+            has_unparsed: false,
             serial: 0,
-            proving: false,
-            phase: Phase::Greeting,
-            farewell: Farewell::None,
+            is_verifying_password: false,
+            phase: ConnectionPhase::Greeting,
+            half_close: HalfClose::Open,
             deadline: now + self.options.login_timeout,
             received_at: now,
             sent_at: now,
             heartbeat: None,
             readable: true,
-            heard: false,
+            received_since_check: false,
             peer_closed: false,
-            queued: false,
+            is_queued: false,
             capabilities: Default::default(),
             token: None,
-            ticket: None,
-            seat: None,
+            token_owner: None,
+            reservation: None,
             lend_from_bytes: usize::MAX,
-            tie: None,
-            ends: None,
+            federation_link: None,
+            ended_by_link: None,
             timer_at: None,
         };
         let slot = self.connections.insert(Box::new(connection));
@@ -211,7 +211,7 @@ impl Shard {
     }
 
     /// Readiness edges of a link.
-    pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+    pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // What the link has to say by itself comes first; an error shows at the next read or write.
         if writable && connection.link.owes_bytes() {
@@ -219,7 +219,7 @@ impl Shard {
         }
         if readable || closed {
             connection.readable = true;
-            connection.heard |= readable;
+            connection.received_since_check |= readable;
             connection.peer_closed |= closed;
             self.connections.enqueue(slot);
         }
@@ -232,37 +232,37 @@ impl Shard {
     }
 
     /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
-    pub fn tick(&mut self, now: Instant) -> Work {
+    pub fn tick(&mut self, now: Instant) -> TickOutcome {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         self.receive_mailbox(now);
-        if self.proofs.are_awaited() {
-            self.take_proofs(now);
+        if self.password_checks.are_pending() {
+            self.finish_verifications(now);
         }
-        self.unpace(now);
+        self.resume_throttled(now);
         self.tend_ties(now);
         self.serve_ready(now);
         self.broker.fire(&mut self.effects);
         self.broker.end_of_batch(&mut self.effects);
         self.tell_wants();
         self.run_deferred(now);
-        self.fire_timers(now);
+        self.run_timers(now);
         self.check_memory(now);
-        self.acks_at = self.effects.acknowledge_all(now);
+        self.acks_at = self.effects.send_due_acks(now);
         self.flush(now);
         self.effects.mailbox.send(true);
-        self.outlook(now)
+        self.outcome(now)
     }
 
     fn receive_mailbox(&mut self, now: Instant) {
         for from in 0..self.effects.mailbox.shards() {
-            for taken in 0..MAIL_BATCHES_PER_TICK {
+            for taken in 0..MAILBOX_BATCHES_PER_TICK {
                 let Some(mut batch) = self.effects.mailbox.next(from) else {
                     if taken > 0 {
                         self.effects.mailbox.tell_room(from);
                     }
                     break;
                 };
-                if taken == MAIL_BATCHES / 2 {
+                if taken == MAILBOX_BATCHES / 2 {
                     // So early that both sides work at the same time.
                     self.effects.mailbox.tell_room(from);
                 }
@@ -275,12 +275,12 @@ impl Shard {
         }
     }
 
-    fn unpace(&mut self, now: Instant) {
-        self.paced.extend(self.effects.throttled.drain(..).map(|slot| (now + PACE, slot)));
-        while let Some(&(until, slot)) = self.paced.front()
+    fn resume_throttled(&mut self, now: Instant) {
+        self.throttled.extend(self.effects.throttled.drain(..).map(|slot| (now + THROTTLE_TIME, slot)));
+        while let Some(&(until, slot)) = self.throttled.front()
             && until <= now
         {
-            self.paced.pop_front();
+            self.throttled.pop_front();
             self.broker.end_pace(slot, &mut self.effects);
         }
         self.run_deferred(now);
@@ -313,19 +313,19 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             // What it sent while nobody read is not silence.
             connection.received_at = now;
-            if connection.unparsed || connection.readable {
+            if connection.has_unparsed || connection.readable {
                 self.connections.enqueue(slot);
             }
         }
     }
 
-    fn fire_timers(&mut self, now: Instant) {
+    fn run_timers(&mut self, now: Instant) {
         while let Some(slot) = self.connections.next_expired(now) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             let again = match connection.phase {
-                Phase::Open { .. } => {
+                ConnectionPhase::Open { .. } => {
                     let Some(heartbeat) = connection.heartbeat else { continue };
-                    let heard = std::mem::take(&mut connection.heard);
+                    let heard = std::mem::take(&mut connection.received_since_check);
                     if !self.broker.may_read(slot) || (heard && self.effects.is_full(slot)) {
                         // It is the broker that does not read: that is no sign of a dead peer. One that reads nothing itself must
                         // send something in this time, read or not, or its output would stay here for ever.
@@ -335,7 +335,7 @@ impl Shard {
                         Due::Dead => {
                             let peer = &*connection.link.peer().address;
                             tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                            self.abort(slot, Abort::Silent, now);
+                            self.abort_connection(slot, Abort::Silent, now);
                             continue;
                         }
                         Due::Send => {
@@ -354,7 +354,7 @@ impl Shard {
                 _ if now >= connection.deadline => {
                     let phase = connection.phase;
                     tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-                    self.abort(slot, Abort::Overdue, now);
+                    self.abort_connection(slot, Abort::Overdue, now);
                     continue;
                 }
                 _ => connection.deadline,
@@ -364,33 +364,33 @@ impl Shard {
     }
 
     fn check_memory(&mut self, now: Instant) {
-        if self.memory_checked.is_some_and(|at| now < at + MEMORY_CHECK) {
+        if self.memory_checked.is_some_and(|at| now < at + MEMORY_CHECK_INTERVAL) {
             return;
         }
         self.memory_checked = Some(now);
-        self.note_copied();
+        self.record_copied_bytes();
         let pool = self.effects.pool();
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
         let room_bytes = self.broker.room_bytes();
-        let crowded = self.shared.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
+        let crowded = self.shared.record_held_bytes(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
         if crowded {
             pool.trim();
         }
         let bytes = pool.used_bytes() + room_bytes;
         self.give_back_heap(room_bytes, crowded, now);
         let was_over = self.broker.memory_alarm();
-        let over = self.shared.note_memory(self.options.shard.0, bytes as u64, was_over);
+        let over = self.shared.record_used_bytes(self.options.shard.0, bytes as u64, was_over);
         if over != was_over {
-            tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.memory_bytes(), "memory limit");
+            tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.used_bytes(), "memory limit");
             self.broker.set_memory_alarm(over, &mut self.effects);
         }
         self.check_vhosts();
     }
 
     /// Tells the others' readers how many bytes of bodies were copied here.
-    pub fn note_copied(&self) {
-        self.shared.note_copied(self.options.shard.0, self.effects.copied);
+    pub fn record_copied_bytes(&self) {
+        self.shared.record_copied_bytes(self.options.shard.0, self.effects.copied);
     }
 
     /// Looks which virtual hosts have as many bytes waiting as they may. One stays full until a tenth less waits, lest it
@@ -400,7 +400,7 @@ impl Shard {
         let counted: Vec<_> = self.broker.counted_vhosts().collect();
         self.vhosts_noted = counted.iter().map(|&(vhost, bytes, _)| (vhost, bytes)).collect();
         for (vhost, bytes, bytes_max) in counted {
-            let all = self.shared.register.note_waiting(vhost, shard, bytes);
+            let all = self.shared.connection_limits.record_queued_bytes(vhost, shard, bytes);
             let was_full = self.broker.is_vhost_full(vhost);
             let full = if was_full { all >= bytes_max - bytes_max / 10 } else { all >= bytes_max };
             if full != was_full {
@@ -412,14 +412,14 @@ impl Shard {
     }
 
     /// Makes changes of definitions that an operator wants, at shard 0. Answers the refusals; the others are made.
-    pub fn operate(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
+    pub fn define(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.effects));
         made.filter_map(Result::err).collect()
     }
 
     /// Answers an administrative request.
-    pub fn answer(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
+    pub fn respond(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         if body.len() < ANSWER_SHARED_BYTES_MIN {
             return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.effects);
@@ -431,8 +431,8 @@ impl Shard {
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
     fn give_back_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
         self.room_bytes_most = self.room_bytes_most.max(room_bytes);
-        self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_FREED_BYTES;
-        let rest = if crowded { LOOK_UP } else { HEAP_REST };
+        self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_TRIM_BYTES_MIN;
+        let rest = if crowded { RECHECK_INTERVAL } else { HEAP_TRIM_INTERVAL };
         if self.heap_waits && self.heap_given_back.is_none_or(|at| now >= at + rest) {
             slab::give_back_heap();
             self.heap_given_back = Some(now);
@@ -441,37 +441,37 @@ impl Shard {
         }
     }
 
-    fn outlook(&mut self, now: Instant) -> Work {
+    fn outcome(&mut self, now: Instant) -> TickOutcome {
         let mail = &self.effects.mailbox;
         let congested = mail.is_congested();
         if mail.has_arrived()
             || (self.connections.has_ready() && !congested)
             || !self.effects.resumed.is_empty()
             || !self.effects.refusals.is_empty()
-            || !self.links.dials.is_empty()
+            || !self.federation_links.dials.is_empty()
         {
-            return Work::More;
+            return TickOutcome::More;
         }
         let look_up = (congested || mail.waits() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
-            .then(|| now + LOOK_UP);
+            .then(|| now + RECHECK_INTERVAL);
         let paced = if self.effects.throttled.is_empty() {
-            self.paced.front().map(|(until, _)| *until)
+            self.throttled.front().map(|(until, _)| *until)
         } else {
-            Some(now + PACE)
+            Some(now + THROTTLE_TIME)
         };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.links.next_at()]
+        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.federation_links.next_at()]
             .into_iter()
             .flatten()
             .min();
-        Work::Idle { until }
+        TickOutcome::Idle { until }
     }
 
     /// Whether the memory in use was last added up before it could have changed.
     fn memory_moved(&self) -> bool {
         let bytes = (self.effects.pool().used_bytes() + self.broker.room_bytes()) as u64;
         // Others wait for what little a virtual host may have.
-        bytes.abs_diff(self.shared.shard_bytes(self.options.shard.0)) > 1 << 20
+        bytes.abs_diff(self.shared.shard_used_bytes(self.options.shard.0)) > 1 << 20
             || self
                 .broker
                 .counted_vhosts()
@@ -480,16 +480,16 @@ impl Shard {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
+    pub(crate) fn abort_connection(&mut self, slot: Slot, why: Abort, now: Instant) {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.link.abort(why);
         }
         self.lose(slot, given_up(why), now);
-        self.remove(slot);
+        self.remove_connection(slot);
     }
 
     /// A connection is over: its session ends, its slot is free.
-    pub(crate) fn remove(&mut self, slot: Slot) {
+    pub(crate) fn remove_connection(&mut self, slot: Slot) {
         let Some(connection) = self.connections.remove(slot) else { return };
         tracing::debug!(
             shard = self.options.shard.0,
@@ -497,13 +497,13 @@ impl Shard {
             peer = &*connection.link.peer().address,
             "connection closed"
         );
-        connection.token.iter().for_each(|token| self.shared.tokens.forget(token));
-        stamped::forget(&self.shared, &mut self.effects, slot, None);
+        connection.token.iter().for_each(|token| self.shared.tokens.remove_unused(token));
+        connection_stamps::release_stamps(&self.shared, &mut self.effects, slot, None);
         self.broker.close_session(slot, &mut self.effects);
         self.effects.close(slot);
-        self.shared.connection_gone(self.options.shard.0);
-        if let Some(number) = connection.ends {
-            self.links.ended(number);
+        self.shared.connection_closed(self.options.shard.0);
+        if let Some(number) = connection.ended_by_link {
+            self.federation_links.ended(number);
         }
     }
 
@@ -523,9 +523,9 @@ impl Shard {
                 "CONNECTION_FORCED - broker is shutting down",
             );
             match self.connections.get(slot).map(|connection| connection.phase) {
-                Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
-                Some(Phase::Closing | Phase::Leaving) | None => {}
+                Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
+                Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => self.abort_connection(slot, Abort::Shutdown, now),
+                Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
             }
         }
     }
@@ -540,11 +540,11 @@ impl Shard {
         &self.effects
     }
 
-    pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
+    pub(crate) fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.phase = phase;
-        connection.deadline = now + FAREWELL;
-        self.connections.set_timer(slot, now + FAREWELL);
+        connection.deadline = now + CLOSE_TIMEOUT;
+        self.connections.set_timer(slot, now + CLOSE_TIMEOUT);
     }
 
     /// Whether mail from other shards has arrived.
@@ -553,7 +553,7 @@ impl Shard {
     }
 
     /// Ends a connection that cannot be served.
-    pub fn give_up(&mut self, slot: Slot, now: Instant) {
-        self.abort(slot, Abort::Limit, now);
+    pub fn reject(&mut self, slot: Slot, now: Instant) {
+        self.abort_connection(slot, Abort::Limit, now);
     }
 }

@@ -4,10 +4,10 @@
 //! Owns:   one cache line a shard, and the register of virtual hosts and users.
 //! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
 
-use crate::effects::Copied;
-use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
-use crate::register::Register;
-use crate::tokens::Tokens;
+use crate::effects::CopiedBytes;
+use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::connection_limits::ConnectionLimits;
+use crate::tokens::BootstrapTokens;
 use catalog::Stamp;
 use federation::Window;
 use federation::limits::WINDOW_STAMPS_MAX;
@@ -33,54 +33,54 @@ pub struct SharedState {
     ports_bytes: AtomicU64,
     connections_max: u32,
     stopping: AtomicBool,
-    pub(crate) register: Register,
-    pub(crate) tokens: Tokens,
+    pub(crate) connection_limits: ConnectionLimits,
+    pub(crate) tokens: BootstrapTokens,
     /// What came with a stamp lately, whichever shard it came to; none where nothing did.
-    window: Mutex<Option<Window>>,
+    stamp_window: Mutex<Option<Window>>,
     /// What RDMA ports did whose shards have ended; `None` where no shard had one.
-    ports: Mutex<Option<verbs::Counters>>,
+    port_counters: Mutex<Option<verbs::Counters>>,
 }
 
 impl SharedState {
     /// For so many shards.
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
         let lines = (0..shards).map(|_| ShardCounts::default()).collect();
-        let memory_bytes_max = memory_bytes_max - PROGRAM_BYTES.min(memory_bytes_max / 16);
+        let memory_bytes_max = memory_bytes_max - PROCESS_BYTES.min(memory_bytes_max / 16);
         SharedState {
             shards: lines,
             memory_bytes_max,
             ports_bytes: AtomicU64::new(0),
             connections_max,
             stopping: AtomicBool::new(false),
-            register: Register::default(),
-            tokens: Tokens::default(),
-            window: Mutex::new(None),
-            ports: Mutex::new(None),
+            connection_limits: ConnectionLimits::default(),
+            tokens: BootstrapTokens::default(),
+            stamp_window: Mutex::new(None),
+            port_counters: Mutex::new(None),
         }
     }
 
     /// Clients that log in by sockets may come again over RDMA, within so long.
-    pub fn give_tokens(self, wait: Duration) -> Self {
-        SharedState { tokens: Tokens::given(wait), ..self }
+    pub fn with_tokens(self, wait: Duration) -> Self {
+        SharedState { tokens: BootstrapTokens::enabled(wait), ..self }
     }
 
     /// The ports that listen have buffers of so many bytes.
-    pub fn with_ports(self, ports_bytes: u64) -> Self {
+    pub fn with_port_bytes(self, ports_bytes: u64) -> Self {
         SharedState { ports_bytes: AtomicU64::new(ports_bytes), ..self }
     }
 
     /// One more port has buffers of so many bytes. False: they would leave too little for messages.
-    pub(crate) fn add_port(&self, bytes: u64) -> bool {
+    pub(crate) fn reserve_port_bytes(&self, bytes: u64) -> bool {
         let before = self.ports_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = before + bytes <= self.memory_bytes_max / PORTS_PART_MIN;
+        let has_room = before + bytes <= self.memory_bytes_max / PORT_MEMORY_DIVISOR;
         if !has_room {
-            self.remove_port(bytes);
+            self.release_port_bytes(bytes);
         }
         has_room
     }
 
     /// A port is gone.
-    pub(crate) fn remove_port(&self, bytes: u64) {
+    pub(crate) fn release_port_bytes(&self, bytes: u64) {
         self.ports_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -89,41 +89,41 @@ impl SharedState {
     }
 
     /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
-    pub fn note_memory(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
+    pub fn record_used_bytes(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
         self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
-        let all = self.memory_bytes();
+        let all = self.used_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
 
     /// Notes what a shard has from the operating system for its messages, used or not, and for its lists of them. Answers whether
     /// all shards together have nearly as much as the limit allows, so that what is not used should go back.
-    pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
+    pub fn record_held_bytes(&self, shard: u16, bytes: u64) -> bool {
         self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
     /// What a shard holds, as it noted last.
-    pub fn shard_bytes(&self, shard: u16) -> u64 {
+    pub fn shard_used_bytes(&self, shard: u16) -> u64 {
         self.shards[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
     /// What all shards hold, with the buffers of ports.
-    pub fn memory_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.ports_bytes() + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// Notes how many bytes of bodies a shard has copied since it began.
-    pub fn note_copied(&self, shard: u16, copied: Copied) {
+    pub fn record_copied_bytes(&self, shard: u16, copied: CopiedBytes) {
         let line = &self.shards[shard as usize];
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
     }
 
     /// What all shards have copied, as they noted last.
-    pub fn copied(&self) -> Copied {
+    pub fn copied_bytes(&self) -> CopiedBytes {
         let of = |line: &ShardCounts| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
-        self.shards.iter().map(of).fold(Copied::default(), |all, (bytes_in, bytes_out)| Copied {
+        self.shards.iter().map(of).fold(CopiedBytes::default(), |all, (bytes_in, bytes_out)| CopiedBytes {
             bytes_in: all.bytes_in + bytes_in,
             bytes_out: all.bytes_out + bytes_out,
         })
@@ -131,14 +131,14 @@ impl SharedState {
 
     /// A stamped message is here. Answers whether it is for the first time. The one lock on the way of a message, and of none
     /// that has no stamp.
-    pub(crate) fn enter_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn insert_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
+        let mut window = self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner);
         window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
     }
 
     /// The broker has not taken the messages with these stamps.
-    pub(crate) fn take_out_stamps(&self, refused: &[Stamp]) {
-        if let Some(window) = &mut *self.window.lock().unwrap_or_else(PoisonError::into_inner) {
+    pub(crate) fn remove_stamps(&self, refused: &[Stamp]) {
+        if let Some(window) = &mut *self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
                 window.take_out(*stamp);
             }
@@ -146,17 +146,17 @@ impl SharedState {
     }
 
     /// A shard with RDMA ports ends, and this is what they did.
-    pub(crate) fn note_ports(&self, counters: verbs::Counters) {
-        *self.ports.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
+    pub(crate) fn add_port_counters(&self, counters: verbs::Counters) {
+        *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
     }
 
     /// What all RDMA ports did, once their shards have ended; `None` where no shard had one.
-    pub fn ports(&self) -> Option<verbs::Counters> {
-        *self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn port_counters(&self) -> Option<verbs::Counters> {
+        *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shard with the fewest connections takes one more; `None` if there are too many already.
-    pub fn place_connection(&self) -> Option<u16> {
+    pub fn assign_connection(&self) -> Option<u16> {
         let counts = self.shards.iter().map(|line| line.connections.load(Ordering::Relaxed));
         let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (shard, count)| {
             (total.saturating_add(count), if count < least.1 { (shard, count) } else { least })
@@ -178,12 +178,12 @@ impl SharedState {
     }
 
     /// A connection of a shard is gone.
-    pub fn connection_gone(&self, shard: u16) {
+    pub fn connection_closed(&self, shard: u16) {
         self.shards[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A shard is gone, and all its connections with it.
-    pub fn shard_gone(&self, shard: u16) {
+    pub fn shard_ended(&self, shard: u16) {
         self.shards[shard as usize].connections.store(0, Ordering::Relaxed);
     }
 

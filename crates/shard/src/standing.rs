@@ -14,9 +14,9 @@ impl Shard {
     /// How every link of this shard stands.
     pub fn links(&mut self, now: Instant) -> Vec<LinkStatus> {
         let mut all = Vec::new();
-        for number in self.links.numbers() {
+        for number in self.federation_links.numbers() {
             let state = self.tie_state(number, now);
-            let Some(tie) = self.links.get(number) else { continue };
+            let Some(tie) = self.federation_links.get(number) else { continue };
             if tie.leaves {
                 continue;
             }
@@ -49,7 +49,7 @@ impl Shard {
                     if let Some(pushed) = self
                         .effects
                         .output(slot)
-                        .and_then(|output| output.tie.as_mut())
+                        .and_then(|output| output.link_output.as_mut())
                         .and_then(|tie| tie.route(channel))
                     {
                         status.messages += pushed.messages;
@@ -80,7 +80,7 @@ impl Shard {
     }
 
     pub(crate) fn tie_state(&mut self, number: u32, now: Instant) -> LinkState {
-        let Some(tie) = self.links.get(number) else { return LinkState::Connecting };
+        let Some(tie) = self.federation_links.get(number) else { return LinkState::Connecting };
         match tie.stage {
             Stage::Idle | Stage::Dialling => LinkState::Connecting,
             Stage::Waiting { until, refused } => {

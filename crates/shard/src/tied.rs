@@ -4,12 +4,12 @@
 //! Owns:   the rule that a channel has the same number on both sides of a link, and a session of its own in the core.
 //! Never:  knows what an operator wants; `federate` does.
 
-use crate::connection::Phase;
+use crate::connection::ConnectionPhase;
 use crate::federation_link::Stage;
 use crate::federation_links::Dialled;
 use crate::push::BEGUN;
 use crate::shard::Shard;
-use crate::stamped;
+use crate::connection_stamps;
 use broker::{Effects, Slot};
 use catalog::{ExchangeId, SessionId};
 use federation::limits::{BACK_OFF_MIN, LAG_EVERY};
@@ -29,36 +29,36 @@ impl Shard {
         let shape = link.shape();
         let limits = self.tie_limits(Some(shape.lend_from_bytes < usize::MAX));
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             tie.peering.begin(login, limits, &mut out, self.effects.pool());
             tie.transport = shape.name;
             tie.first = first;
             tie.connections += 1;
             tie.lag_at = now + LAG_EVERY;
         }
-        let slot = self.place(link, inbound, out, now);
+        let slot = self.insert_connection(link, inbound, out, now);
         if let Some(connection) = self.connections.get_mut(slot) {
-            connection.tie = Some(number);
+            connection.federation_link = Some(number);
         }
         if let Some(output) = self.effects.output(slot) {
-            output.tie = Some(Box::default());
+            output.link_output = Some(Box::default());
         }
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             tie.stage = Stage::Connected { slot };
         }
         self.effects.make_dirty(slot);
-        self.links.plan();
+        self.federation_links.plan();
         slot
     }
 
     /// Looks at every tie that is due.
     pub(crate) fn tend_ties(&mut self, now: Instant) {
-        if self.links.next_at().is_none_or(|at| at > now) {
+        if self.federation_links.next_at().is_none_or(|at| at > now) {
             return;
         }
-        for number in self.links.numbers() {
-            let (draining, waits) = (self.draining, self.links.has_forerunner(number));
-            let Some(tie) = self.links.get(number) else { continue };
+        for number in self.federation_links.numbers() {
+            let (draining, waits) = (self.draining, self.federation_links.has_forerunner(number));
+            let Some(tie) = self.federation_links.get(number) else { continue };
             if tie.due().is_none_or(|at| at > now) {
                 continue;
             }
@@ -69,35 +69,35 @@ impl Shard {
                 }
                 Stage::Waiting { .. } => {
                     tie.stage = Stage::Dialling;
-                    self.links.dial(number);
+                    self.federation_links.dial(number);
                 }
                 Stage::Connected { slot } => self.tend_connected(number, slot, now),
                 Stage::Idle | Stage::Dialling => {}
             }
         }
-        self.links.plan();
+        self.federation_links.plan();
     }
 
     pub(crate) fn tend_connected(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         if tie.lag_at <= now {
             tie.lag_at = now + LAG_EVERY;
             if let Some((out, pool)) = self.effects.writer(slot) {
                 tie.peering.ask_lag(out, pool);
             }
         }
-        if let Some(tie) = self.links.get(number)
+        if let Some(tie) = self.federation_links.get(number)
             && tie.waits_until.is_some_and(|until| until <= now)
         {
             tie.waits_until = None;
             tie.peering.wait_is_over(self.effects.writer(slot));
         }
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
         let again: Vec<_> = tie.routes.iter().enumerate().filter(|(_, route)| due(&route.retry_at)).collect();
         let again: Vec<_> = again.into_iter().map(|(route, _)| route).collect();
         for route in again {
-            if let Some(tie) = self.links.get(number) {
+            if let Some(tie) = self.federation_links.get(number) {
                 tie.route(route).retry_at = None;
             }
             self.begin_route(number, route, slot, now);
@@ -107,7 +107,7 @@ impl Shard {
     /// What the other broker has said comes to this.
     pub(crate) fn heard(&mut self, slot: Slot, hear: federation::Hear, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(tie) = connection.tie.and_then(|number| self.links.get(number)) else { return };
+        let Some(tie) = connection.federation_link.and_then(|number| self.federation_links.get(number)) else { return };
         let Some((out, pool)) = self.effects.writer(slot) else { return };
         tie.peering.answer(hear, &mut connection.inbound, out, pool);
         self.carry_out_told(slot, now);
@@ -116,13 +116,13 @@ impl Shard {
     pub(crate) fn carry_out_told(&mut self, slot: Slot, now: Instant) {
         loop {
             let Some(number) = self.tie_of(slot) else { return };
-            let Some(told) = self.links.get(number).and_then(|tie| tie.peering.next_told()) else { return };
+            let Some(told) = self.federation_links.get(number).and_then(|tie| tie.peering.next_told()) else { return };
             match told {
                 Told::Tuned(tuning) => self.tuned(slot, tuning),
                 Told::Open => self.tie_opened(number, slot, now),
                 Told::Here(route) => self.make_here(number, route, slot, now),
                 Told::Runs(route) => {
-                    if let Some(tie) = self.links.get(number) {
+                    if let Some(tie) = self.federation_links.get(number) {
                         tie.runs(route);
                         tracing::info!(link = &*tie.spec.key.peer, route, "a federation route runs");
                     }
@@ -135,7 +135,7 @@ impl Shard {
                 }
                 Told::Over(End { text, is_refusal, at_once }) => {
                     self.tie_lost(number, Some(text), is_refusal, at_once, now);
-                    self.leave(slot, now);
+                    self.close_after_flush(slot, now);
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Shard {
     /// Whether all that a connection to another broker brings is kept there until it is acknowledged: one that is held back here and
     /// broken is lost at once, for what waits at the source does not wait for ever without anybody who takes it.
     pub(crate) fn comes_again(&self, slot: Slot) -> bool {
-        let tie = self.tie_of(slot).and_then(|number| self.links.find_number(number));
+        let tie = self.tie_of(slot).and_then(|number| self.federation_links.find_number(number));
         tie.is_some_and(|tie| tie.peering.routes().all(|(_, spec)| spec.ack == Ack::Confirm))
     }
 
@@ -169,7 +169,7 @@ impl Shard {
 
     /// The other broker breaks the protocol, or speaks another.
     pub(crate) fn tie_failed(&mut self, number: u32, slot: Slot, fault: &session::Fault, now: Instant) {
-        let has_said_who = self.links.get(number).is_none_or(|tie| tie.peering.has_said_who());
+        let has_said_who = self.federation_links.get(number).is_none_or(|tie| tie.peering.has_said_who());
         let no_amqp = if has_said_who { "" } else { "it does not speak AMQP 0-9-1: " };
         self.wait_for_the_end(number, slot);
         self.tie_lost(number, Some(format!("{no_amqp}{fault}").into()), true, false, now);
@@ -178,11 +178,11 @@ impl Shard {
         {
             connection.inbound.fail(fault, out, pool);
         }
-        self.leave(slot, now);
+        self.close_after_flush(slot, now);
     }
 
     pub(crate) fn tie_of(&self, slot: Slot) -> Option<u32> {
-        self.connections.get(slot)?.tie
+        self.connections.get(slot)?.federation_link
     }
 
     pub(crate) fn tuned(&mut self, slot: Slot, tuning: session::Tuning) {
@@ -200,7 +200,7 @@ impl Shard {
 
     /// The connection is open: its session here opens too, and the routes begin.
     pub(crate) fn tie_opened(&mut self, number: u32, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         tie.first = None;
         let (vhost, user) = (tie.spec.key.vhost.clone(), tie.spec.user.clone());
         let catalog = self.broker.catalog();
@@ -214,14 +214,14 @@ impl Shard {
             Err(text) => return self.end_tie(number, slot, &text, true, now),
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.phase = Phase::Open { user, vhost };
+        connection.phase = ConnectionPhase::Open { user, vhost };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
         let capabilities = broker::Capabilities::default();
         self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
         self.broker.set_link(slot);
         self.connections.set_timer(slot, now);
         let routes: Vec<_> =
-            self.links.get(number).into_iter().flat_map(|tie| tie.peering.routes()).map(|route| route.0).collect();
+            self.federation_links.get(number).into_iter().flat_map(|tie| tie.peering.routes()).map(|route| route.0).collect();
         for route in routes {
             self.begin_route(number, route, slot, now);
         }
@@ -232,18 +232,18 @@ impl Shard {
     /// The exchange of a route, here.
     pub(crate) fn exchange_here(&self, spec: &RouteSpec, slot: Slot) -> Option<ExchangeId> {
         let connection = self.connections.get(slot)?;
-        let Phase::Open { vhost, .. } = connection.phase else { return None };
+        let ConnectionPhase::Open { vhost, .. } = connection.phase else { return None };
         self.broker.catalog().exchange(vhost, spec.exchange.as_bytes())
     }
 
     pub(crate) fn begin_route(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let (Some(spec), Some(peer)) = (tie.peering.spec(route).cloned(), tie.peering.peer().cloned()) else { return };
         let found = self.exchange_here(&spec, slot);
         let pulls_or_taps = spec.direction == Direction::Pull || !matches!(spec.kind, RouteKind::Queue { .. });
         if found.is_none() && pulls_or_taps {
             let text = format!("there is no exchange '{}' here", spec.exchange);
-            if let Some(tie) = self.links.get(number) {
+            if let Some(tie) = self.federation_links.get(number) {
                 tie.peering.route_failed(route, &text);
             }
             return self.route_over(number, route, Some(&text), now);
@@ -253,7 +253,7 @@ impl Shard {
             self.watch_wants(number, route, &spec, vhost);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let own = tie.peering.own().clone();
         if spec.direction == Direction::Pull {
             let uri = tie.spec.key.peer.clone();
@@ -267,12 +267,12 @@ impl Shard {
         if let Some((out, pool)) = self.effects.writer(slot) {
             tie.peering.begin_route(route, like, &mut connection.inbound, out, pool);
         }
-        self.links.plan();
+        self.federation_links.plan();
     }
 
     /// The side here of a route: a channel of the same number.
     pub(crate) fn make_here(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
             return;
         };
@@ -286,17 +286,17 @@ impl Shard {
                     if let Err(refusal) = self.broker.command(slot, channel, select, &mut self.effects) {
                         return self.route_refused(slot, channel, &refusal.text, now);
                     }
-                    if let Some(tie) = self.links.get(number) {
+                    if let Some(tie) = self.federation_links.get(number) {
                         tie.route(route).ack_every = Acks::every(spec.credit);
                     }
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
+                    if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
                         out.acknowledge(channel, Some(Acks::new(spec.credit)));
                     }
                 }
                 self.here_is_made(number, route, slot);
             }
             Direction::Push => {
-                if let Some(tie) = self.links.get(number) {
+                if let Some(tie) = self.federation_links.get(number) {
                     tie.route(route).made = BEGUN;
                 }
                 self.make_push(number, route, slot, now);
@@ -306,7 +306,7 @@ impl Shard {
 
     /// Both sides of a route are there.
     pub(crate) fn here_is_made(&mut self, number: u32, route: usize, slot: Slot) {
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         if let Some((out, pool)) = self.effects.writer(slot) {
             tie.peering.here(route, out, pool);
         }
@@ -315,12 +315,12 @@ impl Shard {
     /// A command of a route was refused here, now or by another shard.
     pub(crate) fn route_refused(&mut self, slot: Slot, channel: u16, text: &str, now: Instant) {
         let Some(number) = self.tie_of(slot) else { return };
-        let route = self.links.get(number).and_then(|tie| tie.peering.route_of(channel));
+        let route = self.federation_links.get(number).and_then(|tie| tie.peering.route_of(channel));
         let Some(route) = route else { return self.end_tie(number, slot, text, false, now) };
-        self.effects.acknowledge(slot, None);
+        self.effects.send_acks(slot, None);
         self.close_here(slot, channel);
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if let (Some(tie), Some((out, pool))) = (self.links.get(number), self.effects.writer(slot)) {
+        if let (Some(tie), Some((out, pool))) = (self.federation_links.get(number), self.effects.writer(slot)) {
             tie.peering.end_channel(route, text, &mut connection.inbound, out, pool);
         }
         self.route_over(number, route, Some(text), now);
@@ -329,7 +329,7 @@ impl Shard {
     /// The channel here of a route goes; what was pushed on it and not acknowledged goes back to its queue.
     pub(crate) fn close_here(&mut self, slot: Slot, channel: u16) {
         self.keep_counts(slot, Some(channel));
-        if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
+        if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
             out.acknowledge(channel, None);
         }
         self.broker.close_channel(slot, channel, &mut self.effects);
@@ -337,9 +337,9 @@ impl Shard {
 
     /// What routes have pushed on a connection is kept beyond it.
     pub(crate) fn keep_counts(&mut self, slot: Slot, only: Option<u16>) {
-        stamped::forget(&self.shared, &mut self.effects, slot, only);
-        let Some(tie) = self.tie_of(slot).and_then(|number| self.links.get(number)) else { return };
-        let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) else { return };
+        connection_stamps::release_stamps(&self.shared, &mut self.effects, slot, only);
+        let Some(tie) = self.tie_of(slot).and_then(|number| self.federation_links.get(number)) else { return };
+        let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) else { return };
         let channels: Vec<_> =
             tie.peering.routes().filter_map(|(route, _)| Some((route, tie.peering.channel(route)?))).collect();
         for (route, channel) in channels {
@@ -357,11 +357,11 @@ impl Shard {
 
     pub(crate) fn route_over(&mut self, number: u32, route: usize, text: Option<&str>, now: Instant) {
         let chance = self.effects.chance();
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             tracing::warn!(link = &*tie.spec.key.peer, route, text, "a federation route does not run");
             tie.route_over(route, chance, now);
         }
-        self.links.plan();
+        self.federation_links.plan();
     }
 
     /// A connection to another broker makes no sense any more: it is told, and another may be made later.
@@ -372,36 +372,36 @@ impl Shard {
 
     /// A connection to another broker ends, and another is made at once.
     pub(crate) fn dial_anew(&mut self, number: u32, slot: Slot, text: &str, now: Instant) {
-        let is_open = self.links.get(number).is_some_and(|tie| tie.peering.is_open());
+        let is_open = self.federation_links.get(number).is_some_and(|tie| tie.peering.is_open());
         if is_open {
             self.say_goodbye(number, slot, now);
         }
         self.tie_lost(number, Some(text.into()), false, true, now);
         if !is_open {
-            self.leave(slot, now);
+            self.close_after_flush(slot, now);
         }
     }
 
     fn say_goodbye(&mut self, number: u32, slot: Slot, now: Instant) {
         self.keep_counts(slot, None);
         // What is safe here does not come again.
-        self.effects.acknowledge(slot, None);
+        self.effects.send_acks(slot, None);
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some((out, pool)) = self.effects.writer(slot)
         {
             connection.inbound.close(wire::ReplyCode::Success.number(), "Goodbye", out, pool);
         }
         self.close_session(slot);
-        self.limit_phase(slot, Phase::Closing, now);
+        self.enter_closing_phase(slot, ConnectionPhase::Closing, now);
         self.wait_for_the_end(number, slot);
     }
 
     /// This broker ends a connection: the next one is made when it is over, so that what was sent on it comes first.
     fn wait_for_the_end(&mut self, number: u32, slot: Slot) {
         if let Some(connection) = self.connections.get_mut(slot)
-            && let Some(tie) = self.links.get(number)
+            && let Some(tie) = self.federation_links.get(number)
         {
-            connection.ends = Some(number);
+            connection.ended_by_link = Some(number);
             tie.ending = true;
         }
     }
@@ -409,21 +409,21 @@ impl Shard {
     /// There is no connection any more, or none could be made.
     pub(crate) fn tie_lost(&mut self, number: u32, why: Option<Box<str>>, refused: bool, at_once: bool, now: Instant) {
         let chance = self.effects.chance();
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             if let Stage::Connected { slot } = tie.stage {
                 self.keep_counts(slot, None);
                 if let Some(connection) = self.connections.get_mut(slot) {
-                    connection.tie = None;
+                    connection.federation_link = None;
                 }
             }
-            let Some(tie) = self.links.get(number) else { return };
+            let Some(tie) = self.federation_links.get(number) else { return };
             tie.lost(why, refused, at_once, chance, now);
             let error = tie.last_error.as_deref();
             tracing::warn!(link = &*tie.spec.key.peer, error, "a federation link is not connected");
             if tie.leaves && !tie.ending {
-                self.links.remove(number);
+                self.federation_links.remove(number);
             }
         }
-        self.links.plan();
+        self.federation_links.plan();
     }
 }

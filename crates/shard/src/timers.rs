@@ -10,11 +10,11 @@ use std::time::Instant;
 
 /// The timers of one shard.
 #[derive(Default)]
-pub struct Timers {
+pub struct ConnectionTimers {
     heap: BinaryHeap<Reverse<(Instant, u32, u32)>>,
 }
 
-impl Timers {
+impl ConnectionTimers {
     /// Looks at a connection then.
     pub fn set(&mut self, at: Instant, slot: u32, serial: u32) {
         self.heap.push(Reverse((at, slot, serial)));

@@ -4,7 +4,7 @@
 //! Owns:   the tokens that wait for their client. Each is good once, and for a while.
 //! Never:  lets a token in that nobody has logged in with.
 
-use crate::limits::TOKENS_WAITING_MAX;
+use crate::limits::TOKENS_PENDING_MAX;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,73 +12,73 @@ use verbs::{Doorkeeper, Token};
 
 /// Whom a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct TokenOwner {
     /// The name of the user who has logged in.
     pub user: Box<str>,
     /// Whether it did so from this machine.
     pub is_loopback: bool,
     /// Whether it brings somebody else, who has still to say who he is.
-    pub carries: bool,
+    pub is_carrier: bool,
 }
 
-struct Waiting {
-    ticket: Ticket,
-    until: Instant,
+struct PendingToken {
+    owner: TokenOwner,
+    expires_at: Instant,
     /// A port has let somebody in by it, and nobody else gets in.
     is_used: bool,
 }
 
 /// The tokens of a broker. The lock is taken when connections begin and end, and never for a message.
 #[derive(Default)]
-pub(crate) struct Tokens {
-    waiting: Mutex<HashMap<Token, Waiting>>,
+pub(crate) struct BootstrapTokens {
+    pending: Mutex<HashMap<Token, PendingToken>>,
     /// How long they wait; without it none are given.
-    wait: Option<Duration>,
+    lifetime: Option<Duration>,
 }
 
-impl Tokens {
+impl BootstrapTokens {
     /// Tokens are given, and wait for so long.
-    pub fn given(wait: Duration) -> Self {
-        Tokens { wait: Some(wait), ..Tokens::default() }
+    pub fn enabled(wait: Duration) -> Self {
+        BootstrapTokens { lifetime: Some(wait), ..BootstrapTokens::default() }
     }
 
-    pub fn are_given(&self) -> bool {
-        self.wait.is_some()
+    pub fn are_enabled(&self) -> bool {
+        self.lifetime.is_some()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<Token, PendingToken>> {
         // Nothing panics while it is held, and the map is whole at every moment.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A client may come with this token. If there are too many, it may not, and is refused when it tries.
-    pub fn expect(&self, token: Token, ticket: Ticket, now: Instant) {
-        let Some(wait) = self.wait else { return };
-        let mut waiting = self.waiting();
-        if waiting.len() >= TOKENS_WAITING_MAX {
-            waiting.retain(|_, waiting| waiting.until > now);
+    pub fn insert(&self, token: Token, ticket: TokenOwner, now: Instant) {
+        let Some(wait) = self.lifetime else { return };
+        let mut waiting = self.pending();
+        if waiting.len() >= TOKENS_PENDING_MAX {
+            waiting.retain(|_, waiting| waiting.expires_at > now);
         }
-        if waiting.len() < TOKENS_WAITING_MAX {
-            waiting.insert(token, Waiting { ticket, until: now + wait, is_used: false });
+        if waiting.len() < TOKENS_PENDING_MAX {
+            waiting.insert(token, PendingToken { owner: ticket, expires_at: now + wait, is_used: false });
         }
     }
 
     /// The connection is over that the token was given to. A client that is on its way by it still arrives.
-    pub fn forget(&self, token: &Token) {
-        let mut waiting = self.waiting();
+    pub fn remove_unused(&self, token: &Token) {
+        let mut waiting = self.pending();
         if waiting.get(token).is_some_and(|waiting| !waiting.is_used) {
             waiting.remove(token);
         }
     }
 
     /// Who it is that was let in by this token. Once.
-    pub fn claim(&self, token: &Token) -> Option<Ticket> {
-        Some(self.waiting().remove(token).filter(|waiting| waiting.is_used)?.ticket)
+    pub fn redeem(&self, token: &Token) -> Option<TokenOwner> {
+        Some(self.pending().remove(token).filter(|waiting| waiting.is_used)?.owner)
     }
 
     fn admit(&self, token: &Token, now: Instant) -> bool {
-        match self.waiting().get_mut(token) {
-            Some(waiting) if waiting.until > now => !std::mem::replace(&mut waiting.is_used, true),
+        match self.pending().get_mut(token) {
+            Some(waiting) if waiting.expires_at > now => !std::mem::replace(&mut waiting.is_used, true),
             _ => false,
         }
     }
@@ -103,24 +103,24 @@ mod tests {
     #[test]
     fn a_token_is_good_once_and_for_a_while() {
         let (wait, begin) = (Duration::from_secs(30), some_instant());
-        let tokens = Tokens::given(wait);
+        let tokens = BootstrapTokens::enabled(wait);
         let token = |number| Token([number; 16]);
-        let ticket = |user: &str| Ticket { user: user.into(), is_loopback: false, carries: false };
-        tokens.expect(token(1), ticket("a"), begin);
-        tokens.expect(token(2), ticket("b"), begin);
-        tokens.expect(token(3), ticket("c"), begin);
-        assert_eq!(tokens.claim(&token(9)), None, "unknown");
+        let ticket = |user: &str| TokenOwner { user: user.into(), is_loopback: false, is_carrier: false };
+        tokens.insert(token(1), ticket("a"), begin);
+        tokens.insert(token(2), ticket("b"), begin);
+        tokens.insert(token(3), ticket("c"), begin);
+        assert_eq!(tokens.redeem(&token(9)), None, "unknown");
         assert!(!tokens.admit(&token(9), begin), "unknown");
         assert!(tokens.admit(&token(1), begin + wait / 2));
         assert!(!tokens.admit(&token(1), begin + wait / 2), "used");
-        tokens.forget(&token(1));
-        assert_eq!(tokens.claim(&token(1)), Some(ticket("a")), "it was on its way");
-        assert_eq!(tokens.claim(&token(1)), None, "used");
+        tokens.remove_unused(&token(1));
+        assert_eq!(tokens.redeem(&token(1)), Some(ticket("a")), "it was on its way");
+        assert_eq!(tokens.redeem(&token(1)), None, "used");
         assert!(!tokens.admit(&token(2), begin + wait), "late");
-        tokens.forget(&token(3));
+        tokens.remove_unused(&token(3));
         assert!(!tokens.admit(&token(3), begin), "its connection is over");
-        let none = Tokens::default();
-        none.expect(token(1), ticket("a"), begin);
-        assert!(!none.are_given() && !none.admit(&token(1), begin));
+        let none = BootstrapTokens::default();
+        none.insert(token(1), ticket("a"), begin);
+        assert!(!none.are_enabled() && !none.admit(&token(1), begin));
     }
 }

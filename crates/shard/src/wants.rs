@@ -15,7 +15,7 @@ impl Shard {
     /// whether it is to be stamped.
     pub(crate) fn watch_wants(&mut self, number: u32, route: usize, spec: &RouteSpec, vhost: VhostId) {
         let has =
-            self.links.get(number).is_none_or(|tie| tie.routes.get(route).is_some_and(|here| here.watch.is_some()));
+            self.federation_links.get(number).is_none_or(|tie| tie.routes.get(route).is_some_and(|here| here.watch.is_some()));
         if has || spec.direction == Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return;
         }
@@ -24,7 +24,7 @@ impl Shard {
         let name = Name::from(&*spec.exchange);
         let watch = self.broker.catalog_mut().watch_bindings(vhost, &name);
         let seed = self.effects.chance();
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             tie.route(route).watch = Some(watch);
             if spec.kind == RouteKind::Dynamic {
                 let mirror = Mirror::new(tie.peering.own().clone(), spec, seed);
@@ -40,7 +40,7 @@ impl Shard {
         let catalog = self.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let asks = exchange.is_some_and(|exchange| catalog.asks_for_stamps(exchange));
-        if let Some(tie) = self.links.get(number) {
+        if let Some(tie) = self.federation_links.get(number) {
             tie.peering.set_asks(route, asks);
         }
     }
@@ -50,7 +50,7 @@ impl Shard {
         let catalog = self.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let bindings = exchange.into_iter().flat_map(|exchange| catalog.bindings_from(exchange));
-        if let Some(mirror) = self.links.get(number).and_then(|tie| tie.peering.mirror(route)) {
+        if let Some(mirror) = self.federation_links.get(number).and_then(|tie| tie.peering.mirror(route)) {
             mirror.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
         }
     }
@@ -61,8 +61,8 @@ impl Shard {
             return;
         }
         let changes: Vec<_> = self.broker.catalog_mut().take_binding_changes().collect();
-        for number in self.links.numbers() {
-            let Some(tie) = self.links.get(number) else { continue };
+        for number in self.federation_links.numbers() {
+            let Some(tie) = self.federation_links.get(number) else { continue };
             let routes = tie.routes.iter().enumerate();
             let routes: Vec<_> = routes.filter_map(|(route, here)| Some((route, here.watch?))).collect();
             for (route, watch) in routes {
@@ -79,7 +79,7 @@ impl Shard {
     ) {
         let mut changed = false;
         let mut anew = false;
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         let Some(spec) = tie.peering.spec(route).cloned() else { return };
         match tie.peering.mirror(route) {
             None => changed = changes.count() > 0,
@@ -104,7 +104,7 @@ impl Shard {
                 self.look_anew(number, route, &spec, vhost);
             }
         }
-        let Some(tie) = self.links.get(number) else { return };
+        let Some(tie) = self.federation_links.get(number) else { return };
         if changed
             && let Stage::Connected { slot } = tie.stage
             && let Some((out, pool)) = self.effects.writer(slot)
@@ -114,7 +114,7 @@ impl Shard {
     }
 
     pub(crate) fn vhost_of_tie(&mut self, number: u32) -> Option<VhostId> {
-        let vhost = &self.links.get(number)?.spec.key.vhost;
+        let vhost = &self.federation_links.get(number)?.spec.key.vhost;
         self.broker.catalog().vhost_by_name(vhost)
     }
 }

@@ -10,7 +10,7 @@ use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
 use session::Greeting;
 use shard::{
-    Dial, DialError, Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work,
+    Dial, DialError, Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl World {
 
     /// The right end of a cable comes in. Answers the number of its wire.
     pub fn admit(&mut self, far: SimLink, cable: Cable) -> usize {
-        let shard = usize::from(self.household.place_connection().expect("there is room for a thousand"));
+        let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
         let node = &mut self.nodes[shard];
         let slot = node.shard.accept(Box::new(far), self.now);
         node.awake = true;
@@ -205,7 +205,7 @@ impl World {
             let edges = wire.cable.take_edges(wire.side);
             if edges.any() {
                 edges_came = true;
-                self.nodes[node].shard.edge(wire.slot, edges.readable, edges.writable, edges.closed);
+                self.nodes[node].shard.on_readiness(wire.slot, edges.readable, edges.writable, edges.closed);
             }
         }
         let node = &mut self.nodes[node];
@@ -216,8 +216,8 @@ impl World {
         node.doorbell.is_awake();
         self.ticks += 1;
         match node.shard.tick(now) {
-            Work::More => node.awake = true,
-            Work::Idle { until } => {
+            TickOutcome::More => node.awake = true,
+            TickOutcome::Idle { until } => {
                 node.until = until;
                 node.doorbell.will_sleep();
                 node.awake = node.shard.has_messages();

@@ -11,7 +11,7 @@ use catalog::{Catalog, Destination, ExchangeId, VhostId};
 use client::Url;
 use definitions::Json;
 use federation::{Direction, LinkKey, LinkSpec, LinkState, LinkStatus, Order, Plan, RouteKind, RouteSpec, RouteStatus};
-use shard::Operator;
+use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use wire::Value;
@@ -97,7 +97,7 @@ impl Federation {
     }
 
     /// Orders again what was kept.
-    pub fn begin(&mut self, operator: &Operator) {
+    pub fn begin(&mut self, operator: &AdminHandle) {
         let orders: Vec<_> = self.plan.orders().into_iter().map(returning).collect();
         if !orders.is_empty() {
             tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are made again");
@@ -151,9 +151,9 @@ fn returning(order: Order) -> Order {
 }
 
 /// A broker that stops takes no orders, and needs none.
-fn carry_out(operator: &Operator, orders: Vec<Order>) {
+fn carry_out(operator: &AdminHandle, orders: Vec<Order>) {
     for order in orders {
-        let _stopped = operator.federate(order);
+        let _stopped = operator.change_links(order);
     }
 }
 
@@ -162,10 +162,10 @@ impl Answers {
     pub(super) fn links(&mut self, asked: &Asked<'_>) -> Result<Json, Error> {
         let vhost = asked.text("vhost")?;
         let stopping = || error("stopping", "the broker stops");
-        let statuses = self.operator.links().ok_or_else(stopping)?;
+        let statuses = self.operator.link_statuses().ok_or_else(stopping)?;
         let only = vhost.map(str::to_owned);
         let types = self.exchange_types().ok_or_else(stopping)?;
-        let downstreams = self.operator.look(move |catalog| downstreams(catalog, only.as_deref()));
+        let downstreams = self.operator.with_catalog(move |catalog| downstreams(catalog, only.as_deref()));
         let mut links = Vec::new();
         let planned = self.federation.plan.links().to_vec();
         for planned in planned.iter().filter(|planned| vhost.is_none_or(|vhost| *planned.link.key.vhost == *vhost)) {
@@ -210,7 +210,7 @@ impl Answers {
     }
 
     fn types_of(&self, places: HashSet<(Box<str>, Box<str>)>) -> Option<Types> {
-        self.operator.look(move |catalog| {
+        self.operator.with_catalog(move |catalog| {
             let type_of = |vhost: &str, exchange: &str| {
                 let id = catalog.exchange(catalog.vhost_by_name(vhost)?, exchange.as_bytes())?;
                 Some(catalog.exchange_info(id)?.kind.name())
@@ -321,7 +321,7 @@ impl Answers {
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
         let link = self.wanted_link(asked)?;
         let (vhost, at) = (link.key.vhost.to_string(), route.clone());
-        let place = self.operator.look(move |catalog| place_of(catalog, &vhost, &at));
+        let place = self.operator.with_catalog(move |catalog| place_of(catalog, &vhost, &at));
         place.ok_or_else(|| error("stopping", "the broker stops"))??;
         let own = peer::own(&self.federation.addresses, &link.key.vhost);
         let (key, is_durable) = (link.key.clone(), link.durable);
@@ -345,7 +345,7 @@ impl Answers {
         let (key, url) = key_of(asked)?;
         let user = asked.text("user")?.unwrap_or(asked.user).to_owned();
         let (vhost, name) = (key.vhost.to_string(), user.clone());
-        let is_there = self.operator.look(move |catalog| {
+        let is_there = self.operator.with_catalog(move |catalog| {
             let has_vhost = catalog.vhost_by_name(&vhost).is_some();
             (has_vhost, catalog.users().any(|(_, user)| *user.name == *name))
         });

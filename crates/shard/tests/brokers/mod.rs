@@ -21,9 +21,9 @@ use wire::{Table, Value};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// By sockets, and over a fabric where there is one.
-struct Dials(Option<Fabric>);
+struct TestDialler(Option<Fabric>);
 
-impl Dialler for Dials {
+impl Dialler for TestDialler {
     fn dial(&self, url: &str, tell: Tell) {
         let url = Url::parse(url).expect("an address");
         let fabric = self.0.clone();
@@ -51,14 +51,14 @@ impl Dialler for Dials {
 }
 
 /// A broker of a test.
-pub struct Broker {
+pub struct TestBroker {
     pub server: Server,
     pub name: &'static str,
     /// Where it is dialled over a fabric, if it is.
     pub over: Option<String>,
 }
 
-impl Broker {
+impl TestBroker {
     pub fn start(name: &'static str, shards: u16) -> Self {
         Self::start_at(name, shards, "127.0.0.1:0")
     }
@@ -128,10 +128,10 @@ impl Broker {
             idle_processors: IdleProcessors::Sleep,
             drain_timeout: PATIENCE,
             cluster_name: name.into(),
-            dialler: Some(Arc::new(Dials(fabric))),
+            dialler: Some(Arc::new(TestDialler(fabric))),
             requests: None,
         });
-        Broker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
+        TestBroker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
     }
 
     /// Where other brokers dial it.
@@ -158,17 +158,17 @@ impl Broker {
         client.close().expect("closed");
     }
 
-    pub fn key(&self, peer: &Broker) -> LinkKey {
+    pub fn key(&self, peer: &TestBroker) -> LinkKey {
         LinkKey { vhost: "/".into(), peer: peer.server.addresses()[0].as_str().into() }
     }
 
     /// A link to another broker, with a route.
-    pub fn route(&self, peer: &Broker, spec: RouteSpec) {
+    pub fn route(&self, peer: &TestBroker, spec: RouteSpec) {
         let key = self.key(peer);
         let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
-        let operator = self.server.operator();
-        operator.federate(Order::AddLink(link)).expect("taken");
-        operator.federate(Order::AddRoute(key.clone(), spec.clone())).expect("taken");
+        let operator = self.server.admin();
+        operator.change_links(Order::AddLink(link)).expect("taken");
+        operator.change_links(Order::AddRoute(key.clone(), spec.clone())).expect("taken");
         let what = format!("{} <-> {}: {spec:?}", self.name, peer.name);
         self.until(&what, |links| {
             links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.runs))
@@ -176,7 +176,7 @@ impl Broker {
     }
 
     pub fn links(&self) -> Vec<LinkStatus> {
-        self.server.operator().links().expect("it runs")
+        self.server.admin().link_statuses().expect("it runs")
     }
 
     pub fn until(&self, what: &str, holds: impl Fn(&[LinkStatus]) -> bool) {
@@ -212,7 +212,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
 }
 
 /// A consumer of its own queue, bound to an exchange.
-pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
+pub fn bound(broker: &TestBroker, exchange: &str, key: &str) -> (Client, Channel) {
     let (mut client, channel) = broker.client();
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, "", &options).expect("a queue");
@@ -223,7 +223,7 @@ pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
     (client, channel)
 }
 
-pub fn publish(broker: &Broker, exchange: &str, keys: &[&str], rounds: u32) {
+pub fn publish(broker: &TestBroker, exchange: &str, keys: &[&str], rounds: u32) {
     let (mut client, channel) = broker.client();
     client.confirm_select(channel).expect("confirms");
     for round in 0..rounds {

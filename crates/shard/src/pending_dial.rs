@@ -10,23 +10,23 @@ use std::io;
 use verbs::device::AnyDevice;
 use verbs::{LinkId, Readiness, VerbsLink};
 
-pub(crate) struct Asking {
+pub(crate) struct PendingDial {
     pub dial: Dial,
     pub link: VerbsLink<AnyDevice>,
     login: federation::Login,
     first: Option<Box<dyn std::any::Any + Send>>,
-    unwanted: Unwanted,
+    failure_handler: DialFailureHandler,
 }
 
 /// Whom it concerns that there is no connection, and what else would do.
-pub(crate) struct Unwanted {
+pub(crate) struct DialFailureHandler {
     tell: Tell,
     otherwise: Option<Otherwise>,
 }
 
-impl Unwanted {
+impl DialFailureHandler {
     /// It could not be had.
-    pub fn tell(self, why: &str) {
+    pub fn on_failure(self, why: &str) {
         match self.otherwise {
             Some(otherwise) => otherwise(why, self.tell),
             None => (self.tell)(Err(DialError { text: why.into(), is_refusal: false })),
@@ -34,24 +34,24 @@ impl Unwanted {
     }
 }
 
-impl Asking {
+impl PendingDial {
     /// `begin` asks for the connection.
     ///
     /// # Errors
     /// That failed at once, and who must hear of it.
-    pub fn begin(
+    pub fn start(
         dial: Dial,
         asked: Asked,
         tell: Tell,
         begin: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
-    ) -> Result<Self, (io::Error, Unwanted)> {
+    ) -> Result<Self, (io::Error, DialFailureHandler)> {
         let Asked { way, token, login, first, otherwise } = asked;
-        let unwanted = Unwanted { tell, otherwise };
+        let unwanted = DialFailureHandler { tell, otherwise };
         match begin(way, token) {
             Ok(link) => {
                 // A broker that is short of memory reads nothing until it has some again; its link waits for that.
                 link.be_patient();
-                Ok(Asking { dial, link, login, first, unwanted })
+                Ok(PendingDial { dial, link, login, first, failure_handler: unwanted })
             }
             Err(error) => Err((error, unwanted)),
         }
@@ -62,7 +62,7 @@ impl Asking {
     }
 
     /// What these edges say of it: that it stands, or why it does not; none: it is still being made.
-    pub fn heard(&mut self, edges: Readiness) -> Option<io::Result<()>> {
+    pub fn poll(&mut self, edges: Readiness) -> Option<io::Result<()>> {
         // A connection that could not be had says so here; one that stands has nothing yet.
         match self.link.receive(&mut [], &mut []) {
             Ok(Received::Closed) => {
@@ -74,12 +74,12 @@ impl Asking {
     }
 
     /// It stands.
-    pub fn stands(self) -> (Dial, Dialled) {
+    pub fn complete(self) -> (Dial, Dialled) {
         (self.dial, Dialled { link: Box::new(self.link), login: self.login, first: self.first })
     }
 
     /// It does not, and will not.
-    pub fn failed(self, why: &str) {
-        self.unwanted.tell(why);
+    pub fn fail(self, why: &str) {
+        self.failure_handler.on_failure(why);
     }
 }

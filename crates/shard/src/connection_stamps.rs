@@ -12,16 +12,16 @@ use federation::Unconfirmed;
 
 /// The stamps of one connection.
 #[derive(Default)]
-pub struct Stamped {
+pub struct ConnectionStamps {
     /// By their channels: what this broker has not answered for.
     unconfirmed: Vec<Unconfirmed>,
     /// Stamps that must go out of the window: their messages will come again.
     refused: Vec<Stamp>,
 }
 
-impl Stamped {
+impl ConnectionStamps {
     /// A stamped message is published on a channel with confirms, as this number.
-    fn entered(&mut self, channel: u16, number: u64, stamp: Stamp) {
+    fn on_publish(&mut self, channel: u16, number: u64, stamp: Stamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, Unconfirmed::default);
@@ -31,14 +31,14 @@ impl Stamped {
 
     /// This broker has taken what came with these numbers.
     #[inline]
-    pub fn confirmed(&mut self, channel: u16, number: u64, multiple: bool) {
+    pub fn on_ack(&mut self, channel: u16, number: u64, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
             unconfirmed.confirmed(number, multiple);
         }
     }
 
     /// This broker did not take it.
-    pub fn refuse(&mut self, channel: u16, number: u64, multiple: bool) {
+    pub fn on_nack(&mut self, channel: u16, number: u64, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
             unconfirmed.refused(number, multiple, |stamp| self.refused.push(stamp));
         }
@@ -50,7 +50,7 @@ impl Stamped {
     }
 
     /// A channel is over, or all are: what is unanswered comes again.
-    fn forget(&mut self, only: Option<u16>) {
+    fn drain_unconfirmed(&mut self, only: Option<u16>) {
         for (channel, unconfirmed) in self.unconfirmed.iter_mut().enumerate() {
             if only.is_none_or(|only| usize::from(only) == channel) {
                 self.refused.extend(unconfirmed.drain());
@@ -61,7 +61,7 @@ impl Stamped {
 
 /// A stamped message is here, as this number of a channel if it is to be confirmed. Answers whether it is for the first time.
 #[cold]
-pub(crate) fn enter(
+pub(crate) fn record_stamp(
     shared: &SharedState,
     effects: &mut ShardEffects,
     slot: Slot,
@@ -71,21 +71,21 @@ pub(crate) fn enter(
 ) -> bool {
     let seed = effects.chance();
     let Some(output) = effects.output(slot) else { return true };
-    let stamped = output.stamped.get_or_insert_default();
+    let stamped = output.stamps.get_or_insert_default();
     let refused = stamped.take_refused();
     if !refused.is_empty() {
-        shared.take_out_stamps(&refused);
+        shared.remove_stamps(&refused);
     }
-    let is_first = shared.enter_stamp(stamp, || seed);
+    let is_first = shared.insert_stamp(stamp, || seed);
     if let Some(number) = number.filter(|_| is_first) {
-        stamped.entered(channel, number, stamp);
+        stamped.on_publish(channel, number, stamp);
     }
     is_first
 }
 
 /// Whether what another broker pushes has been here.
 #[cold]
-pub(crate) fn was_here(
+pub(crate) fn is_duplicate(
     slot: Slot,
     channel: u16,
     publish: &Publish<'_>,
@@ -95,15 +95,15 @@ pub(crate) fn was_here(
 ) -> bool {
     let Some(stamp) = Stamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
-    !enter(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
+    !record_stamp(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
 }
 
 /// A channel is over, or all of a connection are: what came on them and was not answered comes again.
-pub(crate) fn forget(shared: &SharedState, effects: &mut ShardEffects, slot: Slot, only: Option<u16>) {
-    let Some(stamped) = effects.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
-    stamped.forget(only);
+pub(crate) fn release_stamps(shared: &SharedState, effects: &mut ShardEffects, slot: Slot, only: Option<u16>) {
+    let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
+    stamped.drain_unconfirmed(only);
     let refused = stamped.take_refused();
     if !refused.is_empty() {
-        shared.take_out_stamps(&refused);
+        shared.remove_stamps(&refused);
     }
 }

@@ -14,40 +14,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 /// The way by which administrative requests come, for `ServerOptions::requests`, and its other end.
-pub fn requests() -> (SyncSender<Request>, Receiver<Request>) {
+pub fn request_channel() -> (SyncSender<Request>, Receiver<Request>) {
     mpsc::sync_channel(REQUESTS_WAITING_MAX)
 }
 
 /// Does what an operator wants, from any thread.
 #[derive(Clone)]
-pub struct Operator {
+pub struct AdminHandle {
     doors: Vec<Door>,
     /// Links that were ever made.
     links: Arc<AtomicUsize>,
 }
 
-impl Operator {
+impl AdminHandle {
     pub(crate) fn new(doors: Vec<Door>) -> Self {
-        Operator { doors, links: Arc::default() }
+        AdminHandle { doors, links: Arc::default() }
     }
 
     /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
     /// the others are made. `None`: the broker has stopped, and makes none.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
-        self.tell(0, Arrival::Definitions(definitions, refused))?;
+        self.send(0, Arrival::Definitions(definitions, refused))?;
         refusals.recv().ok()
     }
 
     /// Looks at the definitions as they are between two changes, on the thread of the shard that makes them, which does nothing else
     /// meanwhile; waits for what is seen. `None`: the broker has stopped.
-    pub fn look<T: Send + 'static>(&self, look: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
+    pub fn with_catalog<T: Send + 'static>(&self, look: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
         let (seen, sight) = mpsc::channel();
         let look = move |catalog: &Catalog| {
             // Whoever asked waits, unless its thread has failed.
             let _heard = seen.send(look(catalog));
         };
-        self.tell(0, Arrival::Look(Box::new(look)))?;
+        self.send(0, Arrival::Look(Box::new(look)))?;
         sight.recv().ok()
     }
 
@@ -56,16 +56,16 @@ impl Operator {
     ///
     /// # Panics
     /// On a longer body.
-    pub fn answer(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
+    pub fn respond(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
-        let _stopped = self.tell(to.shard.0, Arrival::Answer { to, properties, body });
+        let _stopped = self.send(to.shard.0, Arrival::Answer { to, properties, body });
     }
 
     /// Changes links and routes, and waits until it is done. A new link goes to the shards in turn. `None`: the broker has
     /// stopped.
-    pub fn federate(&self, order: Order) -> Option<()> {
+    pub fn change_links(&self, order: Order) -> Option<()> {
         if let Order::AddLink(spec) = &order
-            && self.links()?.iter().any(|link| link.spec.key == spec.key)
+            && self.link_statuses()?.iter().any(|link| link.spec.key == spec.key)
         {
             return Some(());
         }
@@ -75,7 +75,7 @@ impl Operator {
         let shards = (0..self.doors.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (taken, takings) = mpsc::channel();
         for shard in shards {
-            self.tell(shard as u16, Arrival::Federate(order.clone(), taken.clone()))?;
+            self.send(shard as u16, Arrival::Federate(order.clone(), taken.clone()))?;
         }
         drop(taken);
         takings.iter().for_each(drop);
@@ -83,10 +83,10 @@ impl Operator {
     }
 
     /// How every link stands. `None`: the broker has stopped.
-    pub fn links(&self) -> Option<Vec<LinkStatus>> {
+    pub fn link_statuses(&self) -> Option<Vec<LinkStatus>> {
         let (seen, sight) = mpsc::channel();
         for shard in 0..self.doors.len() {
-            self.tell(shard as u16, Arrival::Links(seen.clone()))?;
+            self.send(shard as u16, Arrival::Links(seen.clone()))?;
         }
         drop(seen);
         let mut links: Vec<_> = sight.iter().flatten().collect();
@@ -94,7 +94,7 @@ impl Operator {
         Some(links)
     }
 
-    fn tell(&self, shard: u16, arrival: Arrival) -> Option<()> {
+    fn send(&self, shard: u16, arrival: Arrival) -> Option<()> {
         let (sender, waker) = self.doors.get(usize::from(shard))?;
         sender.send(arrival).ok()?;
         waker.wake();
