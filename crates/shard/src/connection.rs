@@ -99,6 +99,36 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// A connection that has just been accepted or made, and must be open by the deadline.
+    pub fn new(link: Box<dyn Link>, inbound: Inbound, deadline: Instant, now: Instant) -> Self {
+        Connection {
+            link,
+            inbound,
+            unconsumed: Vec::new(),
+            has_unparsed: false,
+            serial: 0,
+            is_verifying_password: false,
+            phase: ConnectionPhase::Greeting,
+            half_close: HalfClose::Open,
+            deadline,
+            received_at: now,
+            sent_at: now,
+            heartbeat: None,
+            readable: true,
+            received_since_check: false,
+            peer_closed: false,
+            is_queued: false,
+            capabilities: Default::default(),
+            token: None,
+            token_owner: None,
+            reservation: None,
+            lend_from_bytes: usize::MAX,
+            federation_link: None,
+            ended_by_link: None,
+            timer_at: None,
+        }
+    }
+
     /// How many bytes to read into a buffer with so much room.
     pub fn receive_bytes_wanted(&self, room: usize) -> usize {
         self.inbound.scratch_bytes_wanted().min(room)

@@ -1,8 +1,7 @@
-//! What came with a stamp on one connection: whether it has been here, and what this broker has not answered for yet.
+//! Deduplication of stamped messages on one connection: which of them this broker has not confirmed yet.
 //!
-//! Enters: stamped messages with their numbers, what became of them.  Leaves: whether each is here for the first time.
-//! Owns:   which stamps must go out of the window again.
-//! Never:  exists for a connection on which nothing stamped came.
+//! A stamp is in the shared window from the arrival of its message on. If the broker does not accept the message, the stamp is
+//! removed, because the message will be sent again.
 
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
@@ -10,17 +9,17 @@ use broker::{Broker, Effects, Publish, Slot};
 use catalog::Stamp;
 use federation::Unconfirmed;
 
-/// The stamps of one connection.
+/// The stamps of one connection. Only connections over which stamped messages arrive have one.
 #[derive(Default)]
 pub struct ConnectionStamps {
-    /// By their channels: what this broker has not answered for.
+    /// Messages that this broker has not confirmed, by channel.
     unconfirmed: Vec<Unconfirmed>,
-    /// Stamps that must go out of the window: their messages will come again.
+    /// Stamps to remove from the window: their messages will be sent again.
     refused: Vec<Stamp>,
 }
 
 impl ConnectionStamps {
-    /// A stamped message is published on a channel with confirms, as this number.
+    /// A stamped message is published on a channel with confirms, under this number.
     fn on_publish(&mut self, channel: u16, number: u64, stamp: Stamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
@@ -29,7 +28,7 @@ impl ConnectionStamps {
         self.unconfirmed[index].push(number, stamp);
     }
 
-    /// This broker has taken what came with these numbers.
+    /// This broker confirms the messages of these numbers.
     #[inline]
     pub fn on_ack(&mut self, channel: u16, number: u64, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
@@ -37,19 +36,19 @@ impl ConnectionStamps {
         }
     }
 
-    /// This broker did not take it.
+    /// This broker refuses them.
     pub fn on_nack(&mut self, channel: u16, number: u64, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
             unconfirmed.refused(number, multiple, |stamp| self.refused.push(stamp));
         }
     }
 
-    /// Stamps that must go out of the window, since the last time.
+    /// The stamps to remove from the window since the last call.
     fn take_refused(&mut self) -> Vec<Stamp> {
         std::mem::take(&mut self.refused)
     }
 
-    /// A channel is over, or all are: what is unanswered comes again.
+    /// One channel is closed, or all are: unconfirmed messages will be sent again.
     fn drain_unconfirmed(&mut self, only: Option<u16>) {
         for (channel, unconfirmed) in self.unconfirmed.iter_mut().enumerate() {
             if only.is_none_or(|only| usize::from(only) == channel) {
@@ -59,7 +58,8 @@ impl ConnectionStamps {
     }
 }
 
-/// A stamped message is here, as this number of a channel if it is to be confirmed. Answers whether it is for the first time.
+/// Records the stamp of a message that has arrived, and its number if it is to be confirmed. Returns whether it is here for the
+/// first time.
 #[cold]
 pub(crate) fn record_stamp(
     shared: &SharedState,
@@ -83,7 +83,7 @@ pub(crate) fn record_stamp(
     is_first
 }
 
-/// Whether what another broker pushes has been here.
+/// Whether a message that another broker pushes has been here before.
 #[cold]
 pub(crate) fn is_duplicate(
     slot: Slot,
@@ -98,7 +98,7 @@ pub(crate) fn is_duplicate(
     !record_stamp(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
 }
 
-/// A channel is over, or all of a connection are: what came on them and was not answered comes again.
+/// Removes the stamps of unconfirmed messages when one channel of a connection is closed, or all are.
 pub(crate) fn release_stamps(shared: &SharedState, effects: &mut ShardEffects, slot: Slot, only: Option<u16>) {
     let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
     stamped.drain_unconfirmed(only);

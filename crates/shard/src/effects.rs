@@ -5,8 +5,8 @@
 //! Never:  sends: the reactor flushes once per batch.
 
 use crate::mailbox::Mailbox;
+use crate::output_queues::{OutputQueue, OutputQueues};
 use crate::pushed::TieOut;
-use crate::connection_stamps::ConnectionStamps;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -16,21 +16,6 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
-
-/// The output of one connection.
-pub struct OutputQueue {
-    /// The encoder.
-    pub out: Outbound,
-    /// Bodies of fewer bytes are copied, others shared.
-    pub copy_below_bytes: usize,
-    /// The link takes no more at the moment.
-    pub blocked: bool,
-    /// Of a connection to another broker, where this one is the client.
-    pub link_output: Option<Box<TieOut>>,
-    /// Of a connection to or from another broker: what came over it with a stamp.
-    pub stamps: Option<Box<ConnectionStamps>>,
-    dirty: bool,
-}
 
 /// A refusal that came from another shard.
 pub struct DeferredRefusal {
@@ -59,9 +44,8 @@ pub struct CopiedBytes {
 pub struct ShardEffects {
     pool: Pool,
     rng: StdRng,
-    output_bytes_max: usize,
-    outputs: Vec<Option<OutputQueue>>,
-    dirty: Vec<Slot>,
+    /// The outputs of all connections.
+    pub outputs: OutputQueues,
     /// The mail of the shard.
     pub mailbox: Mailbox,
     /// Connections that may be read again.
@@ -84,9 +68,7 @@ impl ShardEffects {
         ShardEffects {
             pool,
             rng: StdRng::from_seed(seed),
-            output_bytes_max,
-            outputs: Vec::new(),
-            dirty: Vec::new(),
+            outputs: OutputQueues::new(output_bytes_max),
             mailbox: mail,
             resumed: Vec::new(),
             throttled: Vec::new(),
@@ -102,78 +84,43 @@ impl ShardEffects {
         self.requests = Some(requests);
     }
 
-    /// Bytes of a connection's output beyond which it gets no more deliveries; beyond twice as many nothing of it is read.
+    /// Bytes in a connection's output beyond which it gets no more deliveries.
     pub fn output_bytes_max(&self) -> usize {
-        self.output_bytes_max
-    }
-
-    /// A new connection's output.
-    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
-        let index = slot as usize;
-        if self.outputs.len() <= index {
-            self.outputs.resize_with(index + 1, || None);
-        }
-        self.outputs[index] =
-            Some(OutputQueue { out, copy_below_bytes, blocked: false, link_output: None, stamps: None, dirty: false });
-    }
-
-    /// A connection is gone.
-    pub fn close(&mut self, slot: Slot) {
-        if let Some(output) = self.outputs.get_mut(slot as usize) {
-            *output = None;
-        }
+        self.outputs.queue_bytes_max()
     }
 
     /// A connection's output.
     #[inline]
     pub fn output(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
-        self.outputs.get_mut(slot as usize)?.as_mut()
+        self.outputs.get_mut(slot)
     }
 
     /// A connection's encoder and the memory it writes to; what is written will be sent.
     #[inline]
     pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        if !output.dirty {
-            output.dirty = true;
-            self.dirty.push(slot);
-        }
-        Some((&mut output.out, &self.pool))
+        Some((&mut self.outputs.get_dirty(slot)?.out, &self.pool))
     }
 
     /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
     #[inline]
     pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        Some((&mut self.outputs.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
+        Some((&mut self.outputs.get_mut(slot)?.out, &self.pool))
     }
 
-    /// The next connection with something to send.
-    #[inline]
-    pub fn next_dirty(&mut self) -> Option<Slot> {
-        let slot = self.dirty.pop()?;
-        if let Some(Some(output)) = self.outputs.get_mut(slot as usize) {
-            output.dirty = false;
-        }
-        Some(slot)
-    }
-
-    /// Whether so much waits to be sent to a connection that nothing more should be asked for by it.
+    /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.
     #[inline]
     pub fn is_full(&self, slot: Slot) -> bool {
-        match self.outputs.get(slot as usize) {
-            Some(Some(output)) => output.out.bytes() >= 2 * self.output_bytes_max,
-            _ => false,
-        }
+        self.outputs.is_full(slot)
     }
 
-    /// Notes that a connection has something to send.
+    /// Has a connection flushed.
     pub fn make_dirty(&mut self, slot: Slot) {
-        self.writer(slot);
+        self.outputs.get_dirty(slot);
     }
 
     /// Bytes that wait in all outputs.
     pub fn output_bytes(&self) -> usize {
-        self.outputs.iter().flatten().map(|output| output.out.bytes()).sum()
+        self.outputs.bytes()
     }
 }
 
@@ -246,7 +193,7 @@ impl ShardEffects {
 impl ShardEffects {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
     fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
-        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
+        let Some(output) = self.outputs.get_mut(slot) else { return false };
         let Some(tie) = &mut output.link_output else { return false };
         let Some(acks) = tie.acks(channel) else { return false };
         acks.safe(tag);
@@ -258,7 +205,7 @@ impl ShardEffects {
 
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
     pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
-        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
+        let output = self.outputs.get_mut(slot)?;
         let tie = output.link_output.as_mut().filter(|tie| tie.holds)?;
         let before = output.out.bytes();
         let again = tie.write_acks(&mut output.out, &self.pool, now);
@@ -302,19 +249,12 @@ impl Effects for ShardEffects {
 
     #[inline]
     fn has_room(&self, slot: Slot) -> bool {
-        match self.outputs.get(slot as usize) {
-            Some(Some(output)) => output.out.bytes() < self.output_bytes_max,
-            _ => false,
-        }
+        self.outputs.has_capacity(slot)
     }
 
     #[inline]
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
-        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return };
-        if !output.dirty {
-            output.dirty = true;
-            self.dirty.push(slot);
-        }
+        let Some(output) = self.outputs.get_dirty(slot) else { return };
         if let Some(tie) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
             return deliver_over_link(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);

@@ -157,8 +157,8 @@ impl Shard {
 
     fn add_tie(&mut self, spec: LinkSpec, direction: Direction, now: Instant) -> u32 {
         let own =
-            federation::Identity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
-        let peering = Peering::new(own, self.tie_limits(None), self.effects.output_bytes_max());
+            federation::Identity { cluster_name: self.sessions.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
+        let peering = Peering::new(own, self.tie_limits(None), self.sessions.effects.output_bytes_max());
         self.federation_links.add(FederationLink::new(spec, direction, peering, now))
     }
 
@@ -177,7 +177,7 @@ impl Shard {
                 None
             }
             Ok(mut dialled) => {
-                if !self.shared.add_connection(self.options.shard.0) {
+                if !self.sessions.shared.add_connection(self.sessions.options.shard.0) {
                     dialled.link.abort(Abort::Limit);
                     self.tie_lost(
                         dial.tie,
@@ -224,18 +224,18 @@ impl Shard {
             _ => None,
         };
         if let Some(watch) = self.federation_links.get(number).and_then(|tie| tie.route(route).watch.take()) {
-            self.broker.catalog_mut().unwatch_bindings(watch);
+            self.sessions.broker.catalog_mut().unwatch_bindings(watch);
         }
         let left = self.left_of_push(number, route);
         if let Some(slot) = slot {
             // What is safe here does not come again.
-            self.effects.send_acks(slot, None);
+            self.sessions.effects.send_acks(slot, None);
         }
         let Some(tie) = self.federation_links.get(number) else { return };
         let mut channel = None;
         if let Some(slot) = slot
-            && let Some(connection) = self.connections.get_mut(slot)
-            && let Some((out, pool)) = self.effects.writer(slot)
+            && let Some(connection) = self.sessions.connections.get_mut(slot)
+            && let Some((out, pool)) = self.sessions.effects.writer(slot)
         {
             channel = tie.peering.remove_route(route, Some((&mut connection.inbound, out, pool)));
         } else {
@@ -246,7 +246,7 @@ impl Shard {
             self.close_here(slot, channel);
         }
         if let Some((vhost, queue)) = left {
-            self.broker.delete_queue(vhost, &queue, &mut self.effects);
+            self.sessions.broker.delete_queue(vhost, &queue, &mut self.sessions.effects);
         }
         match (slot, self.federation_links.get(number)) {
             (Some(slot), Some(_)) => self.end_empty(number, slot, now),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 /// Bytes of the one receive buffer that all connections of a shard share (64 to 256 KiB measured equal, 16 KiB cost 18 %).
-pub const SCRATCH_BYTES: usize = 256 * 1024;
+pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
 /// Mail batches under way from one shard to another.
@@ -72,6 +72,6 @@ pub const LATENCY_DOZE_US: i32 = 2;
 pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
-const _: () = assert!(TURN_BYTES >= SCRATCH_BYTES);
+const _: () = assert!(TURN_BYTES >= RECEIVE_BUFFER_BYTES);
 // A ring that is emptied tells its sender so.
 const _: () = assert!(MAILBOX_BATCHES <= MAILBOX_BATCHES_PER_TICK && MAILBOX_BATCHES >= 2);

@@ -34,9 +34,9 @@ impl Shard {
             if made == MADE {
                 return self.here_is_made(number, route, slot);
             }
-            if !self.broker.may_read(slot) {
+            if !self.sessions.broker.may_read(slot) {
                 // An answer is awaited; its arrival brings this connection's turn.
-                if let Some(connection) = self.connections.get_mut(slot) {
+                if let Some(connection) = self.sessions.connections.get_mut(slot) {
                     connection.has_unparsed = true;
                 }
                 return;
@@ -49,18 +49,18 @@ impl Shard {
                     let uri = format!("federation of {}", own.cluster_name);
                     let tracer = Tracer::new(peer, &own, &uri, &spec.exchange, spec.hops_max);
                     let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
+                    if let Some(out) = self.sessions.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
                         out.push(channel, Some(Pushed::new(&spec.exchange, tracer)));
                     }
                     (MADE, self.push_consume(slot, channel, &spec, &queue))
                 }
                 step => match definitions.method(step - BEGUN) {
-                    Some(method) => (step + 1, self.broker.command(slot, channel, method, &mut self.effects)),
+                    Some(method) => (step + 1, self.sessions.broker.command(slot, channel, method, &mut self.sessions.effects)),
                     None => (QOS, Ok(Flow::Go)),
                 },
             };
             match outcome {
-                Ok(Flow::Gather) => self.broker.end_run(slot, &mut self.effects),
+                Ok(Flow::Gather) => self.sessions.broker.end_run(slot, &mut self.sessions.effects),
                 Ok(Flow::Go | Flow::Wait) => {}
                 Err(refusal) => return self.route_refused(slot, channel, &refusal.text, now),
             }
@@ -75,7 +75,7 @@ impl Shard {
             return Ok(Flow::Go);
         }
         let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
-        self.broker.command(slot, channel, qos.into(), &mut self.effects)
+        self.sessions.broker.command(slot, channel, qos.into(), &mut self.sessions.effects)
     }
 
     fn push_consume(&mut self, slot: Slot, channel: u16, spec: &RouteSpec, queue: &[u8]) -> Result<Flow, Refusal> {
@@ -88,7 +88,7 @@ impl Shard {
             no_wait: true,
             arguments: TableRef::EMPTY,
         };
-        self.broker.command(slot, channel, Method::from(consume), &mut self.effects)
+        self.sessions.broker.command(slot, channel, Method::from(consume), &mut self.sessions.effects)
     }
 
     /// Goes on with routes whose side here waited for an answer.

@@ -5,7 +5,7 @@
 //! Never:  handles a message.
 
 use crate::effects::ShardEffects;
-use crate::handshake::ExternalMechanism;
+use crate::login::ExternalMechanism;
 use crate::latency::{CPU_LATENCY_FILE, IdleProcessors};
 use crate::limits::{RECHECK_INTERVAL, PORT_MEMORY_DIVISOR, RDMA_LOOK};
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};

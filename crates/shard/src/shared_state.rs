@@ -8,6 +8,7 @@ use crate::effects::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
 use crate::connection_limits::ConnectionLimits;
 use crate::tokens::BootstrapTokens;
+use crate::vhost_bytes::VhostBytes;
 use catalog::Stamp;
 use federation::Window;
 use federation::limits::WINDOW_STAMPS_MAX;
@@ -35,6 +36,7 @@ pub struct SharedState {
     stopping: AtomicBool,
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) tokens: BootstrapTokens,
+    pub(crate) vhost_bytes: VhostBytes,
     /// What came with a stamp lately, whichever shard it came to; none where nothing did.
     stamp_window: Mutex<Option<Window>>,
     /// What RDMA ports did whose shards have ended; `None` where no shard had one.
@@ -54,6 +56,7 @@ impl SharedState {
             stopping: AtomicBool::new(false),
             connection_limits: ConnectionLimits::default(),
             tokens: BootstrapTokens::default(),
+            vhost_bytes: VhostBytes::default(),
             stamp_window: Mutex::new(None),
             port_counters: Mutex::new(None),
         }

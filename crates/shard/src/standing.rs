@@ -45,8 +45,9 @@ impl Shard {
                     bindings: tie.peering.mirrored(number),
                 };
                 if let (Some(slot), Some(channel)) = (slot, channel) {
-                    status.unacknowledged = self.broker.under_way(slot, channel);
+                    status.unacknowledged = self.sessions.broker.under_way(slot, channel);
                     if let Some(pushed) = self
+                        .sessions
                         .effects
                         .output(slot)
                         .and_then(|output| output.link_output.as_mut())
@@ -88,8 +89,8 @@ impl Shard {
                 if refused { LinkState::Refused { next_in } } else { LinkState::BackingOff { next_in } }
             }
             Stage::Connected { slot } => match tie.peering.state() {
-                LinkState::Running if !self.broker.may_read(slot) => LinkState::BlockedHere,
-                LinkState::Running if self.effects.is_full(slot) || !self.effects.has_room(slot) => {
+                LinkState::Running if !self.sessions.broker.may_read(slot) => LinkState::BlockedHere,
+                LinkState::Running if self.sessions.effects.is_full(slot) || !self.sessions.effects.has_room(slot) => {
                     LinkState::BlockedThere { reason: "it does not read".into() }
                 }
                 state => state,

@@ -21,8 +21,8 @@ use wire::method::confirm;
 impl Shard {
     /// What a connection to another broker may use.
     pub(crate) fn tie_limits(&self, lends: Option<bool>) -> SessionLimits {
-        let body_frame_bytes_max = if lends == Some(true) { self.options.rdma_frame_bytes_max } else { 0 };
-        SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.options.session }
+        let body_frame_bytes_max = if lends == Some(true) { self.sessions.options.rdma_frame_bytes_max } else { 0 };
+        SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.sessions.options.session }
     }
 
     pub(crate) fn tie_up(&mut self, number: u32, Dialled { link, login, first }: Dialled, now: Instant) -> Slot {
@@ -30,23 +30,23 @@ impl Shard {
         let limits = self.tie_limits(Some(shape.lend_from_bytes < usize::MAX));
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
         if let Some(tie) = self.federation_links.get(number) {
-            tie.peering.begin(login, limits, &mut out, self.effects.pool());
+            tie.peering.begin(login, limits, &mut out, self.sessions.effects.pool());
             tie.transport = shape.name;
             tie.first = first;
             tie.connections += 1;
             tie.lag_at = now + LAG_EVERY;
         }
-        let slot = self.insert_connection(link, inbound, out, now);
-        if let Some(connection) = self.connections.get_mut(slot) {
+        let slot = self.sessions.insert(link, inbound, out, now);
+        if let Some(connection) = self.sessions.connections.get_mut(slot) {
             connection.federation_link = Some(number);
         }
-        if let Some(output) = self.effects.output(slot) {
+        if let Some(output) = self.sessions.effects.output(slot) {
             output.link_output = Some(Box::default());
         }
         if let Some(tie) = self.federation_links.get(number) {
             tie.stage = Stage::Connected { slot };
         }
-        self.effects.make_dirty(slot);
+        self.sessions.effects.make_dirty(slot);
         self.federation_links.plan();
         slot
     }
@@ -82,7 +82,7 @@ impl Shard {
         let Some(tie) = self.federation_links.get(number) else { return };
         if tie.lag_at <= now {
             tie.lag_at = now + LAG_EVERY;
-            if let Some((out, pool)) = self.effects.writer(slot) {
+            if let Some((out, pool)) = self.sessions.effects.writer(slot) {
                 tie.peering.ask_lag(out, pool);
             }
         }
@@ -90,7 +90,7 @@ impl Shard {
             && tie.waits_until.is_some_and(|until| until <= now)
         {
             tie.waits_until = None;
-            tie.peering.wait_is_over(self.effects.writer(slot));
+            tie.peering.wait_is_over(self.sessions.effects.writer(slot));
         }
         let Some(tie) = self.federation_links.get(number) else { return };
         let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
@@ -106,9 +106,9 @@ impl Shard {
 
     /// What the other broker has said comes to this.
     pub(crate) fn heard(&mut self, slot: Slot, hear: federation::Hear, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
         let Some(tie) = connection.federation_link.and_then(|number| self.federation_links.get(number)) else { return };
-        let Some((out, pool)) = self.effects.writer(slot) else { return };
+        let Some((out, pool)) = self.sessions.effects.writer(slot) else { return };
         tie.peering.answer(hear, &mut connection.inbound, out, pool);
         self.carry_out_told(slot, now);
     }
@@ -135,7 +135,7 @@ impl Shard {
                 }
                 Told::Over(End { text, is_refusal, at_once }) => {
                     self.tie_lost(number, Some(text), is_refusal, at_once, now);
-                    self.close_after_flush(slot, now);
+                    self.sessions.close_after_flush(slot, now);
                 }
             }
         }
@@ -173,26 +173,26 @@ impl Shard {
         let no_amqp = if has_said_who { "" } else { "it does not speak AMQP 0-9-1: " };
         self.wait_for_the_end(number, slot);
         self.tie_lost(number, Some(format!("{no_amqp}{fault}").into()), true, false, now);
-        if let Some(connection) = self.connections.get_mut(slot)
-            && let Some((out, pool)) = self.effects.writer(slot)
+        if let Some(connection) = self.sessions.connections.get_mut(slot)
+            && let Some((out, pool)) = self.sessions.effects.writer(slot)
         {
             connection.inbound.fail(fault, out, pool);
         }
-        self.close_after_flush(slot, now);
+        self.sessions.close_after_flush(slot, now);
     }
 
     pub(crate) fn tie_of(&self, slot: Slot) -> Option<u32> {
-        self.connections.get(slot)?.federation_link
+        self.sessions.connections.get(slot)?.federation_link
     }
 
     pub(crate) fn tuned(&mut self, slot: Slot, tuning: session::Tuning) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
         connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
         // Only now is it known what suits a link on which both ends have a say.
         connection.lend_from_bytes = connection.link.shape().lend_from_bytes;
         if connection.lend_from_bytes < usize::MAX {
             connection.inbound.lend_from(connection.lend_from_bytes);
-            if let Some(output) = self.effects.output(slot) {
+            if let Some(output) = self.sessions.effects.output(slot) {
                 output.out.set_part_bytes_min(connection.lend_from_bytes);
             }
         }
@@ -203,7 +203,7 @@ impl Shard {
         let Some(tie) = self.federation_links.get(number) else { return };
         tie.first = None;
         let (vhost, user) = (tie.spec.key.vhost.clone(), tie.spec.user.clone());
-        let catalog = self.broker.catalog();
+        let catalog = self.sessions.broker.catalog();
         let found = catalog.users().find(|(_, known)| *known.name == *user).map(|(user, _)| user);
         let opened = match found {
             Some(user) => catalog.open_vhost(user, vhost.as_bytes()).map(|vhost| (user, vhost)).map_err(|why| why.text),
@@ -213,13 +213,13 @@ impl Shard {
             Ok(opened) => opened,
             Err(text) => return self.end_tie(number, slot, &text, true, now),
         };
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
         connection.phase = ConnectionPhase::Open { user, vhost };
-        let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
+        let session = SessionId { shard: self.sessions.options.shard, slot, serial: connection.serial };
         let capabilities = broker::Capabilities::default();
-        self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
-        self.broker.set_link(slot);
-        self.connections.set_timer(slot, now);
+        self.sessions.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
+        self.sessions.broker.set_link(slot);
+        self.sessions.connections.set_timer(slot, now);
         let routes: Vec<_> =
             self.federation_links.get(number).into_iter().flat_map(|tie| tie.peering.routes()).map(|route| route.0).collect();
         for route in routes {
@@ -231,9 +231,9 @@ impl Shard {
 
     /// The exchange of a route, here.
     pub(crate) fn exchange_here(&self, spec: &RouteSpec, slot: Slot) -> Option<ExchangeId> {
-        let connection = self.connections.get(slot)?;
+        let connection = self.sessions.connections.get(slot)?;
         let ConnectionPhase::Open { vhost, .. } = connection.phase else { return None };
-        self.broker.catalog().exchange(vhost, spec.exchange.as_bytes())
+        self.sessions.broker.catalog().exchange(vhost, spec.exchange.as_bytes())
     }
 
     pub(crate) fn begin_route(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
@@ -248,11 +248,11 @@ impl Shard {
             }
             return self.route_over(number, route, Some(&text), now);
         }
-        let like = found.and_then(|id| self.broker.catalog().exchange_info(id)).cloned();
+        let like = found.and_then(|id| self.sessions.broker.catalog().exchange_info(id)).cloned();
         if let Some(vhost) = self.vhost_of_tie(number) {
             self.watch_wants(number, route, &spec, vhost);
         }
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
         let Some(tie) = self.federation_links.get(number) else { return };
         let own = tie.peering.own().clone();
         if spec.direction == Direction::Pull {
@@ -264,7 +264,7 @@ impl Shard {
             let tracer = Tracer::new(own, &peer, &uri, source, spec.hops_max);
             tie.route(route).tracer = Some(tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. })));
         }
-        if let Some((out, pool)) = self.effects.writer(slot) {
+        if let Some((out, pool)) = self.sessions.effects.writer(slot) {
             tie.peering.begin_route(route, like, &mut connection.inbound, out, pool);
         }
         self.federation_links.plan();
@@ -276,20 +276,20 @@ impl Shard {
         let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
             return;
         };
-        if !self.broker.has_channel(slot, channel) {
-            self.broker.open_channel(slot, channel);
+        if !self.sessions.broker.has_channel(slot, channel) {
+            self.sessions.broker.open_channel(slot, channel);
         }
         match spec.direction {
             Direction::Pull => {
                 if spec.ack == Ack::Confirm {
                     let select = confirm::Select { no_wait: true }.into();
-                    if let Err(refusal) = self.broker.command(slot, channel, select, &mut self.effects) {
+                    if let Err(refusal) = self.sessions.broker.command(slot, channel, select, &mut self.sessions.effects) {
                         return self.route_refused(slot, channel, &refusal.text, now);
                     }
                     if let Some(tie) = self.federation_links.get(number) {
                         tie.route(route).ack_every = Acks::every(spec.credit);
                     }
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
+                    if let Some(out) = self.sessions.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
                         out.acknowledge(channel, Some(Acks::new(spec.credit)));
                     }
                 }
@@ -307,7 +307,7 @@ impl Shard {
     /// Both sides of a route are there.
     pub(crate) fn here_is_made(&mut self, number: u32, route: usize, slot: Slot) {
         let Some(tie) = self.federation_links.get(number) else { return };
-        if let Some((out, pool)) = self.effects.writer(slot) {
+        if let Some((out, pool)) = self.sessions.effects.writer(slot) {
             tie.peering.here(route, out, pool);
         }
     }
@@ -317,10 +317,10 @@ impl Shard {
         let Some(number) = self.tie_of(slot) else { return };
         let route = self.federation_links.get(number).and_then(|tie| tie.peering.route_of(channel));
         let Some(route) = route else { return self.end_tie(number, slot, text, false, now) };
-        self.effects.send_acks(slot, None);
+        self.sessions.effects.send_acks(slot, None);
         self.close_here(slot, channel);
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        if let (Some(tie), Some((out, pool))) = (self.federation_links.get(number), self.effects.writer(slot)) {
+        let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
+        if let (Some(tie), Some((out, pool))) = (self.federation_links.get(number), self.sessions.effects.writer(slot)) {
             tie.peering.end_channel(route, text, &mut connection.inbound, out, pool);
         }
         self.route_over(number, route, Some(text), now);
@@ -329,17 +329,17 @@ impl Shard {
     /// The channel here of a route goes; what was pushed on it and not acknowledged goes back to its queue.
     pub(crate) fn close_here(&mut self, slot: Slot, channel: u16) {
         self.keep_counts(slot, Some(channel));
-        if let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
+        if let Some(out) = self.sessions.effects.output(slot).and_then(|output| output.link_output.as_mut()) {
             out.acknowledge(channel, None);
         }
-        self.broker.close_channel(slot, channel, &mut self.effects);
+        self.sessions.broker.close_channel(slot, channel, &mut self.sessions.effects);
     }
 
     /// What routes have pushed on a connection is kept beyond it.
     pub(crate) fn keep_counts(&mut self, slot: Slot, only: Option<u16>) {
-        connection_stamps::release_stamps(&self.shared, &mut self.effects, slot, only);
+        connection_stamps::release_stamps(&self.sessions.shared, &mut self.sessions.effects, slot, only);
         let Some(tie) = self.tie_of(slot).and_then(|number| self.federation_links.get(number)) else { return };
-        let Some(out) = self.effects.output(slot).and_then(|output| output.link_output.as_mut()) else { return };
+        let Some(out) = self.sessions.effects.output(slot).and_then(|output| output.link_output.as_mut()) else { return };
         let channels: Vec<_> =
             tie.peering.routes().filter_map(|(route, _)| Some((route, tie.peering.channel(route)?))).collect();
         for (route, channel) in channels {
@@ -356,7 +356,7 @@ impl Shard {
     }
 
     pub(crate) fn route_over(&mut self, number: u32, route: usize, text: Option<&str>, now: Instant) {
-        let chance = self.effects.chance();
+        let chance = self.sessions.effects.chance();
         if let Some(tie) = self.federation_links.get(number) {
             tracing::warn!(link = &*tie.spec.key.peer, route, text, "a federation route does not run");
             tie.route_over(route, chance, now);
@@ -378,27 +378,27 @@ impl Shard {
         }
         self.tie_lost(number, Some(text.into()), false, true, now);
         if !is_open {
-            self.close_after_flush(slot, now);
+            self.sessions.close_after_flush(slot, now);
         }
     }
 
     fn say_goodbye(&mut self, number: u32, slot: Slot, now: Instant) {
         self.keep_counts(slot, None);
         // What is safe here does not come again.
-        self.effects.send_acks(slot, None);
-        if let Some(connection) = self.connections.get_mut(slot)
-            && let Some((out, pool)) = self.effects.writer(slot)
+        self.sessions.effects.send_acks(slot, None);
+        if let Some(connection) = self.sessions.connections.get_mut(slot)
+            && let Some((out, pool)) = self.sessions.effects.writer(slot)
         {
             connection.inbound.close(wire::ReplyCode::Success.number(), "Goodbye", out, pool);
         }
-        self.close_session(slot);
-        self.enter_closing_phase(slot, ConnectionPhase::Closing, now);
+        self.sessions.close_session(slot);
+        self.sessions.enter_closing_phase(slot, ConnectionPhase::Closing, now);
         self.wait_for_the_end(number, slot);
     }
 
     /// This broker ends a connection: the next one is made when it is over, so that what was sent on it comes first.
     fn wait_for_the_end(&mut self, number: u32, slot: Slot) {
-        if let Some(connection) = self.connections.get_mut(slot)
+        if let Some(connection) = self.sessions.connections.get_mut(slot)
             && let Some(tie) = self.federation_links.get(number)
         {
             connection.ended_by_link = Some(number);
@@ -408,11 +408,11 @@ impl Shard {
 
     /// There is no connection any more, or none could be made.
     pub(crate) fn tie_lost(&mut self, number: u32, why: Option<Box<str>>, refused: bool, at_once: bool, now: Instant) {
-        let chance = self.effects.chance();
+        let chance = self.sessions.effects.chance();
         if let Some(tie) = self.federation_links.get(number) {
             if let Stage::Connected { slot } = tie.stage {
                 self.keep_counts(slot, None);
-                if let Some(connection) = self.connections.get_mut(slot) {
+                if let Some(connection) = self.sessions.connections.get_mut(slot) {
                     connection.federation_link = None;
                 }
             }

@@ -1,8 +1,6 @@
-//! Tokens: how a client that has logged in by TCP or TLS is known again when it comes over RDMA.
+//! Bootstrap tokens: a client that has logged in over TCP or TLS shows one to connect again over RDMA without a password.
 //!
-//! Enters: who has logged in, with the token that its connection was greeted with.  Leaves: who comes with one.
-//! Owns:   the tokens that wait for their client. Each is good once, and for a while.
-//! Never:  lets a token in that nobody has logged in with.
+//! Each token is valid once, and for a limited time.
 
 use crate::limits::TOKENS_PENDING_MAX;
 use std::collections::HashMap;
@@ -10,36 +8,35 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use verbs::{Doorkeeper, Token};
 
-/// Whom a token stands for.
+/// Whose login a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
-    /// The name of the user who has logged in.
     pub user: Box<str>,
-    /// Whether it did so from this machine.
+    /// Whether the user logged in from this machine.
     pub is_loopback: bool,
-    /// Whether it brings somebody else, who has still to say who he is.
+    /// Whether the user brings another client, which still has to log in.
     pub is_carrier: bool,
 }
 
 struct PendingToken {
     owner: TokenOwner,
     expires_at: Instant,
-    /// A port has let somebody in by it, and nobody else gets in.
+    /// A port has admitted a connection by it, and admits no other.
     is_used: bool,
 }
 
-/// The tokens of a broker. The lock is taken when connections begin and end, and never for a message.
+/// The tokens of a broker. The lock is taken when connections begin and end, never for a message.
 #[derive(Default)]
 pub(crate) struct BootstrapTokens {
     pending: Mutex<HashMap<Token, PendingToken>>,
-    /// How long they wait; without it none are given.
+    /// How long a token is valid; `None` if the broker gives none.
     lifetime: Option<Duration>,
 }
 
 impl BootstrapTokens {
-    /// Tokens are given, and wait for so long.
-    pub fn enabled(wait: Duration) -> Self {
-        BootstrapTokens { lifetime: Some(wait), ..BootstrapTokens::default() }
+    /// Tokens that are valid for this long.
+    pub fn enabled(lifetime: Duration) -> Self {
+        BootstrapTokens { lifetime: Some(lifetime), ..BootstrapTokens::default() }
     }
 
     pub fn are_enabled(&self) -> bool {
@@ -47,45 +44,45 @@ impl BootstrapTokens {
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<Token, PendingToken>> {
-        // Nothing panics while it is held, and the map is whole at every moment.
+        // Nothing panics while the lock is held, and the map is whole at every moment.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client may come with this token. If there are too many, it may not, and is refused when it tries.
-    pub fn insert(&self, token: Token, ticket: TokenOwner, now: Instant) {
-        let Some(wait) = self.lifetime else { return };
-        let mut waiting = self.pending();
-        if waiting.len() >= TOKENS_PENDING_MAX {
-            waiting.retain(|_, waiting| waiting.expires_at > now);
+    /// Lets a client connect by this token. Beyond [`TOKENS_PENDING_MAX`] the token is dropped, and the client refused later.
+    pub fn insert(&self, token: Token, owner: TokenOwner, now: Instant) {
+        let Some(lifetime) = self.lifetime else { return };
+        let mut pending = self.pending();
+        if pending.len() >= TOKENS_PENDING_MAX {
+            pending.retain(|_, token| token.expires_at > now);
         }
-        if waiting.len() < TOKENS_PENDING_MAX {
-            waiting.insert(token, PendingToken { owner: ticket, expires_at: now + wait, is_used: false });
+        if pending.len() < TOKENS_PENDING_MAX {
+            pending.insert(token, PendingToken { owner, expires_at: now + lifetime, is_used: false });
         }
     }
 
-    /// The connection is over that the token was given to. A client that is on its way by it still arrives.
+    /// Revokes a token because the connection that it was given to is closed. A client that was admitted already still connects.
     pub fn remove_unused(&self, token: &Token) {
-        let mut waiting = self.pending();
-        if waiting.get(token).is_some_and(|waiting| !waiting.is_used) {
-            waiting.remove(token);
+        let mut pending = self.pending();
+        if pending.get(token).is_some_and(|token| !token.is_used) {
+            pending.remove(token);
         }
     }
 
-    /// Who it is that was let in by this token. Once.
+    /// The owner of the token by which a connection was admitted, once.
     pub fn redeem(&self, token: &Token) -> Option<TokenOwner> {
-        Some(self.pending().remove(token).filter(|waiting| waiting.is_used)?.owner)
+        Some(self.pending().remove(token).filter(|token| token.is_used)?.owner)
     }
 
     fn admit(&self, token: &Token, now: Instant) -> bool {
         match self.pending().get_mut(token) {
-            Some(waiting) if waiting.expires_at > now => !std::mem::replace(&mut waiting.is_used, true),
+            Some(token) if token.expires_at > now => !std::mem::replace(&mut token.is_used, true),
             _ => false,
         }
     }
 }
 
 impl Doorkeeper for crate::SharedState {
-    #[expect(clippy::disallowed_methods, reason = "a request for a connection comes when it comes, once in its life")]
+    #[expect(clippy::disallowed_methods, reason = "called once a connection, when its request arrives")]
     fn admits(&self, token: &Token) -> bool {
         self.tokens.admit(token, Instant::now())
     }
@@ -94,33 +91,29 @@ impl Doorkeeper for crate::SharedState {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
-    fn some_instant() -> Instant {
-        Instant::now()
-    }
+    use crate::test_clock::some_instant;
 
     #[test]
-    fn a_token_is_good_once_and_for_a_while() {
-        let (wait, begin) = (Duration::from_secs(30), some_instant());
-        let tokens = BootstrapTokens::enabled(wait);
+    fn a_token_is_valid_once_and_for_its_lifetime() {
+        let (lifetime, start) = (Duration::from_secs(30), some_instant());
+        let tokens = BootstrapTokens::enabled(lifetime);
         let token = |number| Token([number; 16]);
-        let ticket = |user: &str| TokenOwner { user: user.into(), is_loopback: false, is_carrier: false };
-        tokens.insert(token(1), ticket("a"), begin);
-        tokens.insert(token(2), ticket("b"), begin);
-        tokens.insert(token(3), ticket("c"), begin);
+        let owner = |user: &str| TokenOwner { user: user.into(), is_loopback: false, is_carrier: false };
+        tokens.insert(token(1), owner("a"), start);
+        tokens.insert(token(2), owner("b"), start);
+        tokens.insert(token(3), owner("c"), start);
         assert_eq!(tokens.redeem(&token(9)), None, "unknown");
-        assert!(!tokens.admit(&token(9), begin), "unknown");
-        assert!(tokens.admit(&token(1), begin + wait / 2));
-        assert!(!tokens.admit(&token(1), begin + wait / 2), "used");
+        assert!(!tokens.admit(&token(9), start), "unknown");
+        assert!(tokens.admit(&token(1), start + lifetime / 2));
+        assert!(!tokens.admit(&token(1), start + lifetime / 2), "used");
         tokens.remove_unused(&token(1));
-        assert_eq!(tokens.redeem(&token(1)), Some(ticket("a")), "it was on its way");
+        assert_eq!(tokens.redeem(&token(1)), Some(owner("a")), "it was admitted before");
         assert_eq!(tokens.redeem(&token(1)), None, "used");
-        assert!(!tokens.admit(&token(2), begin + wait), "late");
+        assert!(!tokens.admit(&token(2), start + lifetime), "late");
         tokens.remove_unused(&token(3));
-        assert!(!tokens.admit(&token(3), begin), "its connection is over");
+        assert!(!tokens.admit(&token(3), start), "its connection is closed");
         let none = BootstrapTokens::default();
-        none.insert(token(1), ticket("a"), begin);
-        assert!(!none.are_enabled() && !none.admit(&token(1), begin));
+        none.insert(token(1), owner("a"), start);
+        assert!(!none.are_enabled() && !none.admit(&token(1), start));
     }
 }

@@ -22,8 +22,8 @@ impl Shard {
         // What others are to be told must not be told twice.
         self.tell_wants();
         let name = Name::from(&*spec.exchange);
-        let watch = self.broker.catalog_mut().watch_bindings(vhost, &name);
-        let seed = self.effects.chance();
+        let watch = self.sessions.broker.catalog_mut().watch_bindings(vhost, &name);
+        let seed = self.sessions.effects.chance();
         if let Some(tie) = self.federation_links.get(number) {
             tie.route(route).watch = Some(watch);
             if spec.kind == RouteKind::Dynamic {
@@ -37,7 +37,7 @@ impl Shard {
 
     /// Whether somebody asks for stamps of an exchange, as it is now.
     fn look_for_stamps(&mut self, number: u32, route: usize, spec: &RouteSpec, vhost: VhostId) {
-        let catalog = self.broker.catalog();
+        let catalog = self.sessions.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let asks = exchange.is_some_and(|exchange| catalog.asks_for_stamps(exchange));
         if let Some(tie) = self.federation_links.get(number) {
@@ -47,7 +47,7 @@ impl Shard {
 
     /// All that is wanted of an exchange, as it is now.
     pub(crate) fn look_anew(&mut self, number: u32, route: usize, spec: &RouteSpec, vhost: VhostId) {
-        let catalog = self.broker.catalog();
+        let catalog = self.sessions.broker.catalog();
         let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
         let bindings = exchange.into_iter().flat_map(|exchange| catalog.bindings_from(exchange));
         if let Some(mirror) = self.federation_links.get(number).and_then(|tie| tie.peering.mirror(route)) {
@@ -57,10 +57,10 @@ impl Shard {
 
     /// Bindings have changed: dynamic routes hear of it, and tell their sources.
     pub(crate) fn tell_wants(&mut self) {
-        if !self.broker.catalog().has_binding_changes() {
+        if !self.sessions.broker.catalog().has_binding_changes() {
             return;
         }
-        let changes: Vec<_> = self.broker.catalog_mut().take_binding_changes().collect();
+        let changes: Vec<_> = self.sessions.broker.catalog_mut().take_binding_changes().collect();
         for number in self.federation_links.numbers() {
             let Some(tie) = self.federation_links.get(number) else { continue };
             let routes = tie.routes.iter().enumerate();
@@ -107,7 +107,7 @@ impl Shard {
         let Some(tie) = self.federation_links.get(number) else { return };
         if changed
             && let Stage::Connected { slot } = tie.stage
-            && let Some((out, pool)) = self.effects.writer(slot)
+            && let Some((out, pool)) = self.sessions.effects.writer(slot)
         {
             tie.peering.wanted(route, out, pool);
         }
@@ -115,6 +115,6 @@ impl Shard {
 
     pub(crate) fn vhost_of_tie(&mut self, number: u32) -> Option<VhostId> {
         let vhost = &self.federation_links.get(number)?.spec.key.vhost;
-        self.broker.catalog().vhost_by_name(vhost)
+        self.sessions.broker.catalog().vhost_by_name(vhost)
     }
 }
