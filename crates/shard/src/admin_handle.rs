@@ -1,8 +1,4 @@
-//! The operator: what the program does with a broker that runs.
-//!
-//! Enters: changes of definitions, looks at them, answers to administrative requests; from any thread.  Leaves: the same, at the shard concerned.
-//! Owns:   the ways to the shards.
-//! Never:  shares anything of a shard: what it wants is done on the shard's own thread.
+//! Administration of a running broker from any thread: the shard concerned does the work on its own thread.
 
 use crate::limits::REQUESTS_WAITING_MAX;
 use crate::reactor::{Arrival, Door};
@@ -13,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
-/// The way by which administrative requests come, for `ServerOptions::requests`, and its other end.
+/// The channel of administrative requests: a sender for `ServerOptions::requests`, and its receiver.
 pub fn request_channel() -> (SyncSender<Request>, Receiver<Request>) {
     mpsc::sync_channel(REQUESTS_WAITING_MAX)
 }
 
-/// Does what an operator wants, from any thread.
+/// Administers a running broker, from any thread.
 #[derive(Clone)]
 pub struct AdminHandle {
     doors: Vec<Door>,
-    /// Links that were ever made.
+    /// How many links were ever added.
     links: Arc<AtomicUsize>,
 }
 
@@ -31,28 +27,28 @@ impl AdminHandle {
         AdminHandle { doors, links: Arc::default() }
     }
 
-    /// Has these changes made, in their order, on every shard, and waits until the first has made them. Answers the refusals;
-    /// the others are made. `None`: the broker has stopped, and makes none.
+    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the refusals;
+    /// the other changes are made. `None`: the broker has stopped, and no change is made.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
         self.send(0, Arrival::Definitions(definitions, refused))?;
         refusals.recv().ok()
     }
 
-    /// Looks at the definitions as they are between two changes, on the thread of the shard that makes them, which does nothing else
-    /// meanwhile; waits for what is seen. `None`: the broker has stopped.
-    pub fn with_catalog<T: Send + 'static>(&self, look: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
-        let (seen, sight) = mpsc::channel();
-        let look = move |catalog: &Catalog| {
-            // Whoever asked waits, unless its thread has failed.
-            let _heard = seen.send(look(catalog));
+    /// Reads the definitions as they are between two changes, and waits for the result. The shard that makes changes calls `read`
+    /// and does nothing else meanwhile. `None`: the broker has stopped.
+    pub fn with_catalog<T: Send + 'static>(&self, read: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
+        let (result, results) = mpsc::channel();
+        let read = move |catalog: &Catalog| {
+            // The caller waits, unless its thread has failed.
+            let _received = result.send(read(catalog));
         };
-        self.send(0, Arrival::Look(Box::new(look)))?;
-        sight.recv().ok()
+        self.send(0, Arrival::Look(Box::new(read)))?;
+        results.recv().ok()
     }
 
-    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at most. A channel
-    /// that has gone hears nothing.
+    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at most. If the
+    /// channel is closed, the answer is dropped.
     ///
     /// # Panics
     /// On a longer body.
@@ -61,7 +57,7 @@ impl AdminHandle {
         let _stopped = self.send(to.shard.0, Arrival::Answer { to, properties, body });
     }
 
-    /// Changes links and routes, and waits until it is done. A new link goes to the shards in turn. `None`: the broker has
+    /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the broker has
     /// stopped.
     pub fn change_links(&self, order: Order) -> Option<()> {
         if let Order::AddLink(spec) = &order
@@ -71,25 +67,25 @@ impl AdminHandle {
         }
         let only =
             matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.doors.len());
-        // Whoever does not have the link does nothing.
+        // A shard without the link does nothing.
         let shards = (0..self.doors.len()).filter(|shard| only.is_none_or(|only| only == *shard));
-        let (taken, takings) = mpsc::channel();
+        let (done, shards_done) = mpsc::channel();
         for shard in shards {
-            self.send(shard as u16, Arrival::Federate(order.clone(), taken.clone()))?;
+            self.send(shard as u16, Arrival::Federate(order.clone(), done.clone()))?;
         }
-        drop(taken);
-        takings.iter().for_each(drop);
+        drop(done);
+        shards_done.iter().for_each(drop);
         Some(())
     }
 
-    /// How every link stands. `None`: the broker has stopped.
+    /// The state of every link. `None`: the broker has stopped.
     pub fn link_statuses(&self) -> Option<Vec<LinkStatus>> {
-        let (seen, sight) = mpsc::channel();
+        let (links, of_shards) = mpsc::channel();
         for shard in 0..self.doors.len() {
-            self.send(shard as u16, Arrival::Links(seen.clone()))?;
+            self.send(shard as u16, Arrival::Links(links.clone()))?;
         }
-        drop(seen);
-        let mut links: Vec<_> = sight.iter().flatten().collect();
+        drop(links);
+        let mut links: Vec<_> = of_shards.iter().flatten().collect();
         links.sort_by(|one, other| one.spec.key.cmp(&other.spec.key));
         Some(links)
     }

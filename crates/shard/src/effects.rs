@@ -1,8 +1,7 @@
-//! The desk: where the broker's effects are carried out.
+//! Effects: carries out what the broker core decides. Methods and deliveries are encoded into output queues, messages to other
+//! shards are written to the mailbox, and what concerns other connections is noted for the shard.
 //!
-//! Enters: effects.  Leaves: bytes in the outputs of connections, letters in the mail, notes of what is left to do.
-//! Owns:   the output of every connection of the shard, its message memory, its chance.
-//! Never:  sends: the reactor flushes once per batch.
+//! Nothing is sent here: the shard flushes once per batch.
 
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
@@ -17,53 +16,47 @@ use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
 
-/// A refusal that came from another shard.
+/// A refusal by another shard, to be sent to the client.
 pub struct DeferredRefusal {
-    /// The connection.
     pub slot: Slot,
-    /// The channel.
     pub channel: u16,
-    /// Why.
     pub refusal: Refusal,
-    /// What was refused.
+    /// Class and method that were refused.
     pub method: (u16, u16),
 }
 
-/// Bytes of bodies that were copied in user space, of which a broker that is slow with large ones may be asked.
+/// Bytes of bodies that the broker has copied in user space, for diagnosis of slow large messages.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct CopiedBytes {
-    /// On their way into memory of their own: those of large bodies alone (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::Shape::lend_from_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
-    /// counted, and neither is a small body that is kept.
+    /// On receipt, into message memory: only large bodies count (see `session::limits::LARGE_BODY_BYTES`, or
+    /// `link::Shape::lend_from_bytes` if that is less), each once. Copies by the kernel and of small bodies do not count.
     pub bytes_in: u64,
-    /// Between the heads of deliveries: those of small bodies, to each consumer.
+    /// On delivery, between the heads: small bodies, for each consumer.
     pub bytes_out: u64,
 }
 
-/// Carries out effects.
+/// Carries out the effects of one shard.
 pub struct ShardEffects {
     pool: Pool,
     rng: StdRng,
-    /// The outputs of all connections.
     pub outputs: OutputQueues,
-    /// The mail of the shard.
+    /// Messages to and from the other shards.
     pub mailbox: Mailbox,
     /// Connections that may be read again.
     pub resumed: Vec<Slot>,
-    /// Publishers that must give consumers a moment.
+    /// Publishers to throttle.
     pub throttled: Vec<Slot>,
-    /// Connections to other brokers with acknowledgements that wait.
+    /// Connections to other brokers that hold acknowledgements back.
     links_with_acks: Vec<Slot>,
-    /// Refusals to carry out.
+    /// Refusals to send to clients.
     pub refusals: Vec<DeferredRefusal>,
-    /// Bytes of bodies that were copied.
     pub copied: CopiedBytes,
-    /// Who answers administrative requests, if anybody.
+    /// Where administrative requests go, if the program answers them.
     requests: Option<SyncSender<Request>>,
 }
 
 impl ShardEffects {
-    /// A desk without connections. `seed` feeds what nobody must guess.
+    /// Effects of a shard without connections. `seed` feeds what nobody must guess.
     pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
         ShardEffects {
             pool,
@@ -79,7 +72,7 @@ impl ShardEffects {
         }
     }
 
-    /// Administrative requests go there; without it there is nobody who answers them.
+    /// Sends administrative requests there; without it they are refused.
     pub fn send_requests_to(&mut self, requests: SyncSender<Request>) {
         self.requests = Some(requests);
     }
@@ -101,7 +94,7 @@ impl ShardEffects {
         Some((&mut self.outputs.get_dirty(slot)?.out, &self.pool))
     }
 
-    /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
+    /// The encoder for a session that receives: it answers methods of the protocol itself. It marks nothing dirty.
     #[inline]
     pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
         Some((&mut self.outputs.get_mut(slot)?.out, &self.pool))
@@ -124,7 +117,7 @@ impl ShardEffects {
     }
 }
 
-/// How a body goes out: small ones are copied behind their heads, large ones are shared.
+/// Small bodies are copied behind their heads, large ones are shared.
 #[inline]
 fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
     match body {
@@ -140,7 +133,7 @@ fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u6
     }
 }
 
-/// A delivery to another broker.
+/// Encodes a delivery of a pushed route.
 #[cold]
 fn deliver_over_link(
     tie: &mut TieOut,
@@ -191,7 +184,7 @@ impl ShardEffects {
 }
 
 impl ShardEffects {
-    /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
+    /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
     fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
         let Some(output) = self.outputs.get_mut(slot) else { return false };
         let Some(tie) = &mut output.link_output else { return false };
@@ -203,7 +196,7 @@ impl ShardEffects {
         true
     }
 
-    /// Acknowledges to another broker what it is time for; without a time all that is safe here.
+    /// Sends the acknowledgements to another broker that are due; without a time, all. Returns when the next are due.
     pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot)?;
         let tie = output.link_output.as_mut().filter(|tie| tie.holds)?;
@@ -215,7 +208,7 @@ impl ShardEffects {
         again
     }
 
-    /// The same on all connections. Answers when it is time again.
+    /// Sends the due acknowledgements to all other brokers. Returns when the next are due.
     pub(crate) fn send_due_acks(&mut self, now: Instant) -> Option<Instant> {
         let mut first: Option<Instant> = None;
         let mut at = 0;
@@ -343,7 +336,7 @@ impl Effects for ShardEffects {
         })
     }
 
-    // There is no store yet: a durable queue lives in memory like any other, and the documentation says so.
+    // There is no store yet: a durable queue is kept in memory like any other, as documented.
     fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
         Stored::Now
     }

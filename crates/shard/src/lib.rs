@@ -1,8 +1,7 @@
-//! The reactor: shards, their ticks, the mail between them, and the broker as a running thing.
+//! Shards: the threads of a broker. Each serves its connections, ticks its part of the broker core, and exchanges messages with the
+//! others.
 //!
-//! Enters: options, links.  Leaves: a broker that serves clients.
-//! Owns:   threads, connections, timers: the only room where the others meet.
-//! Never:  decides what a message means; that is the broker's.
+//! Read `shard` first: `Shard::tick` is the order in which everything happens.
 #![forbid(unsafe_code)]
 
 mod pending_dial;
@@ -41,6 +40,8 @@ mod standing;
 mod tied;
 #[cfg(test)]
 mod test_clock;
+#[cfg(test)]
+mod test_sessions;
 mod timers;
 mod tokens;
 mod vigil;

@@ -183,3 +183,43 @@ fn finish_login(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LoginService;
+    use crate::connection::ConnectionPhase;
+    use crate::test_sessions::{LoginClient, sessions};
+    use crate::tokens::TokenOwner;
+
+    #[test]
+    fn a_client_logs_in_by_its_password_or_as_the_owner_of_its_token() {
+        let owner = |user: &str| Some(TokenOwner { user: user.into(), is_loopback: true, is_carrier: false });
+        let carrier = Some(TokenOwner { is_carrier: true, ..owner("guest").expect("an owner") });
+        let mut sessions = sessions();
+        let mut logins = LoginService::default();
+        for (owner, mechanism, response, is_accepted) in [
+            (None, "PLAIN", &b"\0guest\0guest"[..], true),
+            (None, "PLAIN", b"\0guest\0wrong", false),
+            (None, "PLAIN", b"\0nobody\0guest", false),
+            (None, "EXTERNAL", b"", false),
+            (owner("guest"), "EXTERNAL", b"", true),
+            (owner("nobody"), "EXTERNAL", b"", false),
+            (carrier.clone(), "EXTERNAL", b"", false),
+            (carrier, "PLAIN", b"\0guest\0guest", true),
+        ] {
+            let mut client = LoginClient::connect(&mut sessions, owner.clone());
+            let request = client.start(&mut sessions, mechanism, response);
+            let now = sessions.options.epoch;
+            logins.log_in(&mut sessions, client.slot, request, now);
+            let phase = sessions.connections.get(client.slot).expect("it is there").phase;
+            let expected = if is_accepted {
+                matches!(phase, ConnectionPhase::LoggedIn { .. })
+            } else {
+                phase == ConnectionPhase::Leaving
+            };
+            assert!(expected, "{owner:?} {mechanism} {response:?}: {phase:?}");
+            assert!(!logins.is_waiting());
+            sessions.remove(client.slot);
+        }
+    }
+}

@@ -1,8 +1,4 @@
-//! A connection to another broker that was asked for over a port of the shard and does not stand yet.
-//!
-//! Enters: a link that nobody uses, edges of it.  Leaves: what a tie needs, or why there is no connection.
-//! Owns:   what has to last until then: the login, the connection that gave a token, what else would do.
-//! Never:  waits; how long it may take is the port's to know.
+//! An RDMA connection to another broker that is being established, on a port of the shard. The port limits how long that may take.
 
 use crate::federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Tell};
 use link::{Link, Received};
@@ -10,6 +6,7 @@ use std::io;
 use verbs::device::AnyDevice;
 use verbs::{LinkId, Readiness, VerbsLink};
 
+/// A link that is being established, with what is needed once it is, and what happens if it fails.
 pub(crate) struct PendingDial {
     pub dial: Dial,
     pub link: VerbsLink<AnyDevice>,
@@ -18,14 +15,13 @@ pub(crate) struct PendingDial {
     failure_handler: DialFailureHandler,
 }
 
-/// Whom it concerns that there is no connection, and what else would do.
+/// What happens if there is no connection: another transport is tried, or the dial fails.
 pub(crate) struct DialFailureHandler {
     tell: Tell,
     otherwise: Option<Otherwise>,
 }
 
 impl DialFailureHandler {
-    /// It could not be had.
     pub fn on_failure(self, why: &str) {
         match self.otherwise {
             Some(otherwise) => otherwise(why, self.tell),
@@ -35,21 +31,21 @@ impl DialFailureHandler {
 }
 
 impl PendingDial {
-    /// `begin` asks for the connection.
+    /// Starts a dial: `connect` requests the connection.
     ///
     /// # Errors
-    /// That failed at once, and who must hear of it.
+    /// That failed at once; the handler must be called.
     pub fn start(
         dial: Dial,
         asked: Asked,
         tell: Tell,
-        begin: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
+        connect: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
     ) -> Result<Self, (io::Error, DialFailureHandler)> {
         let Asked { way, token, login, first, otherwise } = asked;
         let unwanted = DialFailureHandler { tell, otherwise };
-        match begin(way, token) {
+        match connect(way, token) {
             Ok(link) => {
-                // A broker that is short of memory reads nothing until it has some again; its link waits for that.
+                // A broker that is short of memory reads nothing until it has some again: the link waits for that.
                 link.be_patient();
                 Ok(PendingDial { dial, link, login, first, failure_handler: unwanted })
             }
@@ -61,9 +57,9 @@ impl PendingDial {
         self.link.id()
     }
 
-    /// What these edges say of it: that it stands, or why it does not; none: it is still being made.
+    /// Whether the connection is established, or why it failed; `None` while neither is known.
     pub fn poll(&mut self, edges: Readiness) -> Option<io::Result<()>> {
-        // A connection that could not be had says so here; one that stands has nothing yet.
+        // A connection that failed returns its error here; an established one has nothing to receive yet.
         match self.link.receive(&mut [], &mut []) {
             Ok(Received::Closed) => {
                 Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the other broker is gone")))
@@ -73,12 +69,11 @@ impl PendingDial {
         }
     }
 
-    /// It stands.
+    /// The established link, with what belongs to it.
     pub fn complete(self) -> (Dial, Dialled) {
         (self.dial, Dialled { link: Box::new(self.link), login: self.login, first: self.first })
     }
 
-    /// It does not, and will not.
     pub fn fail(self, why: &str) {
         self.failure_handler.on_failure(why);
     }

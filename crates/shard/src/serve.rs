@@ -19,33 +19,26 @@ use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
 
-/// What an event comes to, once it borrows nothing any more.
+/// What follows from an event, once it no longer borrows the receive buffer.
 pub(crate) enum EventOutcome {
-    /// The next event.
+    /// The next event may be carried out.
     Continue,
-    /// The next event; but the other broker, which has sent a part of what it may, is to hear what is safe of it.
+    /// The next event may be carried out, after acknowledgements: the other broker has used up a part of its credit.
     AcknowledgeEarly,
     /// The connection must wait.
     Wait,
-    /// Definitions may go on; behind them the connection must wait.
+    /// More definitions may follow; other methods must wait for their answers.
     Gather { channel: u16 },
-    /// The client's command is refused.
     Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
-    /// A login.
     LogIn(LoginRequest),
-    /// A virtual host was chosen.
     OpenVhost { vhost: Vec<u8> },
-    /// The client opens a channel.
     OpenChannel { channel: u16 },
-    /// The client has closed a channel.
     CloseChannel { channel: u16 },
-    /// Limits are settled.
+    /// Limits and heartbeat are negotiated.
     Tuned(session::Tuning),
-    /// A new secret.
     UpdateSecret,
-    /// The peer has ended the session.
     Close,
-    /// Another broker, whose client this one is, has said something.
+    /// An event of another broker, for its federation link.
     Federation(federation::Hear),
 }
 
@@ -313,7 +306,7 @@ impl Shard {
     }
 }
 
-/// One event of a client.
+/// Carries out an event of a client as far as the broker core alone is concerned.
 #[inline]
 fn dispatch_event(
     slot: Slot,
@@ -329,10 +322,10 @@ fn dispatch_event(
                 Body::Large(slice) => BodyRef::Large(slice),
             };
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            let is_twice = properties.has_headers()
+            let is_known = properties.has_headers()
                 && broker.is_link(slot)
                 && is_duplicate(slot, channel, &publish, broker, effects, shared);
-            let published = match is_twice {
+            let published = match is_known {
                 false => broker.publish(slot, channel, publish, effects),
                 true => broker.publish_nowhere(slot, channel),
             };

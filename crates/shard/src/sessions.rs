@@ -380,3 +380,58 @@ fn reserve_connection(
         Err(LimitReached::User(connections_max)) => Err(catalog.user_is_crowded(user, connections_max)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::TimerOutcome;
+    use crate::connection::{ConnectionPhase, HalfClose};
+    use crate::limits::CLOSE_TIMEOUT;
+    use crate::login::LoginService;
+    use crate::test_sessions::{LoginClient, sessions};
+    use link::Abort;
+
+    #[test]
+    fn a_session_is_opened_and_closed_and_its_slot_is_free_again() {
+        let mut sessions = sessions();
+        let now = sessions.options.epoch;
+        let mut client = LoginClient::connect(&mut sessions, None);
+        let slot = client.slot;
+        let deadline = now + sessions.options.login_timeout;
+        assert_eq!(sessions.check_timer(slot, now), TimerOutcome::RearmAt(deadline));
+        assert_eq!(sessions.check_timer(slot, deadline), TimerOutcome::Abort(Abort::Overdue));
+
+        let request = client.start(&mut sessions, "PLAIN", b"\0guest\0guest");
+        LoginService::default().log_in(&mut sessions, slot, request, now);
+        client.open(&mut sessions);
+        sessions.open_vhost(slot, b"/", now);
+        let connection = sessions.connections.get(slot).expect("it is there");
+        assert!(matches!(connection.phase, ConnectionPhase::Open { .. }) && connection.reservation.is_some());
+        sessions.open_channel(slot, 1, now);
+        assert!(sessions.broker.has_channel(slot, 1));
+        assert!(sessions.may_serve(slot) && !sessions.is_closed(slot));
+        assert_eq!(sessions.check_timer(slot, deadline), TimerOutcome::Done, "no heartbeat was negotiated");
+
+        sessions.close_after_flush(slot, now);
+        let connection = sessions.connections.get(slot).expect("its output is not flushed");
+        assert_eq!((connection.phase, connection.half_close), (ConnectionPhase::Leaving, HalfClose::Pending));
+        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(slot, 1));
+        assert_eq!(sessions.check_timer(slot, now), TimerOutcome::RearmAt(now + CLOSE_TIMEOUT));
+        assert!(sessions.remove(slot).is_some() && sessions.remove(slot).is_none());
+        assert_eq!((sessions.connections.next_slot(), sessions.shared.connections()), (slot, 0));
+        assert!(sessions.effects.output(slot).is_none());
+    }
+
+    #[test]
+    fn a_virtual_host_that_is_not_there_is_refused() {
+        let mut sessions = sessions();
+        let now = sessions.options.epoch;
+        let mut client = LoginClient::connect(&mut sessions, None);
+        let request = client.start(&mut sessions, "PLAIN", b"\0guest\0guest");
+        LoginService::default().log_in(&mut sessions, client.slot, request, now);
+        client.open(&mut sessions);
+        sessions.open_vhost(client.slot, b"nowhere", now);
+        let connection = sessions.connections.get(client.slot).expect("it is there");
+        assert_eq!(connection.phase, ConnectionPhase::Closing);
+        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(client.slot, 1));
+    }
+}

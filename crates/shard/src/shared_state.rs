@@ -1,8 +1,7 @@
-//! What the shards of one broker share: counts, none of which needs a lock on the way of a message.
+//! What the shards of one broker share: counts of memory and connections, connection limits, tokens, and the window of stamps.
 //!
-//! Enters: each shard's use of memory and number of connections.  Leaves: the sums, and whether the broker is over its limit.
-//! Owns:   one cache line a shard, and the register of virtual hosts and users.
-//! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
+//! Counts are atomics, one group of cache lines for each shard. The only lock that a message may take is that of the window, and
+//! only if the message carries a stamp.
 
 use crate::effects::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
@@ -26,25 +25,24 @@ struct ShardCounts {
     copied_out: AtomicU64,
 }
 
-/// Counts of all shards.
+/// What all shards share.
 pub struct SharedState {
     shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,
-    /// Buffers of RDMA ports: of those that listen from the beginning to the end, of others as long as there are such.
+    /// Bytes of the receive buffers of RDMA ports.
     ports_bytes: AtomicU64,
     connections_max: u32,
     stopping: AtomicBool,
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) tokens: BootstrapTokens,
     pub(crate) vhost_bytes: VhostBytes,
-    /// What came with a stamp lately, whichever shard it came to; none where nothing did.
+    /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<Window>>,
-    /// What RDMA ports did whose shards have ended; `None` where no shard had one.
+    /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
     port_counters: Mutex<Option<verbs::Counters>>,
 }
 
 impl SharedState {
-    /// For so many shards.
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
         let lines = (0..shards).map(|_| ShardCounts::default()).collect();
         let memory_bytes_max = memory_bytes_max - PROCESS_BYTES.min(memory_bytes_max / 16);
@@ -62,27 +60,26 @@ impl SharedState {
         }
     }
 
-    /// Clients that log in by sockets may come again over RDMA, within so long.
+    /// Gives clients that log in over sockets tokens to connect over RDMA, valid for this long.
     pub fn with_tokens(self, wait: Duration) -> Self {
         SharedState { tokens: BootstrapTokens::enabled(wait), ..self }
     }
 
-    /// The ports that listen have buffers of so many bytes.
+    /// Counts the buffers of the ports that listen.
     pub fn with_port_bytes(self, ports_bytes: u64) -> Self {
         SharedState { ports_bytes: AtomicU64::new(ports_bytes), ..self }
     }
 
-    /// One more port has buffers of so many bytes. False: they would leave too little for messages.
+    /// Reserves the buffers of one more port. Returns false if they would leave too little for messages.
     pub(crate) fn reserve_port_bytes(&self, bytes: u64) -> bool {
         let before = self.ports_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = before + bytes <= self.memory_bytes_max / PORT_MEMORY_DIVISOR;
-        if !has_room {
+        let has_capacity = before + bytes <= self.memory_bytes_max / PORT_MEMORY_DIVISOR;
+        if !has_capacity {
             self.release_port_bytes(bytes);
         }
-        has_room
+        has_capacity
     }
 
-    /// A port is gone.
     pub(crate) fn release_port_bytes(&self, bytes: u64) {
         self.ports_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -91,39 +88,40 @@ impl SharedState {
         self.ports_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
+    /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it stays so until a
+    /// twentieth below, so that the alarm does not flutter.
     pub fn record_used_bytes(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
         self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
         let all = self.used_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
 
-    /// Notes what a shard has from the operating system for its messages, used or not, and for its lists of them. Answers whether
-    /// all shards together have nearly as much as the limit allows, so that what is not used should go back.
+    /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of them. Returns
+    /// whether all shards together hold nearly as much as the limit allows, so that unused memory should go back.
     pub fn record_held_bytes(&self, shard: u16, bytes: u64) -> bool {
         self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
-    /// What a shard holds, as it noted last.
+    /// The bytes in use on a shard, as last recorded.
     pub fn shard_used_bytes(&self, shard: u16) -> u64 {
         self.shards[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
-    /// What all shards hold, with the buffers of ports.
+    /// The bytes in use on all shards and by the buffers of ports.
     pub fn used_bytes(&self) -> u64 {
         self.ports_bytes() + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
-    /// Notes how many bytes of bodies a shard has copied since it began.
+    /// Records how many bytes of bodies a shard has copied since it started.
     pub fn record_copied_bytes(&self, shard: u16, copied: CopiedBytes) {
         let line = &self.shards[shard as usize];
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
     }
 
-    /// What all shards have copied, as they noted last.
+    /// The bytes that all shards have copied, as last recorded.
     pub fn copied_bytes(&self) -> CopiedBytes {
         let of = |line: &ShardCounts| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
         self.shards.iter().map(of).fold(CopiedBytes::default(), |all, (bytes_in, bytes_out)| CopiedBytes {
@@ -132,14 +130,13 @@ impl SharedState {
         })
     }
 
-    /// A stamped message is here. Answers whether it is for the first time. The one lock on the way of a message, and of none
-    /// that has no stamp.
+    /// Inserts the stamp of a message that has arrived. Returns whether it is new.
     pub(crate) fn insert_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
         let mut window = self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner);
         window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
     }
 
-    /// The broker has not taken the messages with these stamps.
+    /// Removes the stamps of messages that the broker has not accepted.
     pub(crate) fn remove_stamps(&self, refused: &[Stamp]) {
         if let Some(window) = &mut *self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
@@ -148,12 +145,12 @@ impl SharedState {
         }
     }
 
-    /// A shard with RDMA ports ends, and this is what they did.
+    /// Adds the counters of a shard with RDMA ports that ends.
     pub(crate) fn add_port_counters(&self, counters: verbs::Counters) {
         *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
     }
 
-    /// What all RDMA ports did, once their shards have ended; `None` where no shard had one.
+    /// The counters of all RDMA ports whose shards have ended; `None` if no shard had one.
     pub fn port_counters(&self) -> Option<verbs::Counters> {
         *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,11 +170,11 @@ impl SharedState {
 
     /// A shard has a connection that came to it by itself; false if there are too many already.
     pub fn add_connection(&self, shard: u16) -> bool {
-        let has_room = self.connections() < self.connections_max;
-        if has_room {
+        let has_capacity = self.connections() < self.connections_max;
+        if has_capacity {
             self.shards[shard as usize].connections.fetch_add(1, Ordering::Relaxed);
         }
-        has_room
+        has_capacity
     }
 
     /// A connection of a shard is gone.
