@@ -11,7 +11,7 @@ use crate::reload::Reload;
 use crate::state::State;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
-use shard::{CopiedBytes, Server, StartError};
+use shard::{CopiedBytes, Server, BrokerStartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -53,8 +53,8 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
+impl From<BrokerStartError> for Failure {
+    fn from(error: BrokerStartError) -> Self {
         Failure { text: error.to_string(), status: ExitCode::FAILURE }
     }
 }

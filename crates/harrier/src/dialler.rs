@@ -17,7 +17,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Dials as clients do.
 pub struct Dialler;
 
-impl shard::Dialler for Dialler {
+impl shard::BrokerDialler for Dialler {
     fn dial(&self, url: &str, tell: Tell) {
         let url = url.to_owned();
         on_a_thread(tell, move |tell| dial(&url, tell));

@@ -18,7 +18,7 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
     let settings = settings(config);
     // Of the rules the one for the buffers is left to the user of the settings: all others are ranges.
     settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
-    let with_devices = |address: Address| match verbs::card::at(&RdmaListen::place_of(&address), shards.into()) {
+    let with_devices = |address: Address| match verbs::card::at(&RdmaListen::device_address(&address), shards.into()) {
         Ok(devices) => Ok(RdmaListen { address, devices }),
         Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
     };

@@ -11,7 +11,7 @@ mod passes;
 use crate::process::{Signals, raise_open_files};
 use crate::{greeting, log, print, tls, usage_error};
 use order::Order;
-use proxy::{Proxy, ProxyOptions, Rdma, StartError};
+use proxy::{Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,11 +72,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-fn run(order: Order) -> Result<(), StartError> {
+fn run(order: Order) -> Result<(), ProxyStartError> {
     let Order { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
-    let passes = login.map(|login| passes::given_at(login, options.dial.timeout));
-    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client(), passes });
+    let tokens = login.map(|login| passes::given_at(login, options.dial.timeout));
+    let settings = verbs::Settings::of_a_client();
+    options.rdma = Some(RdmaUpstreamOptions { devices: Arc::new(devices::towards), settings, tokens });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {

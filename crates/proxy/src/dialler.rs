@@ -1,77 +1,63 @@
-//! What takes its time, on threads of its own: names are looked up and brokers waited for where nobody else waits.
-//!
-//! Enters: addresses, or where tokens come from.  Leaves: links and tokens, or why there is none, sent to who asked.
-//! Owns:   a few threads, for all threads of a proxy together.
-//! Never:  tries twice; begins what nobody waits for any more.
+//! Threads that dial: they resolve names, connect to brokers and fetch tokens, so that no reactor thread waits.
 
 use crate::limits::DIALLERS;
-use crate::options::{Pass, Passes};
-use crate::reactor::Arrival;
+use crate::options::{BootstrapToken, TokenSource};
 use link::{Address, DialOptions, Link, TlsClient};
-use mio::Waker;
+use reactor::InboxSender;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use verbs::Token;
 
-/// What there is to do.
-struct Job {
+/// The inbox of a reactor thread.
+pub(crate) type ProxyInbox = InboxSender<DialOutcome>;
+
+/// The outcome of a dial, for the connection in `slot` if that is still the one that dialled.
+pub(crate) struct DialOutcome {
+    pub slot: u32,
+    pub dial_id: u64,
+    pub outcome: io::Result<DialOutput>,
+}
+
+struct DialJob {
     cancelled: Arc<AtomicBool>,
     slot: u32,
-    ticket: u64,
-    door: Door,
+    dial_id: u64,
+    inbox: ProxyInbox,
 }
 
-/// The way to a thread.
+/// A handle to the threads, which end when the last handle is dropped.
 #[derive(Clone)]
-pub(crate) struct Door {
-    pub sender: Sender<Arrival>,
-    pub waker: Arc<Waker>,
-}
+pub(crate) struct Dialler(Sender<DialJob>);
 
-impl Door {
-    /// Sends something to the thread, and wakes it. A thread that has ended takes nothing; what it is given goes.
-    pub fn send(&self, arrival: Arrival) {
-        if self.sender.send(arrival).is_ok()
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake a thread");
-        }
-    }
-}
-
-/// A handle on the threads; they end when the last is gone.
+/// What the threads do for each connection.
 #[derive(Clone)]
-pub(crate) struct Dialler(Sender<Job>);
-
-/// What is fetched, for each question.
-#[derive(Clone)]
-pub(crate) enum Errand {
-    /// A link.
-    Link(Way),
-    /// What a link must show that is connected elsewhere.
-    Pass(Passes),
+pub(crate) enum DialTask {
+    /// Connects a socket.
+    Connect(SocketTarget),
+    /// Fetches the token that an RDMA connection presents.
+    FetchToken(TokenSource),
 }
 
-/// What was fetched.
-pub(crate) enum Found {
+/// What a successful dial produces.
+pub(crate) enum DialOutput {
     Link(Box<dyn Link>),
-    Token(Token, Shown),
+    Token(Token, BootstrapGuard),
 }
 
-/// Dropped when a token was shown, or will not be: what it was given over is closed then.
-pub(crate) struct Shown(#[expect(dead_code, reason = "its end is what is said")] Sender<()>);
+/// Keeps the bootstrap connection of a token open. It is dropped when the token has been presented, or will not be.
+pub(crate) struct BootstrapGuard(#[expect(dead_code, reason = "only its drop matters")] Sender<()>);
 
-/// Where to, and how.
+/// The broker's socket address, and how to connect to it.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct SocketTarget {
     pub to: Address,
     pub options: DialOptions,
     pub trust: Option<TlsClient>,
 }
 
-impl Way {
+impl SocketTarget {
     fn dial(&self) -> io::Result<Box<dyn Link>> {
         match &self.trust {
             Some(trust) => link::dial_tls(&self.to, &self.options, trust),
@@ -80,18 +66,21 @@ impl Way {
     }
 }
 
-impl Errand {
-    fn run(&self, job: &Job) {
-        let answer = |outcome| job.door.send(Arrival::Dialled { slot: job.slot, ticket: job.ticket, outcome });
+impl DialTask {
+    fn run(&self, job: &DialJob) {
+        let report = |outcome| {
+            // A thread that has ended needs no outcome.
+            let _sent = job.inbox.send(DialOutcome { slot: job.slot, dial_id: job.dial_id, outcome });
+        };
         match self {
-            Errand::Link(way) => answer(way.dial().map(Found::Link)),
-            Errand::Pass(passes) => match passes() {
-                Err(error) => answer(Err(error)),
-                Ok(Pass { token, close }) => {
-                    let (shown, is_shown) = channel();
-                    answer(Ok(Found::Token(token, Shown(shown))));
-                    // Nothing is ever sent: it ends with the connection's try, which has a deadline.
-                    let _shown = is_shown.recv();
+            DialTask::Connect(target) => report(target.dial().map(DialOutput::Link)),
+            DialTask::FetchToken(source) => match source() {
+                Err(error) => report(Err(error)),
+                Ok(BootstrapToken { token, close }) => {
+                    let (guard, dropped) = channel();
+                    report(Ok(DialOutput::Token(token, BootstrapGuard(guard))));
+                    // Nothing is ever sent. The guard is dropped at the deadline of the connection at the latest.
+                    let _dropped = dropped.recv();
                     close();
                 }
             },
@@ -101,34 +90,34 @@ impl Errand {
 
 impl Dialler {
     /// Starts the threads.
-    pub fn start(errand: Errand) -> io::Result<Self> {
-        let (sender, receiver) = channel::<Job>();
+    pub fn start(task: DialTask) -> io::Result<Self> {
+        let (sender, receiver) = channel::<DialJob>();
         let receiver = Arc::new(Mutex::new(receiver));
         for number in 0..DIALLERS {
-            let (receiver, errand) = (Arc::clone(&receiver), errand.clone());
-            let work = move || {
+            let (receiver, task) = (Arc::clone(&receiver), task.clone());
+            let run = move || {
                 while let Some(job) = next(&receiver) {
                     if !job.cancelled.load(Ordering::Relaxed) {
-                        errand.run(&job);
+                        task.run(&job);
                     }
                 }
             };
-            // Nobody waits for their end: each has nothing but a link that nobody has taken.
-            std::thread::Builder::new().name(format!("dial-{number}")).spawn(work)?;
+            // They are not joined: none of them owns anything that has to be closed in order.
+            std::thread::Builder::new().name(format!("dial-{number}")).spawn(run)?;
         }
         Ok(Dialler(sender))
     }
 
-    /// Asks; the answer comes through the door. Raising the flag makes the question void.
-    pub fn dial(&self, slot: u32, ticket: u64, door: Door) -> Arc<AtomicBool> {
+    /// Starts a dial, whose outcome comes to `inbox`. Setting the returned flag cancels it while it is queued.
+    pub fn dial(&self, slot: u32, dial_id: u64, inbox: ProxyInbox) -> Arc<AtomicBool> {
         let cancelled = Arc::<AtomicBool>::default();
-        let job = Job { cancelled: Arc::clone(&cancelled), slot, ticket, door };
+        let job = DialJob { cancelled: Arc::clone(&cancelled), slot, dial_id, inbox };
         self.0.send(job).expect("the threads live as long as there is a handle");
         cancelled
     }
 }
 
-fn next(receiver: &Mutex<Receiver<Job>>) -> Option<Job> {
-    // Whoever panicked with the lock held has taken nothing out.
+fn next(receiver: &Mutex<Receiver<DialJob>>) -> Option<DialJob> {
+    // A thread that panicked with the lock held has taken no job.
     receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }

@@ -1,27 +1,24 @@
-//! A proxy: clients of TCP and Unix sockets, carried over another transport.
+//! The proxy: carries clients of TCP, TLS and Unix sockets over another transport, byte by byte, in both directions.
 //!
-//! Enters: connections of clients, and where they shall lead.  Leaves: the same bytes at the other end, in both directions.
-//! Owns:   both links of each connection, and what is under way between them.
-//! Never:  looks into a byte, answers in a client's or broker's place, holds more than its limits say.
-//!
-//! - A [`Proxy`] has threads; each has a reactor with its own memory and its own connections.
-//! - `bridge` is one connection: a client's link, the link upstream, and a `flow` in each direction.
-//! - `road` is how a thread gets upstream: by sockets, which a `dialler` connects, or by a port of an RDMA device.
+//! - A [`Proxy`] runs a reactor; each of its threads has a worker with its own memory and its own connections.
+//! - `proxied_connection` is one connection: a client's link, the link upstream, and a `relay` in each direction.
+//! - `upstream` is how a thread connects to the broker: by sockets, which a `dialler` connects, or over an RDMA port.
 #![forbid(unsafe_code)]
 
-mod bridge;
-mod counts;
 mod dialler;
-mod end;
-mod flow;
+mod endpoint;
 pub mod limits;
 mod options;
-mod reactor;
-mod road;
-mod server;
-mod target;
+mod proxied_connection;
+mod proxy;
+mod relay;
+mod totals;
+mod upstream;
+mod upstream_address;
+mod worker;
 
-pub use counts::Totals;
-pub use options::{Devices, Pass, Passes, ProxyOptions, Rdma};
-pub use server::{Proxy, StartError, Stopper};
-pub use target::{Target, TargetError};
+pub use options::{BootstrapToken, DeviceSource, ProxyOptions, RdmaUpstreamOptions, TokenSource};
+pub use proxy::{Proxy, ProxyStartError};
+pub use reactor::Stopper;
+pub use totals::ProxyTotals;
+pub use upstream_address::{UpstreamAddress, UpstreamAddressError};

@@ -1,10 +1,6 @@
-//! Everything a proxy must be told.
-//!
-//! Leaves: options with their defaults.
-//! Owns:   the defaults.
-//! Never:  reads a file or a command line.
+//! The options of a proxy, with their defaults.
 
-use crate::Target;
+use crate::UpstreamAddress;
 use link::{Address, DialOptions, ListenOptions, TlsClient, TlsServer};
 use std::io;
 use std::sync::Arc;
@@ -12,62 +8,58 @@ use std::time::Duration;
 use verbs::device::{AnyDevice, DeviceError};
 use verbs::{Settings, Token};
 
-/// How a device is had that can connect to the `host:port` of a peer. Each thread asks for one of its own, and for another
-/// when that has failed.
-pub type Devices = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
+/// Opens a device that can connect to the `host:port` of a peer. Each thread opens one of its own, and another one when that
+/// has failed.
+pub type DeviceSource = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + Sync>;
 
-/// What lets one connection in at a broker that asks for a token.
-pub struct Pass {
-    /// What is shown.
+/// A token for one RDMA connection, and the bootstrap connection that it came over.
+pub struct BootstrapToken {
     pub token: Token,
-    /// Called when it was shown, or will not be; until then stands what it was given over.
+    /// Closes the bootstrap connection. Called when the token has been presented, or will not be.
     pub close: Box<dyn FnOnce()>,
 }
 
-/// Where passes come from: called for each connection, on a thread that may wait.
-pub type Passes = Arc<dyn Fn() -> io::Result<Pass> + Send + Sync>;
+/// Fetches a token. Called for each connection, on a thread that may wait.
+pub type TokenSource = Arc<dyn Fn() -> io::Result<BootstrapToken> + Send + Sync>;
 
-/// How a proxy leads to an RDMA address.
+/// How a proxy connects to an RDMA address.
 #[derive(Clone)]
-pub struct Rdma {
-    /// Where devices come from.
-    pub devices: Devices,
-    /// How their ports behave. The number of receive buffers, the corking and the time-out of connecting are the proxy's.
+pub struct RdmaUpstreamOptions {
+    pub devices: DeviceSource,
+    /// How ports behave. The proxy sets the number of receive buffers, corking and the connection time-out itself.
     pub settings: Settings,
-    /// Tokens for the connections; without it they come directly.
-    pub passes: Option<Passes>,
+    /// Fetches a token for each connection; without it, connections present none.
+    pub tokens: Option<TokenSource>,
 }
 
-/// Everything a proxy must be told.
+/// The options of a proxy.
 #[derive(Clone)]
 pub struct ProxyOptions {
     /// Where clients connect.
     pub listen: Vec<Address>,
-    /// How it listens.
     pub listen_options: ListenOptions,
-    /// The certificate of addresses with TLS.
+    /// The certificate of TLS addresses to listen on.
     pub tls: Option<TlsServer>,
     /// Where the broker is.
-    pub to: Target,
-    /// How it is connected to by a socket; the time-out holds for every transport, and for the wait for a turn as well.
+    pub to: UpstreamAddress,
+    /// How sockets are connected to it. The time-out holds for every transport and includes the wait for a dial thread.
     pub dial: DialOptions,
-    /// Whom to trust where the broker's address has TLS; without it what the system trusts.
+    /// The certificates to trust if the broker's address has TLS; without it, those that the system trusts.
     pub trust: Option<TlsClient>,
-    /// What an RDMA address needs.
-    pub rdma: Option<Rdma>,
-    /// Threads.
+    /// Needed for an RDMA address.
+    pub rdma: Option<RdmaUpstreamOptions>,
     pub threads: usize,
-    /// Connections at once.
+    /// Connections at the same time.
     pub connections_max: usize,
-    /// How long connections may go on when the proxy is to stop.
+    /// How long connections may go on when the proxy stops.
     pub drain_timeout: Duration,
     /// How often totals are logged, if at all.
     pub stats_every: Option<Duration>,
 }
 
 impl ProxyOptions {
-    /// The defaults, which listen nowhere yet.
-    pub fn to(to: Target) -> Self {
+    /// The defaults, without an address to listen on.
+    pub fn to(to: UpstreamAddress) -> Self {
         ProxyOptions {
             listen: Vec::new(),
             listen_options: ListenOptions::default(),

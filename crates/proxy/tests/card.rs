@@ -1,10 +1,10 @@
 //! A proxy over a real device: in the lab's guest, where there is one of software (`tests/lab`).
 
-mod fabric;
-mod world;
+mod fabric_broker;
+mod harness;
 
-use fabric::{Guest, Manner};
-use proxy::Rdma;
+use fabric_broker::{BrokerConnection, BrokerBehavior};
+use proxy::RdmaUpstreamOptions;
 use slab::{Gather, Pool, PoolOptions};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use verbs::{Counters, Port, Settings};
-use world::{PATIENCE, Running, must_echo, until};
+use harness::{PATIENCE, TestProxy, must_echo, until};
 
-/// The address of the guest's device, if this is the guest.
+/// The address of the guest's device, if this is the connection.
 fn lab() -> Option<String> {
     let address = std::env::var("LAB_ADDRESS").ok();
     if address.is_none() {
@@ -37,19 +37,19 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
         let port = Port::open(device, &pool, settings).expect("a port");
         port.listen(&address).expect("nobody listens there");
         ready.send(()).expect("somebody waits for it");
-        let mut guests: Vec<Guest> = Vec::new();
+        let mut connections: Vec<BrokerConnection> = Vec::new();
         let mut nap = Duration::ZERO;
         while ended.recv_timeout(nap) == Err(RecvTimeoutError::Timeout) {
             let before = port.counters();
             port.poll().expect("the device is whole");
             while let Some(link) = port.accept() {
-                guests.push(Guest::new(Box::new(link), Gather::new()));
+                connections.push(BrokerConnection::new(Box::new(link), Gather::new()));
             }
             let mut moved = false;
-            for guest in &mut guests {
-                moved |= guest.serve(Manner::Echo, &pool);
+            for connection in &mut connections {
+                moved |= connection.serve(BrokerBehavior::Echo, &pool);
             }
-            guests.retain(|guest| !guest.is_gone());
+            connections.retain(|connection| !connection.is_gone());
             port.flush();
             moved |= port.counters() != before;
             nap = if moved { Duration::ZERO } else { Duration::from_millis(1) };
@@ -60,10 +60,10 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
     (end, thread)
 }
 
-fn start(address: &str) -> Running {
-    Running::start(&format!("amqp+rdma://{address}"), |options| {
+fn start(address: &str) -> TestProxy {
+    TestProxy::start(&format!("amqp+rdma://{address}"), |options| {
         options.rdma =
-            Some(Rdma { devices: Arc::new(verbs::card::towards), settings: Settings::default(), passes: None });
+            Some(RdmaUpstreamOptions { devices: Arc::new(verbs::card::towards), settings: Settings::default(), tokens: None });
         options.connections_max = 16;
     })
 }
@@ -93,7 +93,7 @@ fn bytes_of_all_sizes_come_back_over_a_device() {
 }
 
 #[test]
-fn where_nobody_listens_clients_are_turned_away() {
+fn clients_are_reset_where_nobody_listens() {
     let Some(host) = lab() else { return };
     let proxy = start(&format!("{host}:5691"));
     proxy.connect().read_exact(&mut [0]).expect_err("nobody answers");

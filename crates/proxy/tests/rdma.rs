@@ -1,11 +1,11 @@
-//! A proxy that leads to a port of a simulated RDMA device: links without descriptors, in the same loop.
+//! A proxy with an RDMA upstream, over a simulated device: links without descriptors, in the same loop.
 
-mod fabric;
-mod world;
+mod fabric_broker;
+mod harness;
 
-use fabric::{ADDRESS, Broker, Heard, Manner};
+use fabric_broker::{ADDRESS, FabricBroker, ReceivedStream, BrokerBehavior};
 use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
-use proxy::{Devices, Pass, Passes, Proxy, ProxyOptions, Rdma, StartError};
+use proxy::{DeviceSource, BootstrapToken, TokenSource, Proxy, ProxyOptions, RdmaUpstreamOptions, ProxyStartError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use verbs::device::DeviceError;
 use verbs::{Settings, Token};
-use world::{Running, Stream, must_echo, pattern, settled, until};
+use harness::{TestProxy, TestStream, must_echo, pattern, settled, until};
 
 /// The broker's settings, and the proxy's.
 fn settings() -> Settings {
     Settings { direct: true, receive_buffers: 2_048, ..Settings::default() }
 }
 
-fn start(broker: &Broker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -> Running {
-    Running::start(&format!("amqp+rdma://{ADDRESS}"), |options| {
+fn start(broker: &FabricBroker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -> TestProxy {
+    TestProxy::start(&format!("amqp+rdma://{ADDRESS}"), |options| {
         options.rdma = Some(broker.rdma(Settings::default(), wired));
         options.connections_max = 32;
         change(options);
@@ -31,7 +31,7 @@ fn start(broker: &Broker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -
 #[test]
 fn bytes_of_all_sizes_come_back() {
     for wired in [false, true] {
-        let broker = Broker::start(Manner::Echo, settings());
+        let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
         let proxy = start(&broker, wired, |_| ());
         for bytes in [1, 64, 4_087, 4_088, 20_000, 1 << 20] {
             must_echo(proxy.connect(), bytes);
@@ -45,7 +45,7 @@ fn bytes_of_all_sizes_come_back() {
 
 #[test]
 fn many_connections_at_once_on_several_threads() {
-    let broker = Broker::start(Manner::Echo, settings());
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |options| options.threads = 2);
     std::thread::scope(|scope| {
         (0..20).for_each(|at| {
@@ -62,7 +62,7 @@ fn many_connections_at_once_on_several_threads() {
 #[test]
 fn large_reads_travel_without_a_copy_in_both_directions() {
     const BYTES: usize = 16 << 20;
-    let broker = Broker::start(Manner::Echo, settings());
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |_| ());
     must_echo(proxy.connect(), BYTES);
     let totals = proxy.end();
@@ -75,7 +75,7 @@ fn large_reads_travel_without_a_copy_in_both_directions() {
 
 #[test]
 fn each_end_may_close_its_direction_first() {
-    let broker = Broker::start(Manner::EndsFirst, settings());
+    let broker = FabricBroker::start(BrokerBehavior::EndsFirst, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     let mut greeting = Vec::new();
@@ -83,14 +83,14 @@ fn each_end_may_close_its_direction_first() {
     assert_eq!(greeting, b"greeting");
     client.write_all(&pattern(0, 70_000)).expect("sent");
     client.shut(Shutdown::Write);
-    assert!(broker.heard() == Heard { bytes: pattern(0, 70_000), is_lost: false });
+    assert!(broker.next_stream() == ReceivedStream { bytes: pattern(0, 70_000), is_lost: false });
     until("the connection is over", || proxy.connections() == 0);
     assert_eq!(proxy.end().broken, 0);
 }
 
 #[test]
-fn whoever_breaks_off_is_heard_at_the_other_end() {
-    let broker = Broker::start(Manner::BreaksOff, settings());
+fn a_reset_at_one_end_resets_the_other() {
+    let broker = FabricBroker::start(BrokerBehavior::Aborts, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     client.write_all(b"x").expect("sent");
@@ -99,21 +99,21 @@ fn whoever_breaks_off_is_heard_at_the_other_end() {
     until("the connection is over", || proxy.connections() == 0);
     assert_eq!(proxy.end().broken, 1);
 
-    let broker = Broker::start(Manner::Echo, settings());
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     client.write_all(b"x").expect("sent");
     client.read_exact(&mut [0]).expect("it comes back");
     rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).expect("a socket");
     drop(client);
-    assert!(broker.heard().is_lost);
+    assert!(broker.next_stream().is_lost);
     assert_eq!(proxy.end().broken, 1);
 }
 
 #[test]
 fn a_broker_that_does_not_read_costs_a_window_and_no_more() {
     const TOTAL_BYTES: usize = 16 << 20;
-    let broker = Broker::start(Manner::Deaf, settings());
+    let broker = FabricBroker::start(BrokerBehavior::ReadsLater, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     let mut writer = client.twin();
@@ -127,8 +127,8 @@ fn a_broker_that_does_not_read_costs_a_window_and_no_more() {
     let most = WINDOW_BYTES + READ_BYTES_MAX + 8 * READ_BYTES_MAX + 16 * 4_096;
     assert!(taken <= most as u64, "{taken} of at most {most} bytes were taken for a broker that does not read");
     broker.listen();
-    let heard = broker.heard();
-    assert!(heard.bytes == pattern(0, TOTAL_BYTES) && !heard.is_lost);
+    let stream = broker.next_stream();
+    assert!(stream.bytes == pattern(0, TOTAL_BYTES) && !stream.is_lost);
     sender.join().expect("all was sent");
     client.read_exact(&mut [0]).expect_err("the broker has nothing to say");
     assert_eq!(proxy.end().broken, 0);
@@ -137,7 +137,7 @@ fn a_broker_that_does_not_read_costs_a_window_and_no_more() {
 #[test]
 fn a_client_that_does_not_read_costs_a_window_and_no_more() {
     const TOTAL_BYTES: usize = 32 << 20;
-    let broker = Broker::start(Manner::Echo, settings());
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let small = Some(64 * 1024);
     let proxy = start(&broker, true, |options| options.listen_options.socket.send_buffer_bytes = small);
     let mut client = proxy.connect();
@@ -158,9 +158,9 @@ fn a_client_that_does_not_read_costs_a_window_and_no_more() {
 }
 
 #[test]
-fn a_broker_that_refuses_is_no_reason_to_stay() {
+fn a_client_is_reset_when_the_broker_refuses_the_link() {
     // One that lets nobody in without a token.
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
+    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
     let proxy = start(&broker, true, |_| ());
     let error = proxy.connect().read_exact(&mut [0]).expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -169,22 +169,22 @@ fn a_broker_that_refuses_is_no_reason_to_stay() {
 }
 
 #[test]
-fn a_host_that_disappears_takes_its_connections_along() {
-    let broker = Broker::start(Manner::Echo, settings());
+fn a_vanished_host_ends_its_connections() {
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     client.write_all(b"x").expect("sent");
     client.read_exact(&mut [0]).expect("it comes back");
     broker.vanish();
-    // What the proxy had to say to the host may have told it already, and then the client hears of it before it has written.
+    // The proxy may have noticed by its own sends already; then the client's write fails.
     let error = client.write_all(b"y").and_then(|()| client.read_exact(&mut [0])).expect_err("nobody answers");
     assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
     assert_eq!(proxy.end().broken, 1);
 }
 
 #[test]
-fn a_device_that_breaks_is_replaced_for_the_next_client() {
-    let broker = Broker::start(Manner::Echo, settings());
+fn a_failed_device_is_replaced_for_the_next_client() {
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |_| ());
     let mut client = proxy.connect();
     client.write_all(b"x").expect("sent");
@@ -199,22 +199,22 @@ fn a_device_that_breaks_is_replaced_for_the_next_client() {
 }
 
 #[test]
-fn connections_are_ended_when_the_time_to_stop_is_over() {
-    let broker = Broker::start(Manner::Echo, settings());
+fn connections_end_at_the_drain_timeout() {
+    let broker = FabricBroker::start(BrokerBehavior::Echo, settings());
     let proxy = start(&broker, true, |options| options.drain_timeout = Duration::from_millis(200));
     let mut client = proxy.connect();
     client.write_all(b"x").expect("sent");
     client.read_exact(&mut [0]).expect("it comes back");
     assert_eq!(proxy.end().broken, 1);
     client.read_exact(&mut [0]).expect_err("it was ended");
-    assert!(broker.heard().is_lost);
+    assert!(broker.next_stream().is_lost);
 }
 
-/// Tokens that tell their number, of a broker that expects them; how many were fetched, and how many of those are done with.
-fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
+/// Numbered tokens that the broker expects (unless `wrong`); the counts of fetched and of closed ones.
+fn token_source(broker: &FabricBroker, wrong: bool) -> (TokenSource, Arc<[AtomicU8; 2]>) {
     let counts = Arc::<[AtomicU8; 2]>::default();
-    let (expect, counted) = (broker.expecting(), Arc::clone(&counts));
-    let passes = Arc::new(move || {
+    let (expect, counted) = (broker.token_registrar(), Arc::clone(&counts));
+    let tokens = Arc::new(move || {
         let number = counted[0].fetch_add(1, Ordering::SeqCst);
         let token = Token([number; 16]);
         if !wrong {
@@ -224,22 +224,22 @@ fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
         let close = Box::new(move || {
             counted[1].fetch_add(1, Ordering::SeqCst);
         });
-        Ok(Pass { token, close })
+        Ok(BootstrapToken { token, close })
     });
-    (passes, counts)
+    (tokens, counts)
 }
 
 #[test]
-fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
-    let (passes, counts) = passes(&broker, false);
+fn each_connection_presents_its_own_token() {
+    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
+    let (tokens, counts) = token_source(&broker, false);
     let [fetched, done] = [0, 1].map(|at| {
         let counts = Arc::clone(&counts);
         move || counts[at].load(Ordering::SeqCst)
     });
     let proxy = start(&broker, true, |options| {
         options.threads = 2;
-        options.rdma = options.rdma.take().map(|rdma| Rdma { passes: Some(passes), ..rdma });
+        options.rdma = options.rdma.take().map(|rdma| RdmaUpstreamOptions { tokens: Some(tokens), ..rdma });
     });
     // More than there are threads that fetch, at once.
     let clients: Vec<_> = (0..12).map(|_| proxy.connect()).collect();
@@ -248,36 +248,36 @@ fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
         client.read_exact(&mut [0]).expect("it comes back");
         must_echo(client, 50_000);
     }
-    until("all tokens are done with", || done() == 12);
+    until("all bootstrap connections are closed", || done() == 12);
     assert_eq!(fetched(), 12);
     assert_eq!((proxy.end().broken, done()), (0, 12));
 }
 
 #[test]
-fn a_token_that_is_refused_or_not_to_be_had_is_told_to_the_client_by_a_reset() {
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
-    let (wrong, counts) = passes(&broker, true);
-    let none: Passes = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
-    for passes in [wrong, none] {
+fn a_client_is_reset_without_a_valid_token() {
+    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
+    let (wrong, counts) = token_source(&broker, true);
+    let none: TokenSource = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
+    for tokens in [wrong, none] {
         let proxy = start(&broker, true, |options| {
-            options.rdma = options.rdma.take().map(|rdma| Rdma { passes: Some(passes), ..rdma });
+            options.rdma = options.rdma.take().map(|rdma| RdmaUpstreamOptions { tokens: Some(tokens), ..rdma });
         });
         let mut client = proxy.connect();
         assert_eq!(client.read(&mut [0]).expect_err("refused").kind(), ErrorKind::ConnectionReset);
         assert_eq!(proxy.end().unreachable, 1);
     }
-    until("what it was given over is closed", || counts[1].load(Ordering::SeqCst) == 1);
+    until("the bootstrap connection is closed", || counts[1].load(Ordering::SeqCst) == 1);
 }
 
 #[test]
 fn a_proxy_without_a_device_says_why_and_does_not_start() {
-    let devices: Devices = Arc::new(|_| Err(DeviceError("there is no RDMA device".to_owned())));
-    let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("a target"));
+    let devices: DeviceSource = Arc::new(|_| Err(DeviceError("there is no RDMA device".to_owned())));
+    let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("an upstream address"));
     options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
     options.threads = 2;
-    options.rdma = Some(Rdma { devices, settings: Settings::default(), passes: None });
+    options.rdma = Some(RdmaUpstreamOptions { devices, settings: Settings::default(), tokens: None });
     match Proxy::start(options) {
-        Err(StartError::Road(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
+        Err(ProxyStartError::Upstream(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it has started"),
     }
@@ -288,7 +288,7 @@ fn a_proxy_without_a_device_says_why_and_does_not_start() {
 fn doorbells_are_rung_once_a_round_for_each_connection() {
     const BYTES: usize = 1 << 20;
     for clients in [1, 4, 16] {
-        let broker = Broker::start(Manner::Deaf, settings());
+        let broker = FabricBroker::start(BrokerBehavior::ReadsLater, settings());
         broker.listen();
         let proxy = start(&broker, true, |_| ());
         std::thread::scope(|scope| {
@@ -301,7 +301,7 @@ fn doorbells_are_rung_once_a_round_for_each_connection() {
                 });
             }
         });
-        (0..clients).for_each(|_| assert!(broker.heard().bytes.len() == BYTES));
+        (0..clients).for_each(|_| assert!(broker.next_stream().bytes.len() == BYTES));
         let totals = proxy.end();
         let (doorbells, messages) = (totals.doorbells, (clients * BYTES / 64) as u64);
         println!(

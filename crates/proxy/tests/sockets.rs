@@ -1,6 +1,6 @@
 //! A proxy between sockets: bytes, ends, limits.
 
-mod world;
+mod harness;
 
 use proxy::ProxyOptions;
 use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
@@ -10,14 +10,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use world::{Far, Running, SocketPath, Stream, echo, must_echo, pattern, settled, until};
+use harness::{UpstreamListener, TestProxy, SocketPath, TestStream, echo, must_echo, pattern, settled, until};
 
 /// Closes with a reset.
-fn break_off(stream: TcpStream) {
+fn reset(stream: TcpStream) {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("a socket");
 }
 
-/// The connection was broken off, not ended.
+/// The connection was reset, not closed in order.
 fn must_be_reset(stream: &mut TcpStream) {
     let mut rest = Vec::new();
     let error = stream.read_to_end(&mut rest).expect_err("no end in order");
@@ -27,13 +27,13 @@ fn must_be_reset(stream: &mut TcpStream) {
 #[test]
 fn all_bytes_come_back_over_every_pair_of_sockets() {
     let (front, back) = (SocketPath::new("front"), SocketPath::new("back"));
-    let far = Far::listen();
+    let far = UpstreamListener::listen();
     let change = |options: &mut ProxyOptions| {
         options.listen.push("[::1]:0".parse().expect("an address"));
         options.listen.push(front.address());
         options.threads = 2;
     };
-    let to_tcp = Running::start(&format!("amqp://{}", far.address), change);
+    let to_tcp = TestProxy::start(&format!("amqp://{}", far.address), change);
     let six = to_tcp.0.as_ref().expect("it runs").addresses()[1].clone();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -56,7 +56,7 @@ fn all_bytes_come_back_over_every_pair_of_sockets() {
     assert!(!front.0.exists(), "the file of the socket is removed");
 
     let listener = back.listen();
-    let to_unix = Running::start(&format!("amqp+unix:{}", back.0.display()), |_| ());
+    let to_unix = TestProxy::start(&format!("amqp+unix:{}", back.0.display()), |_| ());
     std::thread::scope(|scope| {
         scope.spawn(|| echo(listener.accept().expect("the proxy connects").0.patient()));
         must_echo(to_unix.connect(), 2_000_000);
@@ -65,9 +65,9 @@ fn all_bytes_come_back_over_every_pair_of_sockets() {
 }
 
 #[test]
-fn large_reads_are_passed_on_from_where_they_lie() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |_| ());
+fn large_reads_are_relayed_without_a_copy() {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |_| ());
     std::thread::scope(|scope| {
         scope.spawn(|| echo(far.accept()));
         must_echo(proxy.connect(), 20_000_000);
@@ -78,66 +78,66 @@ fn large_reads_are_passed_on_from_where_they_lie() {
 
 #[test]
 fn each_end_may_close_its_direction_first() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |_| ());
-    // The client has said all, and waits for the answer.
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |_| ());
+    // The client closes its half first, and reads the answer.
     let mut client = proxy.connect();
     let mut broker = far.accept();
     client.write_all(b"question").expect("sent");
     client.shut(Shutdown::Write);
-    let mut heard = Vec::new();
-    broker.read_to_end(&mut heard).expect("an end in order");
-    assert_eq!(heard, b"question");
+    let mut received = Vec::new();
+    broker.read_to_end(&mut received).expect("an end in order");
+    assert_eq!(received, b"question");
     broker.write_all(b"answer").expect("sent");
     drop(broker);
-    let mut heard = Vec::new();
-    client.read_to_end(&mut heard).expect("an end in order");
-    assert_eq!(heard, b"answer");
-    // The broker has said all, and listens.
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).expect("an end in order");
+    assert_eq!(received, b"answer");
+    // The broker closes its half first, and reads on.
     let mut client = proxy.connect();
     let mut broker = far.accept();
     broker.write_all(b"greeting").expect("sent");
     broker.shut(Shutdown::Write);
-    let mut heard = Vec::new();
-    client.read_to_end(&mut heard).expect("an end in order");
-    assert_eq!(heard, b"greeting");
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).expect("an end in order");
+    assert_eq!(received, b"greeting");
     client.write_all(&pattern(0, 100_000)).expect("sent");
     client.shut(Shutdown::Write);
-    let mut heard = Vec::new();
-    broker.read_to_end(&mut heard).expect("an end in order");
-    assert!(heard == pattern(0, 100_000));
+    let mut received = Vec::new();
+    broker.read_to_end(&mut received).expect("an end in order");
+    assert!(received == pattern(0, 100_000));
     until("both connections are over", || proxy.connections() == 0);
     assert_eq!(proxy.end().broken, 0);
 }
 
 #[test]
-fn whoever_breaks_off_is_heard_at_the_other_end() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |_| ());
+fn a_reset_at_one_end_resets_the_other() {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |_| ());
     let mut client = proxy.connect();
     let mut broker = far.accept();
     client.write_all(b"x").expect("sent");
     broker.read_exact(&mut [0]).expect("it arrives");
-    break_off(client);
+    reset(client);
     must_be_reset(&mut broker);
     let mut client = proxy.connect();
     let mut broker = far.accept();
     client.write_all(b"x").expect("sent");
     broker.read_exact(&mut [0]).expect("it arrives");
-    break_off(broker);
+    reset(broker);
     must_be_reset(&mut client);
     until("both connections are over", || proxy.connections() == 0);
     assert_eq!(proxy.end().broken, 2);
 }
 
 #[test]
-fn a_client_that_closes_without_reading_does_not_hold_the_broker() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |_| ());
+fn a_client_that_closes_without_reading_does_not_block_the_broker() {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |_| ());
     let client = proxy.connect();
     let mut broker = far.accept();
     drop(client);
-    // The end arrives; whatever the broker says then finds nobody, and it learns of that.
+    // The broker reads the end of the stream, and its later writes fail.
     broker.read_exact(&mut [0]).expect_err("the end");
     until("the broker is told that nobody reads", || broker.write_all(&[0; 10_000]).is_err());
     until("the connection is over", || proxy.connections() == 0);
@@ -148,14 +148,14 @@ fn a_client_that_closes_without_reading_does_not_hold_the_broker() {
 fn a_reader_that_does_not_read_costs_its_window_and_no_more() {
     const BUFFER_BYTES: usize = 64 * 1024;
     const TOTAL_BYTES: usize = 8 << 20;
-    let far = Far::listen();
+    let far = UpstreamListener::listen();
     let small = |options: &mut ProxyOptions| {
         for socket in [&mut options.listen_options.socket, &mut options.dial.socket] {
             socket.send_buffer_bytes = Some(BUFFER_BYTES);
             socket.receive_buffer_bytes = Some(BUFFER_BYTES);
         }
     };
-    let proxy = Running::start(&far.address, small);
+    let proxy = TestProxy::start(&far.address, small);
     let both = |stream: TcpStream| {
         sockopt::set_socket_recv_buffer_size(&stream, BUFFER_BYTES).expect("a socket");
         sockopt::set_socket_send_buffer_size(&stream, BUFFER_BYTES).expect("a socket");
@@ -187,20 +187,20 @@ fn a_reader_that_does_not_read_costs_its_window_and_no_more() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_no_reason_to_stay() {
+fn clients_are_reset_while_the_broker_is_down() {
     // A port that was free a moment ago.
-    let address = Far::listen().address;
+    let address = UpstreamListener::listen().address;
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
     assert_ne!(address, free);
-    let proxy = Running::start(&free, |_| ());
+    let proxy = TestProxy::start(&free, |_| ());
     must_be_reset(&mut proxy.connect());
     let mut client = proxy.connect();
-    // What the client says meanwhile changes nothing.
+    // Bytes that the client sends meanwhile make no difference.
     let _refused = client.write_all(b"AMQP\0\0\x09\x01");
     client.read_exact(&mut [0]).expect_err("nobody answers");
     until("both were told", || proxy.totals().unreachable == 2 && proxy.connections() == 0);
-    // When it comes, clients find it.
-    let far = Far::listen_at(&free);
+    // Once it listens, clients reach it.
+    let far = UpstreamListener::listen_at(&free);
     std::thread::scope(|scope| {
         scope.spawn(|| echo(far.accept()));
         must_echo(proxy.connect(), 1_000);
@@ -209,8 +209,8 @@ fn a_broker_that_is_not_there_is_no_reason_to_stay() {
 }
 
 #[test]
-fn a_broker_that_does_not_answer_is_given_up_in_time() {
-    // A listener that accepts nobody, with its queue full: whoever comes next is not answered.
+fn a_dial_without_an_answer_times_out() {
+    // A listener that accepts nobody and has a full queue: further connections get no answer.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     rustix::net::bind(&socket, &any).expect("a port");
@@ -222,8 +222,8 @@ fn a_broker_that_does_not_answer_is_given_up_in_time() {
         waiting.push(stream);
         assert!(waiting.len() < 100, "a queue that is never full");
     }
-    let proxy = Running::start(&address.to_string(), |options| options.dial.timeout = Duration::from_millis(300));
-    // More than there are threads that dial: those that have no turn are given up as well.
+    let proxy = TestProxy::start(&address.to_string(), |options| options.dial.timeout = Duration::from_millis(300));
+    // More clients than dial threads: those that wait for a thread time out as well.
     let mut clients: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
     clients.iter_mut().for_each(must_be_reset);
     until("all were told", || proxy.totals().unreachable == 20);
@@ -243,8 +243,8 @@ fn five_hundred_clients_at_once() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: files.maximum })
             .expect("it may be raised");
     }
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |options| {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |options| {
         options.connections_max = CLIENTS;
         options.threads = 2;
     });
@@ -271,9 +271,9 @@ fn five_hundred_clients_at_once() {
 }
 
 #[test]
-fn beyond_the_limit_clients_are_turned_away_until_one_leaves() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |options| options.connections_max = 2);
+fn clients_over_the_limit_are_refused_until_one_leaves() {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |options| options.connections_max = 2);
     let first = proxy.connect();
     let second = proxy.connect();
     let brokers = [far.accept(), far.accept()];
@@ -290,14 +290,14 @@ fn beyond_the_limit_clients_are_turned_away_until_one_leaves() {
 }
 
 #[test]
-fn a_proxy_that_stops_lets_connections_end() {
-    let far = Far::listen();
+fn a_stopping_proxy_lets_connections_finish() {
+    let far = UpstreamListener::listen();
     let path = SocketPath::new("stops");
-    let proxy = Running::start(&far.address, |options| options.listen.push(path.address()));
+    let proxy = TestProxy::start(&far.address, |options| options.listen.push(path.address()));
     let mut client = proxy.connect();
     let broker = far.accept();
     proxy.stop();
-    // The listeners go in order, and the file of this one with it.
+    // The listeners are closed in order, which removes the file of this one.
     until("nobody is accepted", || !path.0.exists());
     TcpStream::connect(proxy.address()).expect_err("nobody listens");
     std::thread::scope(|scope| {
@@ -310,9 +310,9 @@ fn a_proxy_that_stops_lets_connections_end() {
 }
 
 #[test]
-fn a_proxy_that_stops_does_not_wait_for_ever() {
-    let far = Far::listen();
-    let proxy = Running::start(&far.address, |options| options.drain_timeout = Duration::from_millis(200));
+fn a_stopping_proxy_ends_at_the_drain_timeout() {
+    let far = UpstreamListener::listen();
+    let proxy = TestProxy::start(&far.address, |options| options.drain_timeout = Duration::from_millis(200));
     let mut client = proxy.connect();
     let mut broker = far.accept();
     let totals = proxy.end();

@@ -3,26 +3,26 @@
 #[allow(dead_code, reason = "this test uses a part of it")]
 #[path = "../../link/tests/certificates/mod.rs"]
 mod certificates;
-mod world;
+mod harness;
 
 use certificates::Authority;
 use link::{TlsClient, TlsServer, TlsServerOptions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use world::{Far, Running, Stream, echo, must_echo};
+use harness::{UpstreamListener, TestProxy, TestStream, echo, must_echo};
 
 #[test]
-fn two_proxies_speak_tls_to_one_another() {
+fn two_proxies_connect_by_tls() {
     let authority = Authority::new("proxy");
     let files = authority.issue("far", &["localhost"]);
     let server = TlsServer::new(TlsServerOptions { certificates: vec![files], ..TlsServerOptions::default() });
     let trust = TlsClient::new(Some(&authority.ca), None, Some("localhost")).expect("the file is sound");
-    let broker = Far::listen();
-    let far = Running::start(&broker.address, |options| {
+    let broker = UpstreamListener::listen();
+    let far = TestProxy::start(&broker.address, |options| {
         options.listen = vec!["tls://127.0.0.1:0".parse().expect("an address")];
         options.tls = Some(server.expect("the files are sound"));
     });
-    let near = Running::start(&far.address(), |options| options.trust = Some(trust));
+    let near = TestProxy::start(&far.address(), |options| options.trust = Some(trust));
     std::thread::scope(|scope| {
         scope.spawn(|| echo(broker.accept()));
         must_echo(near.connect(), 3_000_000);
@@ -44,17 +44,17 @@ fn two_proxies_speak_tls_to_one_another() {
 }
 
 #[test]
-fn a_broker_that_is_not_trusted_is_not_reached() {
+fn an_untrusted_broker_is_unreachable() {
     let (authority, foreign) = (Authority::new("proxy-own"), Authority::new("proxy-foreign"));
     let files = authority.issue("far", &["localhost"]);
     let server = TlsServer::new(TlsServerOptions { certificates: vec![files], ..TlsServerOptions::default() });
     let trust = TlsClient::new(Some(&foreign.ca), None, Some("localhost")).expect("the file is sound");
-    let broker = Far::listen();
-    let far = Running::start(&broker.address, |options| {
+    let broker = UpstreamListener::listen();
+    let far = TestProxy::start(&broker.address, |options| {
         options.listen = vec!["tls://127.0.0.1:0".parse().expect("an address")];
         options.tls = Some(server.expect("the files are sound"));
     });
-    let near = Running::start(&far.address(), |options| options.trust = Some(trust));
+    let near = TestProxy::start(&far.address(), |options| options.trust = Some(trust));
     near.connect().read_exact(&mut [0]).expect_err("nobody answers");
-    world::until("it was told", || near.totals().unreachable == 1);
+    harness::until("it was told", || near.totals().unreachable == 1);
 }

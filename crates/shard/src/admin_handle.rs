@@ -1,7 +1,7 @@
 //! Administration of a running broker from any thread: the shard concerned does the work on its own thread.
 
+use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
-use crate::reactor::{Arrival, Door};
 use broker::{Address, Request};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
@@ -17,21 +17,21 @@ pub fn request_channel() -> (SyncSender<Request>, Receiver<Request>) {
 /// Administers a running broker, from any thread.
 #[derive(Clone)]
 pub struct AdminHandle {
-    doors: Vec<Door>,
+    inboxes: Vec<ShardInbox>,
     /// How many links were ever added.
     links: Arc<AtomicUsize>,
 }
 
 impl AdminHandle {
-    pub(crate) fn new(doors: Vec<Door>) -> Self {
-        AdminHandle { doors, links: Arc::default() }
+    pub(crate) fn new(inboxes: Vec<ShardInbox>) -> Self {
+        AdminHandle { inboxes, links: Arc::default() }
     }
 
     /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the refusals;
     /// the other changes are made. `None`: the broker has stopped, and no change is made.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
-        self.send(0, Arrival::Definitions(definitions, refused))?;
+        self.send(0, InboxMessage::Define(definitions, refused))?;
         refusals.recv().ok()
     }
 
@@ -43,7 +43,7 @@ impl AdminHandle {
             // The caller waits, unless its thread has failed.
             let _received = result.send(read(catalog));
         };
-        self.send(0, Arrival::Look(Box::new(read)))?;
+        self.send(0, InboxMessage::ReadCatalog(Box::new(read)))?;
         results.recv().ok()
     }
 
@@ -54,7 +54,7 @@ impl AdminHandle {
     /// On a longer body.
     pub fn respond(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
-        let _stopped = self.send(to.shard.0, Arrival::Answer { to, properties, body });
+        let _stopped = self.send(to.shard.0, InboxMessage::Answer { to, properties, body });
     }
 
     /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the broker has
@@ -66,12 +66,12 @@ impl AdminHandle {
             return Some(());
         }
         let only =
-            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.doors.len());
+            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
         // A shard without the link does nothing.
-        let shards = (0..self.doors.len()).filter(|shard| only.is_none_or(|only| only == *shard));
+        let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (done, shards_done) = mpsc::channel();
         for shard in shards {
-            self.send(shard as u16, Arrival::Federate(order.clone(), done.clone()))?;
+            self.send(shard as u16, InboxMessage::Federate(order.clone(), done.clone()))?;
         }
         drop(done);
         shards_done.iter().for_each(drop);
@@ -81,8 +81,8 @@ impl AdminHandle {
     /// The state of every link. `None`: the broker has stopped.
     pub fn link_statuses(&self) -> Option<Vec<LinkStatus>> {
         let (links, of_shards) = mpsc::channel();
-        for shard in 0..self.doors.len() {
-            self.send(shard as u16, Arrival::Links(links.clone()))?;
+        for shard in 0..self.inboxes.len() {
+            self.send(shard as u16, InboxMessage::ListLinks(links.clone()))?;
         }
         drop(links);
         let mut links: Vec<_> = of_shards.iter().flatten().collect();
@@ -90,10 +90,7 @@ impl AdminHandle {
         Some(links)
     }
 
-    fn send(&self, shard: u16, arrival: Arrival) -> Option<()> {
-        let (sender, waker) = self.doors.get(usize::from(shard))?;
-        sender.send(arrival).ok()?;
-        waker.wake();
-        Some(())
+    fn send(&self, shard: u16, message: InboxMessage) -> Option<()> {
+        self.inboxes.get(usize::from(shard))?.send(message).then_some(())
     }
 }

@@ -43,25 +43,18 @@ pub const DIALLED_OF_A_PORT: usize = 16;
 pub const DIALLED_CREDITS_MIN: u16 = 64;
 /// How often a shard adds up the memory in use, while there is traffic.
 pub const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
-/// How many waits that looking would have shortened are remembered ...
-pub const SPIN_SCORE_MAX: u8 = 16;
-/// ... and how many of them one that it would not have shortened undoes. It takes as many to begin.
-pub const SPIN_MISS_COST: u8 = 4;
-/// How long a shard with connections over RDMA looks for work before it sleeps, unless more was asked for, as long as that
-/// pays: about what it costs to sleep and be woken.
-pub const RDMA_LOOK: Duration = Duration::from_micros(50);
-/// Rounds in a row that such a shard goes through without a look at its sockets, as long as its devices have something to
-/// tell: that look is a call into the kernel, which a device needs none of.
-pub const ROUNDS_WITHOUT_POLL_MAX: u32 = 16;
+/// How long a shard with connections over RDMA spins before it sleeps, as long as that shortens waits, unless a longer time
+/// is configured: about what a sleep and a wake-up cost.
+pub const RDMA_SPIN: Duration = Duration::from_micros(50);
 /// Bytes by which the lists of messages must have become shorter for the heap to be trimmed.
 pub const HEAP_TRIM_BYTES_MIN: usize = 8 << 20;
 /// The time between two trims of the heap, unless memory is short.
 pub const HEAP_TRIM_INTERVAL: Duration = Duration::from_millis(500);
-/// How long after the last message processors are still held awake, if they are: the next one of a stream of ten a second finds them so.
-pub const VIGIL_REST: Duration = Duration::from_millis(100);
-/// What stands for "no bound" where the system is told how long a processor may take to wake: 2,000 seconds, its own default.
+/// How long the CPU latency bound is kept after the last message, if there is one: ten messages a second keep it all the time.
+pub const CPU_LATENCY_HOLD: Duration = Duration::from_millis(100);
+/// The CPU latency bound that means "no bound": 2,000 seconds, the kernel's default.
 pub const LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
-/// A bound that leaves a processor the shallowest sleep that hardware has (C1: 1 or 2 us), and none that is deeper.
+/// A CPU latency bound that allows only the shallowest idle state, C1, whose exit latency is 1 or 2 us.
 pub const LATENCY_DOZE_US: i32 = 2;
 /// How often a shard ticks while it waits for memory or for space in a mailbox.
 pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);

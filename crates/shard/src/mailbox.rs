@@ -1,8 +1,7 @@
-//! Mail between shards: a bounded ring for every pair, one wake-up per batch.
+//! Messages between shards: a pair of bounded rings for every two shards, and at most one wake-up for a batch.
 //!
-//! Enters: batches of letters.  Leaves: the same at the other shard, in order; emptied batches come back for reuse.
-//! Owns:   the rings and the doorbells.
-//! Never:  blocks: what finds no place waits at the sender, which then stops reading.
+//! Batches arrive in order, and emptied ones go back to their sender for reuse. Sending never blocks: batches for a full ring
+//! wait at the sender, which stops reading its connections when too many of them wait.
 
 use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
 use broker::Batch;
@@ -16,19 +15,19 @@ pub trait WakeTarget: Send + Sync {
     fn wake(&self);
 }
 
-/// Whether a shard sleeps, and how to wake it.
+/// Knows whether a shard sleeps, and wakes it.
 pub struct ShardWaker {
     asleep: AtomicBool,
     target: Box<dyn WakeTarget>,
 }
 
 impl ShardWaker {
-    /// A doorbell of a shard that is awake.
+    /// The waker of a shard that is awake.
     pub fn new(target: Box<dyn WakeTarget>) -> Arc<Self> {
         Arc::new(ShardWaker { asleep: AtomicBool::new(false), target })
     }
 
-    /// The shard is about to sleep; it must look at its mail once more after this.
+    /// The shard is about to sleep. It must check its mailbox once more after this call.
     pub fn will_sleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -39,7 +38,7 @@ impl ShardWaker {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Something lies ready for the shard.
+    /// Wakes the shard if it sleeps: a message for it is ready.
     pub fn wake_if_asleep(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
@@ -47,44 +46,48 @@ impl ShardWaker {
         }
     }
 
-    /// Wakes the shard whether or not it sleeps: for what happens rarely.
+    /// Wakes the shard whether or not it sleeps, for rare events.
     pub fn wake(&self) {
         self.target.wake();
     }
 }
 
-/// The way to one other shard.
+/// The rings to and from one other shard.
 struct RingPair {
-    out: rtrb::Producer<Box<Batch>>,
-    out_empty: rtrb::Consumer<Box<Batch>>,
-    inward: rtrb::Consumer<Box<Batch>>,
-    inward_empty: rtrb::Producer<Box<Batch>>,
+    outgoing: rtrb::Producer<Box<Batch>>,
+    /// Emptied batches that come back from the other shard.
+    outgoing_empty: rtrb::Consumer<Box<Batch>>,
+    incoming: rtrb::Consumer<Box<Batch>>,
+    /// Emptied batches that go back to the other shard.
+    incoming_empty: rtrb::Producer<Box<Batch>>,
+    /// Wakes the other shard.
     waker: Arc<ShardWaker>,
+    /// Batches that wait for space in the ring.
     waiting: VecDeque<Box<Batch>>,
     waiting_bytes: usize,
     writing: Box<Batch>,
-    /// Batches lie in the ring of which the other shard was not told.
-    unannounced: bool,
+    /// The ring has batches for which the other shard was not woken yet.
+    needs_wake: bool,
 }
 
 impl RingPair {
-    /// Ends the batch that is being written.
+    /// Completes the batch that is being written.
     #[inline(never)]
     fn seal(&mut self) {
-        let empty = self.out_empty.pop().unwrap_or_default();
+        let empty = self.outgoing_empty.pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.writing, empty);
         self.waiting_bytes += batch.room_bytes();
         self.waiting.push_back(batch);
     }
 
-    /// Puts into the ring what it has room for.
-    fn hand_over(&mut self) {
+    /// Moves waiting batches into the ring, as far as it has space.
+    fn push_waiting(&mut self) {
         while let Some(batch) = self.waiting.pop_front() {
             let bytes = batch.room_bytes();
-            match self.out.push(batch) {
+            match self.outgoing.push(batch) {
                 Ok(()) => {
                     self.waiting_bytes -= bytes;
-                    self.unannounced = true;
+                    self.needs_wake = true;
                 }
                 Err(rtrb::PushError::Full(batch)) => {
                     self.waiting.push_front(batch);
@@ -95,39 +98,39 @@ impl RingPair {
     }
 }
 
-/// The mail of one shard.
+/// One shard's messages from and to all other shards.
 pub struct Mailbox {
     rings: Vec<Option<RingPair>>,
 }
 
 impl Mailbox {
-    /// The mail of every shard, connected; `bells` has one for each.
+    /// The connected mailboxes of all shards, whose wakers these are.
     pub fn connect(wakers: &[Arc<ShardWaker>]) -> Vec<Mailbox> {
         let count = wakers.len();
-        let mut ends: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
-        let mut starts: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
+        let mut receivers: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
+        let mut senders: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         for from in 0..count {
             for to in (0..count).filter(|&to| to != from) {
-                let (out, inward) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
-                let (inward_empty, out_empty) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
-                starts[from][to] = Some((out, out_empty));
-                ends[to][from] = Some((inward, inward_empty));
+                let (outgoing, incoming) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
+                let (incoming_empty, outgoing_empty) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
+                senders[from][to] = Some((outgoing, outgoing_empty));
+                receivers[to][from] = Some((incoming, incoming_empty));
             }
         }
-        let rings = starts.into_iter().zip(ends).map(|(starts, ends)| {
-            let rings = starts.into_iter().zip(ends).zip(wakers).map(|((start, end), waker)| {
-                let ((out, out_empty), (inward, inward_empty)) = (start?, end?);
+        let rings = senders.into_iter().zip(receivers).map(|(senders, receivers)| {
+            let rings = senders.into_iter().zip(receivers).zip(wakers).map(|((sender, receiver), waker)| {
+                let ((outgoing, outgoing_empty), (incoming, incoming_empty)) = (sender?, receiver?);
                 let waker = Arc::clone(waker);
                 Some(RingPair {
-                    out,
-                    out_empty,
-                    inward,
-                    inward_empty,
+                    outgoing,
+                    outgoing_empty,
+                    incoming,
+                    incoming_empty,
                     waker,
                     waiting: VecDeque::new(),
                     waiting_bytes: 0,
                     writing: Box::default(),
-                    unannounced: false,
+                    needs_wake: false,
                 })
             });
             Mailbox { rings: rings.collect() }
@@ -135,14 +138,14 @@ impl Mailbox {
         rings.collect()
     }
 
-    /// The batch being written for a shard. A full one goes on its way, so that it stays small and the other shard can begin.
+    /// The batch being written for a shard. A full batch is sent first, so that the other shard can begin.
     #[inline]
     pub fn batch(&mut self, to: u16) -> &mut Batch {
         match self.rings.get_mut(to as usize) {
             Some(Some(ring)) => {
                 if ring.writing.is_full() {
                     ring.seal();
-                    ring.hand_over();
+                    ring.push_waiting();
                 }
                 &mut ring.writing
             }
@@ -150,55 +153,55 @@ impl Mailbox {
         }
     }
 
-    /// Sends batches on their way: all of them, or only the full ones. Wakes whoever sleeps over them.
+    /// Sends all batches, or only the full ones, and wakes the shards that sleep.
     pub fn send(&mut self, all: bool) {
         for ring in self.rings.iter_mut().flatten() {
             if ring.writing.is_full() || (all && !ring.writing.is_empty()) {
                 ring.seal();
             }
-            ring.hand_over();
-            if std::mem::take(&mut ring.unannounced) {
+            ring.push_waiting();
+            if std::mem::take(&mut ring.needs_wake) {
                 ring.waker.wake_if_asleep();
             }
         }
     }
 
-    /// Whether so much mail waits that no more should be written: connections must not be read.
+    /// Whether so many bytes wait for space in rings that connections must not be read.
     pub fn is_congested(&self) -> bool {
         self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAILBOX_WAITING_BYTES_MAX)
     }
 
-    /// Whether mail waits for a place in a ring.
-    pub fn waits(&self) -> bool {
+    /// Whether any batch waits for space in its ring.
+    pub fn has_waiting(&self) -> bool {
         self.rings.iter().flatten().any(|ring| !ring.waiting.is_empty())
     }
 
-    /// Whether mail has arrived.
+    /// Whether any batch has arrived.
     pub fn has_arrived(&self) -> bool {
-        self.rings.iter().flatten().any(|ring| !ring.inward.is_empty())
+        self.rings.iter().flatten().any(|ring| !ring.incoming.is_empty())
     }
 
-    /// Shards that mail may come from.
+    /// The number of shards, including this one.
     pub fn shards(&self) -> u16 {
         self.rings.len() as u16
     }
 
     /// The next batch from a shard.
     pub fn next(&mut self, from: u16) -> Option<Box<Batch>> {
-        self.rings.get_mut(from as usize)?.as_mut()?.inward.pop().ok()
+        self.rings.get_mut(from as usize)?.as_mut()?.incoming.pop().ok()
     }
 
-    /// Gives an emptied batch back to its sender. If many lie there already, it is dropped.
-    pub fn give_back(&mut self, from: u16, batch: Box<Batch>) {
+    /// Returns an emptied batch to its sender. It is dropped if the sender has many already.
+    pub fn return_batch(&mut self, from: u16, batch: Box<Batch>) {
         if let Some(Some(ring)) = self.rings.get_mut(from as usize)
-            && let Err(rtrb::PushError::Full(surplus)) = ring.inward_empty.push(batch)
+            && let Err(rtrb::PushError::Full(surplus)) = ring.incoming_empty.push(batch)
         {
             drop(surplus);
         }
     }
 
-    /// Tells a sender that its ring has room again, if it sleeps over that.
-    pub fn tell_room(&self, from: u16) {
+    /// Wakes a sender that sleeps, because its ring has space again.
+    pub fn notify_space(&self, from: u16) {
         if let Some(Some(ring)) = self.rings.get(from as usize) {
             ring.waker.wake_if_asleep();
         }
@@ -213,18 +216,18 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    struct Count(Arc<AtomicU32>);
+    struct WakeCount(Arc<AtomicU32>);
 
-    impl WakeTarget for Count {
+    impl WakeTarget for WakeCount {
         fn wake(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn a_long_round_is_many_small_batches_in_order_and_one_wake_up() {
-        let rung = Arc::new(AtomicU32::new(0));
-        let wakers: Vec<_> = (0..2).map(|_| ShardWaker::new(Box::new(Count(Arc::clone(&rung))))).collect();
+    fn many_messages_are_small_batches_in_order_and_one_wake_up() {
+        let wakes = Arc::new(AtomicU32::new(0));
+        let wakers: Vec<_> = (0..2).map(|_| ShardWaker::new(Box::new(WakeCount(Arc::clone(&wakes))))).collect();
         let mut mail = Mailbox::connect(&wakers);
         let mut receiver = mail.pop().expect("two were connected");
         let mut sender = mail.pop().expect("two were connected");
@@ -234,9 +237,9 @@ mod tests {
             sender.batch(1).push(Letter::Accepted { publishes });
         }
         assert!(receiver.has_arrived(), "the full ones are on their way");
-        assert_eq!(rung.load(Ordering::Relaxed), 0);
+        assert_eq!(wakes.load(Ordering::Relaxed), 0);
         sender.send(true);
-        assert_eq!(rung.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.load(Ordering::Relaxed), 1);
         let mut expected = 0;
         while let Some(batch) = receiver.next(0) {
             assert!(batch.letters.len() <= BATCH_LETTERS);

@@ -1,116 +1,103 @@
-//! A broker as a running thing: its threads, its listeners, its end.
-//!
-//! Enters: options.  Leaves: a running broker that can be stopped.
-//! Owns:   the threads.
-//! Never:  handles a message.
+//! The server: a running broker, from its options to the end of its shards.
 
+use crate::cpu_latency::{CPU_LATENCY_FILE, CpuLatencyRequest, IdleProcessors};
+use crate::cpu_latency_guard::CpuLatencyGuard;
 use crate::effects::ShardEffects;
 use crate::login::ExternalMechanism;
-use crate::latency::{CPU_LATENCY_FILE, IdleProcessors};
-use crate::limits::{RECHECK_INTERVAL, PORT_MEMORY_DIVISOR, RDMA_LOOK};
+use crate::inbox::InboxMessage;
+use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
 use crate::admin_handle::AdminHandle;
-use crate::ports::Ports;
 use crate::password_verifier::PasswordVerifier;
-use crate::rdma::{RdmaListen, RdmaOptions};
-use crate::reactor::{Dialler, Front, NEWS, PORTS, Reactor, WAKER};
+use crate::rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
+use crate::rdma_ports::RdmaPorts;
 use crate::shard::{Shard, ShardOptions};
 use crate::shared_state::SharedState;
-use crate::spin::Spin;
-use crate::vigil::Vigil;
+use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{Broker, BrokerOptions, Request};
 use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
-use mio::{Poll, Waker};
 use rand::TryRngCore;
+use reactor::{Reactor, ReactorOptions, ReactorThreads, Stopper, ThreadWaker, WorkerContext};
 use rsocket::RsocketListener;
 use session::{Greeting, SessionLimits};
 use slab::{Pool, PoolOptions};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use verbs::Settings;
 use verbs::device::AnyDevice;
 
-/// Everything a broker must be told.
+/// The options of a broker.
 pub struct ServerOptions {
     /// Where clients connect by sockets.
     pub listen: Vec<Address>,
     /// Where clients connect over RDMA, and how.
     pub rdma: RdmaOptions,
-    /// How it listens.
     pub listen_options: ListenOptions,
-    /// The certificates of addresses with TLS.
+    /// The certificates of TLS addresses.
     pub tls: Option<TlsServer>,
-    /// How clients log in by certificates, if they may.
+    /// How clients log in with certificates, if they may.
     pub external: Option<ExternalMechanism>,
-    /// Threads.
     pub shards: u16,
-    /// What a connection may use.
+    /// Limits of each connection.
     pub session: SessionLimits,
-    /// What the broker says about itself, and the SASL mechanisms it offers.
+    /// The server properties and SASL mechanisms that the broker announces.
     pub greeting: Greeting,
-    /// What the definitions may grow to.
+    /// Limits of the definitions.
     pub catalog: Limits,
-    /// Virtual hosts, users and permissions to begin with.
+    /// Virtual hosts, users and permissions to start with.
     pub definitions: Vec<Definition>,
-    /// Bytes that wait to be sent to one connection, at most (but for one message more).
+    /// Bytes that wait to be sent to one connection at most; one message may go beyond.
     pub output_bytes_max: usize,
-    /// Bytes that the broker may hold before it holds publishers back.
+    /// Bytes that the broker may hold before it blocks publishers.
     pub memory_bytes_max: u64,
-    /// Bytes that one queue may hold before it holds its publishers back.
+    /// Bytes that one queue may hold before it blocks its publishers.
     pub queue_bytes_max: u64,
-    /// How long a delivery may wait for its acknowledgement, in milliseconds; zero: for ever.
+    /// How long a delivery may wait for its acknowledgement, in milliseconds; zero means for ever.
     pub consumer_timeout_ms: u64,
-    /// Connections.
     pub connections_max: u32,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
-    /// How long a shard spins at most before it sleeps; it does so while that pays.
+    /// How long a shard spins at most before it sleeps; it does so while that shortens waits.
     pub spin: Duration,
-    /// How soon idle processors are to wake while messages flow.
+    /// How deep idle processors may sleep while messages flow.
     pub idle_processors: IdleProcessors,
     /// How long connections may take to end when the broker stops.
     pub drain_timeout: Duration,
-    /// What this broker calls itself to others.
+    /// The name that this broker gives other brokers.
     pub cluster_name: Box<str>,
-    /// Who makes connections to other brokers; without it there are none.
-    pub dialler: Option<Arc<dyn Dialler>>,
-    /// Where administrative requests go; without it there is nobody who answers them.
+    /// Connects to other brokers; without it there are no such connections.
+    pub dialler: Option<Arc<dyn BrokerDialler>>,
+    /// Where administrative requests go; without it they get no answer.
     pub requests: Option<SyncSender<Request>>,
 }
 
 /// Why a broker did not start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum BrokerStartError {
     /// An address cannot be listened on.
-    Listen {
-        /// Which.
-        address: String,
-        /// Why.
-        error: io::Error,
-    },
+    Listen { address: String, error: io::Error },
     /// The buffers of RDMA ports leave too little of the memory limit for messages.
     Ports {
-        /// What they take in all.
+        /// Bytes of all buffers together.
         bytes: u64,
-        /// The limit.
         memory_bytes_max: u64,
     },
-    /// Processors cannot be kept from sleeping.
-    Latency(io::Error),
-    /// The system refuses something else.
+    /// The system takes no bound for the wake-up latency of its processors.
+    CpuLatency(io::Error),
+    /// Any other error of the system.
     System(io::Error),
     /// A definition of the configuration is refused.
     Definition(catalog::Refusal),
 }
 
-impl std::fmt::Display for StartError {
+impl std::fmt::Display for BrokerStartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
-            StartError::Ports { bytes, memory_bytes_max } => {
+            BrokerStartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            BrokerStartError::Ports { bytes, memory_bytes_max } => {
                 let (ports_mib, limit_mib) = (bytes >> 20, memory_bytes_max >> 20);
                 write!(
                     f,
@@ -118,146 +105,190 @@ impl std::fmt::Display for StartError {
                 )?;
                 f.write_str("fewer rdma_receive_buffers, shards or addresses, or a higher memory_limit")
             }
-            StartError::Latency(error) => {
+            BrokerStartError::CpuLatency(error) => {
                 write!(
                     f,
                     "cannot keep processors from sleeping: {CPU_LATENCY_FILE}: {error} (idle_processors = \"sleep\" leaves them to the system)"
                 )
             }
-            StartError::System(error) => write!(f, "cannot start: {error}"),
-            StartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
+            BrokerStartError::System(error) => write!(f, "cannot start: {error}"),
+            BrokerStartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for BrokerStartError {}
 
-impl From<io::Error> for StartError {
+impl From<io::Error> for BrokerStartError {
     fn from(error: io::Error) -> Self {
-        StartError::System(error)
+        BrokerStartError::System(error)
+    }
+}
+
+impl WakeTarget for ThreadWaker {
+    fn wake(&self) {
+        ThreadWaker::wake(self);
     }
 }
 
 /// A running broker.
 pub struct Server {
-    stopper: Stopper,
-    operator: AdminHandle,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    threads: ReactorThreads,
+    shared: Arc<SharedState>,
+    admin: AdminHandle,
     addresses: Vec<String>,
 }
 
-/// Stops a broker, from any thread.
-#[derive(Clone)]
-pub struct Stopper {
-    shared: Arc<SharedState>,
-    wakers: Vec<Arc<ShardWaker>>,
-}
+/// The address and the device of each RDMA port of one shard.
+type PortDevices = Vec<(String, AnyDevice)>;
 
-impl Stopper {
-    /// Begins the end: clients are told, and have their time to leave. Once is enough.
-    pub fn stop(&self) {
-        self.shared.stop();
-        for waker in &self.wakers {
-            waker.wake();
-        }
-    }
-}
-
-/// Held by a shard's thread: a broker with a shard missing would wait for it forever, so its end is everybody's.
-struct Watch {
-    shard: u16,
-    stopper: Stopper,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if !self.stopper.shared.is_stopping() {
-            tracing::error!(shard = self.shard, "a shard ended by itself; the broker stops");
-            self.stopper.shared.shard_ended(self.shard);
-            self.stopper.stop();
-        }
-    }
-}
-
-struct PollWaker(Waker);
-
-impl WakeTarget for PollWaker {
-    fn wake(&self) {
-        if let Err(error) = self.0.wake() {
-            tracing::error!(%error, "cannot wake a shard");
-        }
-    }
-}
-
-/// What each shard listens with: an address and a device, of each address over RDMA.
+/// Distributes the devices of all RDMA addresses over the shards.
 fn devices_of_shards(
     listen: Vec<RdmaListen>,
     shards: u16,
-) -> Result<impl Iterator<Item = Vec<(String, AnyDevice)>>, StartError> {
+) -> Result<impl Iterator<Item = PortDevices>, BrokerStartError> {
     let mut of_shards: Vec<_> = (0..shards).map(|_| Vec::new()).collect();
     for listen in listen {
         if listen.devices.len() != of_shards.len() {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "it needs an RDMA device for each shard");
-            return Err(StartError::Listen { address: listen.address.to_string(), error });
+            return Err(BrokerStartError::Listen { address: listen.address.to_string(), error });
         }
-        let address = RdmaListen::place_of(&listen.address);
+        let address = RdmaListen::device_address(&listen.address);
         of_shards.iter_mut().zip(listen.devices).for_each(|(shard, device)| shard.push((address.clone(), device)));
     }
     Ok(of_shards.into_iter())
 }
 
+fn bind_listeners(options: &ServerOptions) -> Result<Vec<Listener>, BrokerStartError> {
+    let bind = |address: &Address| {
+        let listener = match (address, &options.tls) {
+            (Address::Rsocket { host, port }, _) => RsocketListener::bound(host, *port, &options.listen_options),
+            (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
+            (_, None) => Listener::bind(address, &options.listen_options),
+        };
+        listener.map_err(|error| BrokerStartError::Listen { address: address.to_string(), error })
+    };
+    options.listen.iter().map(bind).collect()
+}
+
+/// A random seed of the system.
+fn seed<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
+    let mut seed = [0; BYTES];
+    rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
+    Ok(seed)
+}
+
+/// What all shards are built from.
+#[derive(Clone)]
+struct CommonParts {
+    shared: Arc<SharedState>,
+    verifier: Arc<PasswordVerifier>,
+    external: Option<ExternalMechanism>,
+    latency_request: Option<Arc<CpuLatencyRequest>>,
+    dialler: Option<Arc<dyn BrokerDialler>>,
+    requests: Option<SyncSender<Request>>,
+    rdma_settings: Settings,
+    rdma_poll: RdmaPoll,
+    output_bytes_max: usize,
+    spin: Duration,
+    /// Tells this run of the broker from others.
+    origin: u64,
+}
+
+/// What one shard is built from, on its own thread.
+struct ShardBuilder {
+    common: CommonParts,
+    broker_options: BrokerOptions,
+    shard_options: ShardOptions,
+    catalog: Catalog,
+    mailbox: Mailbox,
+    waker: Arc<ShardWaker>,
+    devices: PortDevices,
+    seed: [u8; 32],
+}
+
+impl ShardBuilder {
+    fn build(self, context: WorkerContext<'_, InboxMessage>) -> Result<ShardWorker, BrokerStartError> {
+        let common = self.common;
+        let shared = Arc::clone(&common.shared);
+        let mut ports = RdmaPorts::new(common.rdma_poll, common.rdma_settings, context.thread, shared);
+        for (address, device) in self.devices {
+            let opened = ports.open(device, &address, context.registry);
+            opened.map_err(|error| BrokerStartError::Listen { address, error })?;
+        }
+        // Message memory belongs to the thread that it serves.
+        let pool = Pool::new(PoolOptions::default());
+        let mut effects = ShardEffects::new(pool, self.mailbox, common.output_bytes_max, self.seed);
+        if let Some(requests) = common.requests {
+            effects.send_requests_to(requests);
+        }
+        let mut broker = Broker::new(self.broker_options, self.catalog);
+        broker.set_origin(common.origin);
+        let mut shard = Shard::new(self.shard_options, broker, effects, Arc::clone(&common.shared));
+        shard.set_password_verifier(common.verifier, Arc::clone(&self.waker));
+        if let Some(external) = common.external {
+            shard.accept_certificates(external);
+        }
+        Ok(ShardWorker {
+            shard,
+            waker: self.waker,
+            shared: common.shared,
+            spins: ShardSpins::new(common.spin, common.spin.max(RDMA_SPIN)),
+            latency_guard: CpuLatencyGuard::new(common.latency_request),
+            dialler: common.dialler,
+            inbox: context.inbox,
+            ports,
+        })
+    }
+}
+
 impl Server {
     /// Starts a broker: when this returns, clients can connect.
-    #[expect(clippy::disallowed_methods, reason = "the moment from which all shards count is taken once")]
-    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
-        let latency = options.idle_processors.latency().map_err(StartError::Latency)?.map(Arc::new);
-        let mut listeners = Vec::new();
-        for address in &options.listen {
-            let listener = match (address, &options.tls) {
-                (Address::Rsocket { host, port }, _) => RsocketListener::bound(host, *port, &options.listen_options),
-                (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
-                (_, None) => Listener::bind(address, &options.listen_options),
-            };
-            listeners.push(listener.map_err(|error| StartError::Listen { address: address.to_string(), error })?);
-        }
+    #[expect(clippy::disallowed_methods, reason = "the epoch of all shards is taken once")]
+    pub fn start(options: ServerOptions) -> Result<Server, BrokerStartError> {
+        let latency_request = options.idle_processors.latency_request().map_err(BrokerStartError::CpuLatency)?;
+        let listeners = bind_listeners(&options)?;
         let mut addresses: Vec<_> = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
-        let RdmaOptions { listen: over_rdma, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } = options.rdma;
-        addresses.extend(over_rdma.iter().map(|listen| listen.address.to_string()));
-        let ports = over_rdma.len() as u64 * u64::from(options.shards);
+        let RdmaOptions { listen: rdma_listen, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } = options.rdma;
+        addresses.extend(rdma_listen.iter().map(|listen| listen.address.to_string()));
+        let ports = rdma_listen.len() as u64 * u64::from(options.shards);
         let ports_bytes = ports * rdma_settings.port_bytes();
         if ports_bytes > options.memory_bytes_max / PORT_MEMORY_DIVISOR {
             let memory_bytes_max = options.memory_bytes_max;
-            return Err(StartError::Ports { bytes: ports_bytes, memory_bytes_max });
+            return Err(BrokerStartError::Ports { bytes: ports_bytes, memory_bytes_max });
         }
-        let mut devices = devices_of_shards(over_rdma, options.shards)?;
+        let mut devices = devices_of_shards(rdma_listen, options.shards)?;
         let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
         let mut shared = shared.with_port_bytes(ports_bytes);
         if ports > 0 {
             shared = shared.with_tokens(rdma_settings.token_max);
         }
         let shared = Arc::new(shared);
-        let polls = (0..options.shards).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let wakers =
-            polls.iter().map(|poll| Ok(ShardWaker::new(Box::new(PollWaker(Waker::new(poll.registry(), WAKER)?)))));
-        let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..options.shards).map(|_| mpsc::channel()).unzip();
-        let doors: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
-        let operator = AdminHandle::new(doors.clone());
-        let mut front = Some(Front { listeners: listeners.into(), shards: doors.clone() });
+        let reactor = Reactor::new(Arc::clone(shared.reactor()))?;
+        let wakers = reactor.inboxes().iter().map(|inbox| ShardWaker::new(Box::new(inbox.waker().clone())));
+        let wakers: Vec<_> = wakers.collect();
+        let admin = AdminHandle::new(reactor.inboxes().to_vec());
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let prover = PasswordVerifier::new();
-        let mut origin = [0; 8];
-        rand::rngs::OsRng.try_fill_bytes(&mut origin).map_err(io::Error::other)?;
-        let origin = u64::from_ne_bytes(origin);
-        let mut threads = Vec::new();
-        let (listens, listening) = mpsc::channel();
-        let per_shard = polls.into_iter().zip(receivers).zip(Mailbox::connect(&wakers)).zip(&wakers);
-        for (id, (((poll, incoming), mail), waker)) in (0..options.shards).zip(per_shard) {
+        let common = CommonParts {
+            shared: Arc::clone(&shared),
+            verifier: PasswordVerifier::new(),
+            external: options.external,
+            latency_request: latency_request.map(Arc::new),
+            dialler: options.dialler,
+            requests: options.requests,
+            rdma_settings,
+            rdma_poll,
+            output_bytes_max: options.output_bytes_max,
+            spin: options.spin,
+            origin: u64::from_ne_bytes(seed()?),
+        };
+        let mut builders = Vec::new();
+        for (id, (mailbox, waker)) in (0..options.shards).zip(Mailbox::connect(&wakers).into_iter().zip(wakers)) {
             let mut catalog = Catalog::new(options.catalog.clone());
             for definition in &options.definitions {
-                catalog.execute(definition).map_err(StartError::Definition)?;
+                catalog.execute(definition).map_err(BrokerStartError::Definition)?;
             }
             let shard = ShardId(id);
             let broker_options = BrokerOptions {
@@ -276,78 +307,15 @@ impl Server {
                 epoch,
                 cluster_name: options.cluster_name.clone(),
             };
-            let (dialler, door) = (options.dialler.clone(), doors[usize::from(id)].clone());
-            let watch = Watch { shard: id, stopper: Stopper { shared: Arc::clone(&shared), wakers: wakers.clone() } };
-            let (shared, waker, front) = (Arc::clone(&shared), Arc::clone(waker), front.take());
-            let (output_bytes_max, spin, drain_timeout) =
-                (options.output_bytes_max, options.spin, options.drain_timeout);
-            let (external, prover) = (options.external.clone(), Arc::clone(&prover));
-            let requests = options.requests.clone();
-            let (devices, rdma_settings) = (devices.next().unwrap_or_default(), rdma_settings.clone());
-            let ports_spin = spin.max(RDMA_LOOK);
-            let listens = listens.clone();
-            let vigil = Vigil::new(latency.clone());
-            let mut seed = [0; 32];
-            rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
-            let thread = std::thread::Builder::new().name(format!("shard-{id}")).spawn(move || {
-                let _watch = watch;
-                let mut ports = Ports::new(rdma_poll, rdma_settings, (PORTS, NEWS));
-                for (address, device) in devices {
-                    if let Err(error) = ports.open(device, &address, &shared) {
-                        shared.stop();
-                        // Whoever starts the broker waits for this.
-                        let _heard = listens.send(Err(StartError::Listen { address, error }));
-                        return Ok(());
-                    }
-                }
-                let _heard = listens.send(Ok(()));
-                drop(listens);
-                // Message memory belongs to the thread that it serves.
-                let mut effects = ShardEffects::new(Pool::new(PoolOptions::default()), mail, output_bytes_max, seed);
-                if let Some(requests) = requests {
-                    effects.send_requests_to(requests);
-                }
-                let mut broker = Broker::new(broker_options, catalog);
-                broker.set_origin(origin);
-                let mut shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
-                shard.set_password_verifier(prover, Arc::clone(&waker));
-                if let Some(external) = external {
-                    shard.accept_certificates(external);
-                }
-                let (spin, ports_spin) = (Spin::new(spin), Spin::new(ports_spin));
-                let rounds_without_poll = 0;
-                Reactor {
-                    shard,
-                    id,
-                    poll,
-                    front,
-                    incoming,
-                    waker,
-                    shared: shared,
-                    spin,
-                    ports_spin,
-                    vigil,
-                    drain_timeout,
-                    dialler,
-                    door,
-                    ports,
-                    rounds_without_poll,
-                }
-                .run()
-            })?;
-            threads.push(thread);
+            let (common, devices, seed) = (common.clone(), devices.next().unwrap_or_default(), seed()?);
+            let builder =
+                ShardBuilder { common, broker_options, shard_options, catalog, mailbox, waker, devices, seed };
+            builders.push(|context: WorkerContext<'_, InboxMessage>| builder.build(context));
         }
-        drop(listens);
-        let server = Server { stopper: Stopper { shared, wakers }, operator, threads, addresses };
-        // Sockets listen already; ports belong to the threads of their shards.
-        match if ports > 0 { listening.iter().find_map(Result::err) } else { None } {
-            None => Ok(server),
-            Some(error) => {
-                server.stop();
-                server.join()?;
-                Err(error)
-            }
-        }
+        let reactor_options =
+            ReactorOptions { name: "shard", listeners, drain_timeout: options.drain_timeout };
+        let threads = reactor.start(reactor_options, builders)?;
+        Ok(Server { threads, shared, admin, addresses })
     }
 
     /// Where clients connect; a port that was left to the system is known here.
@@ -355,62 +323,33 @@ impl Server {
         &self.addresses
     }
 
-    /// Begins the end: clients are told, and have their time to leave.
+    /// Begins the shutdown: clients are told, and have the drain timeout to leave.
     pub fn stop(&self) {
-        self.stopper.stop();
+        self.threads.stop();
     }
 
     /// A handle that can stop the broker while another thread waits for its end.
     pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+        self.threads.stopper()
     }
 
-    /// A handle by which another thread can look at definitions and change them, and answer requests.
+    /// A handle by which another thread reads and changes definitions and answers requests.
     pub fn admin(&self) -> AdminHandle {
-        self.operator.clone()
+        self.admin.clone()
     }
 
     /// Whether every shard still runs.
     pub fn is_running(&self) -> bool {
-        !self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.is_running()
     }
 
-    /// The counts that the shards share, to look at.
+    /// The counts that the shards share.
     pub fn shared(&self) -> Arc<SharedState> {
-        Arc::clone(&self.stopper.shared)
+        Arc::clone(&self.shared)
     }
 
     /// Waits for the end. A shard that fails stops the others, and its error is returned once they have ended.
     pub fn join(self) -> io::Result<()> {
-        for thread in self.threads {
-            match thread.join() {
-                Ok(outcome) => outcome?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok(())
-    }
-
-    /// The longest that a shard takes to notice that it should stop.
-    pub const NOTICE: Duration = RECHECK_INTERVAL;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Stopper, Watch};
-    use crate::shared_state::SharedState;
-    use std::sync::Arc;
-
-    #[test]
-    fn a_shard_that_ends_by_itself_ends_the_broker() {
-        let shared = Arc::new(SharedState::new(2, 1, 10));
-        assert_eq!([shared.assign_connection(), shared.assign_connection()], [Some(0), Some(1)]);
-        let watch = Watch { shard: 1, stopper: Stopper { shared: Arc::clone(&shared), wakers: vec![] } };
-        let other = Watch { shard: 0, stopper: watch.stopper.clone() };
-        drop(watch);
-        assert!(shared.is_stopping());
-        assert_eq!(shared.connections(), 1, "nobody waits for the connections of the shard that is gone");
-        drop(other);
-        assert_eq!(shared.connections(), 1, "one that ends because it should takes nothing back");
+        self.threads.join()
     }
 }

@@ -154,16 +154,16 @@ impl Shard {
                 let Sessions { broker, effects, .. } = &mut self.sessions;
                 let Some(mut batch) = effects.mailbox.next(from) else {
                     if received > 0 {
-                        effects.mailbox.tell_room(from);
+                        effects.mailbox.notify_space(from);
                     }
                     break;
                 };
                 if received == MAILBOX_BATCHES / 2 {
                     // Early enough that both sides work at the same time.
-                    effects.mailbox.tell_room(from);
+                    effects.mailbox.notify_space(from);
                 }
                 broker.receive(ShardId(from), &mut batch, effects);
-                effects.mailbox.give_back(from, batch);
+                effects.mailbox.return_batch(from, batch);
                 broker.end_of_batch(effects);
                 self.flush(now);
                 self.sessions.effects.mailbox.send(false);
@@ -299,7 +299,7 @@ impl Shard {
         }
         let used_bytes = || effects.pool().used_bytes() + broker.room_bytes();
         let recheck_at = (is_congested
-            || mailbox.waits()
+            || mailbox.has_waiting()
             || broker.is_alarmed()
             || self.memory.needs_recheck(used_bytes(), broker.counted_vhosts(), shared))
         .then(|| now + RECHECK_INTERVAL);

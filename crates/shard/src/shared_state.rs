@@ -11,8 +11,9 @@ use crate::vhost_bytes::VhostBytes;
 use catalog::Stamp;
 use federation::Window;
 use federation::limits::WINDOW_STAMPS_MAX;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use reactor::ReactorState;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[repr(align(128))]
@@ -20,7 +21,6 @@ use std::time::Duration;
 struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
-    connections: AtomicU32,
     copied_in: AtomicU64,
     copied_out: AtomicU64,
 }
@@ -31,8 +31,8 @@ pub struct SharedState {
     memory_bytes_max: u64,
     /// Bytes of the receive buffers of RDMA ports.
     ports_bytes: AtomicU64,
-    connections_max: u32,
-    stopping: AtomicBool,
+    /// Connections of all shards, and whether the broker stops.
+    reactor: Arc<ReactorState>,
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) tokens: BootstrapTokens,
     pub(crate) vhost_bytes: VhostBytes,
@@ -50,8 +50,7 @@ impl SharedState {
             shards: lines,
             memory_bytes_max,
             ports_bytes: AtomicU64::new(0),
-            connections_max,
-            stopping: AtomicBool::new(false),
+            reactor: Arc::new(ReactorState::new(shards, connections_max)),
             connection_limits: ConnectionLimits::default(),
             tokens: BootstrapTokens::default(),
             vhost_bytes: VhostBytes::default(),
@@ -155,50 +154,28 @@ impl SharedState {
         *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shard with the fewest connections takes one more; `None` if there are too many already.
+    /// What the threads of the shards share as threads of a reactor.
+    pub(crate) fn reactor(&self) -> &Arc<ReactorState> {
+        &self.reactor
+    }
+
+    /// Counts one more connection for the shard with the fewest; `None` if there are too many already.
     pub fn assign_connection(&self) -> Option<u16> {
-        let counts = self.shards.iter().map(|line| line.connections.load(Ordering::Relaxed));
-        let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (shard, count)| {
-            (total.saturating_add(count), if count < least.1 { (shard, count) } else { least })
-        });
-        if total >= self.connections_max {
-            return None;
-        }
-        self.shards[least.0].connections.fetch_add(1, Ordering::Relaxed);
-        Some(least.0 as u16)
+        self.reactor.place_connection()
     }
 
-    /// A shard has a connection that came to it by itself; false if there are too many already.
+    /// Counts a connection that came to a shard by itself; false if there are too many already.
     pub fn add_connection(&self, shard: u16) -> bool {
-        let has_capacity = self.connections() < self.connections_max;
-        if has_capacity {
-            self.shards[shard as usize].connections.fetch_add(1, Ordering::Relaxed);
-        }
-        has_capacity
+        self.reactor.add_connection(shard)
     }
 
-    /// A connection of a shard is gone.
+    /// A connection of a shard has ended.
     pub fn connection_closed(&self, shard: u16) {
-        self.shards[shard as usize].connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A shard is gone, and all its connections with it.
-    pub fn shard_ended(&self, shard: u16) {
-        self.shards[shard as usize].connections.store(0, Ordering::Relaxed);
+        self.reactor.connection_closed(shard);
     }
 
     /// Connections of all shards.
     pub fn connections(&self) -> u32 {
-        self.shards.iter().map(|line| line.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    /// The broker is to stop.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-    }
-
-    /// Whether the broker is to stop.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.reactor.connections()
     }
 }

@@ -5,7 +5,7 @@ mod fabric;
 use client::{CarrierPass, Client, ConsumeOptions, Error, Publish, Url, Value};
 use fabric::{ADDRESSES, PATIENCE, PLACE, ServerPlan, FabricServer, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
-use shard::{RdmaListen, RdmaPoll, StartError};
+use shard::{RdmaListen, RdmaPoll, BrokerStartError};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{Settings, SoleLink, Token};
@@ -431,7 +431,7 @@ fn a_broker_without_its_devices_does_not_start() {
     };
     let plan = ServerPlan { shards: 2, ..ServerPlan::default() };
     let why = |listen| match fabric::start(&plan, listen) {
-        Err(StartError::Listen { address, error }) => format!("{address}: {error}"),
+        Err(BrokerStartError::Listen { address, error }) => format!("{address}: {error}"),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it started"),
     };

@@ -7,7 +7,7 @@
 use client::Url;
 use config::{LogFormat, LogLevel};
 use link::{CertificateFiles, TlsClient, TlsServer, TlsServerOptions};
-use proxy::{ProxyOptions, Target, limits};
+use proxy::{ProxyOptions, UpstreamAddress, limits};
 use std::path::Path;
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl Order {
         options.stats_every = given.seconds("--stats-s", 0)?.filter(|every| !every.is_zero());
         options.tls = certificate(&given, &options)?;
         if let Some(ca) = given.get("--ca") {
-            if !matches!(options.to, Target::Socket(link::Address::Tls { .. })) {
+            if !matches!(options.to, UpstreamAddress::Socket(link::Address::Tls { .. })) {
                 return Err("--ca is for a broker at amqps:// only".to_owned());
             }
             let trust = TlsClient::new(Some(Path::new(ca)), None, None);
@@ -150,9 +150,9 @@ impl Order {
 }
 
 /// Where the broker is, and where and as whom a token for RDMA is fetched.
-fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
+fn broker(text: &str) -> Result<(UpstreamAddress, Option<Url>), String> {
     if !text.starts_with("amqp+rdma://") || !text.contains(['?', '@']) {
-        return Ok((text.parse().map_err(|error: proxy::TargetError| error.to_string())?, None));
+        return Ok((text.parse().map_err(|error: proxy::UpstreamAddressError| error.to_string())?, None));
     }
     let has_login = text.split('?').next().is_some_and(|place| place.contains('@'));
     // The text may have a password in it, and what is wrong is printed.
@@ -165,7 +165,7 @@ fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
         let why = "user and password go with via=tcp or via=tls, and are the proxy's own, to fetch tokens";
         return Err(why.to_owned());
     }
-    let to = url.address.parse().map_err(|error: proxy::TargetError| error.to_string())?;
+    let to = url.address.parse().map_err(|error: proxy::UpstreamAddressError| error.to_string())?;
     Ok((to, url.via.is_some().then_some(url)))
 }
 

@@ -5,13 +5,13 @@
 //! Never:  logs in for a client: each says over RDMA who it is.
 
 use client::{CarrierPass, Options, Url};
-use proxy::{Pass, Passes};
+use proxy::{BootstrapToken, TokenSource};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Passes that are given where an address of RDMA says.
-pub fn given_at(login: Url, timeout: Duration) -> Passes {
+pub fn given_at(login: Url, timeout: Duration) -> TokenSource {
     Arc::new(move || {
         let name = Some("harrier proxy".to_owned());
         let options = Options { name, answer_wait: timeout, ..Options::default() };
@@ -23,6 +23,6 @@ pub fn given_at(login: Url, timeout: Duration) -> Passes {
                 tracing::debug!(%error, "where a token was fetched");
             }
         };
-        Ok(Pass { token, close: Box::new(close) })
+        Ok(BootstrapToken { token, close: Box::new(close) })
     })
 }

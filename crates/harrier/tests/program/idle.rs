@@ -107,14 +107,14 @@ fn a_system_that_does_not_do_so() {
     broker.address = field(&broker.ready, "addresses");
     let mut talker = Talker::new(&broker);
     talker.talk();
-    let told = broker.await_line("cannot say how long processors may take to wake");
+    let told = broker.await_line("cannot bound the wake-up latency of processors");
     assert!(told.contains("No space left on device") && told.contains("\"level\":\"WARN\""), "{told}");
     talker.talk();
     drop(talker);
     broker.signal(Signal::TERM);
-    // It ends by asking for nothing any more, which would be refused as well: it was told once.
+    // At its end it withdraws the bound, which would be refused as well: the refusal is logged once.
     let (status, rest) = broker.end();
-    assert_eq!((status, rest.contains("cannot say")), (Some(0), false), "{rest}");
+    assert_eq!((status, rest.contains("cannot bound")), (Some(0), false), "{rest}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, Ro
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{
-    Asked, DialError, Dialled, Dialler, IdleProcessors, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell,
+    Asked, BrokerDialler, DialError, Dialled, IdleProcessors, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// By sockets, and over a fabric where there is one.
 struct TestDialler(Option<Fabric>);
 
-impl Dialler for TestDialler {
+impl BrokerDialler for TestDialler {
     fn dial(&self, url: &str, tell: Tell) {
         let url = Url::parse(url).expect("an address");
         let fabric = self.0.clone();

@@ -5,7 +5,7 @@ use catalog::{Definition, Limits, Name, Password, Permission};
 use client::{Channel, Client, ConsumeOptions, Options, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
-use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
+use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, BrokerStartError};
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::Settings;
@@ -34,7 +34,7 @@ impl Interconnect {
             Interconnect::Fabric(fabric) => {
                 fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
             }
-            Interconnect::Card => verbs::card::at(&RdmaListen::place_of(address), count).expect("the card is there"),
+            Interconnect::Card => verbs::card::at(&RdmaListen::device_address(address), count).expect("the card is there"),
         }
     }
 }
@@ -148,7 +148,7 @@ impl Drop for FabricServer {
 }
 
 /// Starts a broker with a user `guest`.
-pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, StartError> {
+pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, BrokerStartError> {
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let definitions = vec![
         Definition::CreateVhost { name: vhost.clone() },

@@ -1,8 +1,4 @@
-//! What a broker must be told to listen for RDMA.
-//!
-//! Leaves: options.
-//! Owns:   the three ways of waiting for a device.
-//! Never:  knows what kind of device it is.
+//! The options of a broker that listens for RDMA connections.
 
 use link::Address;
 use session::limits::BODY_FRAME_BYTES_MAX;
@@ -14,11 +10,11 @@ use verbs::device::AnyDevice;
 pub struct RdmaOptions {
     /// Where clients connect.
     pub listen: Vec<RdmaListen>,
-    /// How ports behave. Whether they are corked is the reactor's affair: they are.
+    /// How ports behave. The shard always corks them.
     pub settings: Settings,
     /// How shards wait for their devices.
     pub poll: RdmaPoll,
-    /// The frame bound proposed to clients, in bytes, if it is more than that of all connections.
+    /// The frame size proposed to clients, if it is larger than that of other connections.
     pub frame_bytes_max: u32,
 }
 
@@ -31,7 +27,6 @@ impl Default for RdmaOptions {
 
 /// An address, and the devices that listen there.
 pub struct RdmaListen {
-    /// The address.
     pub address: Address,
     /// One for each shard; they listen together, so that each connection comes to one of them.
     pub devices: Vec<AnyDevice>,
@@ -44,21 +39,21 @@ impl fmt::Debug for RdmaListen {
 }
 
 impl RdmaListen {
-    /// An address in the words of devices: `host:port`.
-    pub fn place_of(address: &Address) -> String {
+    /// An address as devices take it: `host:port`.
+    pub fn device_address(address: &Address) -> String {
         let text = address.to_string();
         text.strip_prefix("amqp+rdma://").unwrap_or(&text).to_owned()
     }
 }
 
-/// How a shard that has nothing to do waits while it has connections over RDMA.
+/// How a shard without work waits while it has connections over RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RdmaPoll {
     /// It never sleeps: the shortest latency, for a whole core.
     Busy,
-    /// It looks a while before it sleeps, as long as that pays.
+    /// It spins before it sleeps, as long as that shortens waits.
     #[default]
     Adaptive,
-    /// It sleeps at once, until the device wakes it.
+    /// It sleeps at once, until a completion event wakes it.
     Event,
 }

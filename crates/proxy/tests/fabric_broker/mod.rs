@@ -1,8 +1,8 @@
-//! A simulated fabric with a broker that is none, moved on by a thread of its own, and devices for a proxy.
+//! A simulated fabric with a stand-in for a broker, both run by a thread of their own, and devices for a proxy.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::{Abort, Link, Received};
-use proxy::{Devices, Rdma};
+use proxy::{DeviceSource, RdmaUpstreamOptions};
 use slab::{BlockMut, Gather, Pool, PoolOptions, Slice};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -22,30 +22,30 @@ use verbs::{Counters, LinkId, Port, Settings, Token};
 /// Where the broker listens.
 pub const ADDRESS: &str = "broker:5672";
 
-/// Steps of the fabric in a row.
+/// Steps of the fabric between two checks for commands.
 const STEPS: usize = 50;
 
 /// What the broker does with a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// Sends back what comes, from where it lies, until the end.
+pub enum BrokerBehavior {
+    /// Sends back the memory that it receives, until the end of the stream.
     Echo,
-    /// Says something, ends its stream, and listens to the end.
+    /// Sends a greeting, closes its sending half, and reads to the end.
     EndsFirst,
-    /// Breaks off when it hears something.
-    BreaksOff,
-    /// Reads nothing until it is told to.
-    Deaf,
+    /// Aborts when it receives something.
+    Aborts,
+    /// Reads nothing until the command to.
+    ReadsLater,
 }
 
-/// What became of a connection at the broker.
+/// The stream that a connection of the broker received, and whether it ended by a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedStream {
     pub bytes: Vec<u8>,
     pub is_lost: bool,
 }
 
-enum Order {
+enum BrokerCommand {
     Listen,
     Expect(Token, Sender<()>),
     Vanish(Sender<()>),
@@ -53,36 +53,36 @@ enum Order {
 }
 
 /// The broker and its fabric.
-pub struct Broker {
+pub struct FabricBroker {
     fabric: Fabric,
-    orders: Sender<Order>,
-    heard: Receiver<Heard>,
+    commands: Sender<BrokerCommand>,
+    streams: Receiver<ReceivedStream>,
     thread: Option<JoinHandle<Counters>>,
     wires: Arc<Mutex<Vec<UnixStream>>>,
     unplugged: Arc<Mutex<Arc<AtomicBool>>>,
 }
 
-impl Broker {
-    pub fn start(manner: Manner, settings: Settings) -> Broker {
+impl FabricBroker {
+    pub fn start(behavior: BrokerBehavior, settings: Settings) -> FabricBroker {
         let fabric = Fabric::new(&FabricOptions::faultless());
-        let (orders, ordered) = channel();
-        let (hears, heard) = channel();
+        let (commands, ordered) = channel();
+        let (sender, streams) = channel();
         let wires = Arc::<Mutex<Vec<UnixStream>>>::default();
-        let (on, rung) = (fabric.clone(), Arc::clone(&wires));
+        let (on, host_wires) = (fabric.clone(), Arc::clone(&wires));
         let (ready, listens) = channel();
         let thread = std::thread::spawn(move || {
-            let host = Host::new(on, manner, settings, hears, rung);
+            let host = FabricHost::new(on, behavior, settings, sender, host_wires);
             ready.send(()).expect("somebody waits for it");
             host.run(&ordered)
         });
-        listens.recv_timeout(crate::world::PATIENCE).expect("it listens");
-        Broker { fabric, orders, heard, thread: Some(thread), wires, unplugged: Arc::default() }
+        listens.recv_timeout(crate::harness::PATIENCE).expect("it listens");
+        FabricBroker { fabric, commands, streams, thread: Some(thread), wires, unplugged: Arc::default() }
     }
 
     /// Where a proxy gets its devices; with descriptors, or without.
-    pub fn rdma(&self, settings: Settings, wired: bool) -> Rdma {
+    pub fn rdma(&self, settings: Settings, wired: bool) -> RdmaUpstreamOptions {
         let (fabric, wires, unplugged) = (self.fabric.clone(), Arc::clone(&self.wires), Arc::clone(&self.unplugged));
-        let devices: Devices = Arc::new(move |address| {
+        let devices: DeviceSource = Arc::new(move |address| {
             assert_eq!(address, ADDRESS);
             let device = fabric.device();
             let flag = Arc::<AtomicBool>::default();
@@ -95,12 +95,12 @@ impl Broker {
                 wires.lock().expect("whole").push(far);
                 wire = Some(near);
             }
-            Ok(Box::new(Wired { device, wire, unplugged: flag }) as AnyDevice)
+            Ok(Box::new(WiredDevice { device, wire, unplugged: flag }) as AnyDevice)
         });
-        Rdma { devices, settings, passes: None }
+        RdmaUpstreamOptions { devices, settings, tokens: None }
     }
 
-    /// The device that was made last breaks.
+    /// Makes the latest device fail.
     pub fn unplug(&self) {
         self.unplugged.lock().expect("whole").store(true, Ordering::Relaxed);
     }
@@ -108,44 +108,44 @@ impl Broker {
     pub fn vanish(&self) {
         // It is gone when this returns: nothing that is sent behind it comes back.
         let (done, is_done) = channel();
-        self.orders.send(Order::Vanish(done)).expect("it runs");
+        self.commands.send(BrokerCommand::Vanish(done)).expect("it runs");
         is_done.recv().expect("it vanishes");
     }
 
     pub fn listen(&self) {
-        self.orders.send(Order::Listen).expect("it runs");
+        self.commands.send(BrokerCommand::Listen).expect("it runs");
     }
 
-    /// Lets one in that shows a token, from any thread.
-    pub fn expecting(&self) -> impl Fn(Token) + Send + Sync + 'static {
-        let orders = self.orders.clone();
+    /// Makes the broker expect a token, from any thread.
+    pub fn token_registrar(&self) -> impl Fn(Token) + Send + Sync + 'static {
+        let commands = self.commands.clone();
         move |token| {
             let (done, is_done) = channel();
-            orders.send(Order::Expect(token, done)).expect("it runs");
+            commands.send(BrokerCommand::Expect(token, done)).expect("it runs");
             is_done.recv().expect("it expects it");
         }
     }
 
-    /// What the next connection that ended has said.
-    pub fn heard(&self) -> Heard {
-        self.heard.recv_timeout(crate::world::PATIENCE).expect("a connection ends")
+    /// The stream of the next connection that ends.
+    pub fn next_stream(&self) -> ReceivedStream {
+        self.streams.recv_timeout(crate::harness::PATIENCE).expect("a connection ends")
     }
 
     pub fn end(mut self) -> Counters {
-        self.orders.send(Order::Stop).expect("it runs");
+        self.commands.send(BrokerCommand::Stop).expect("it runs");
         self.thread.take().expect("it runs").join().expect("it ends")
     }
 }
 
-impl Drop for Broker {
+impl Drop for FabricBroker {
     fn drop(&mut self) {
-        // One that was ended hears nothing any more.
-        let _ended = self.orders.send(Order::Stop);
+        // Its thread may have ended.
+        let _ended = self.commands.send(BrokerCommand::Stop);
     }
 }
 
-/// A connection at a broker.
-pub struct Guest {
+/// A connection of the broker.
+pub struct BrokerConnection {
     link: Box<dyn Link>,
     out: Gather,
     bytes: Vec<u8>,
@@ -153,46 +153,46 @@ pub struct Guest {
     is_over: bool,
 }
 
-struct Host {
+struct FabricHost {
     fabric: Fabric,
     pool: Pool,
     port: Port<SimDevice>,
     node: usize,
-    manner: Manner,
-    is_deaf: bool,
-    guests: HashMap<LinkId, Guest>,
-    hears: Sender<Heard>,
+    behavior: BrokerBehavior,
+    reads_later: bool,
+    connections: HashMap<LinkId, BrokerConnection>,
+    streams: Sender<ReceivedStream>,
     wires: Arc<Mutex<Vec<UnixStream>>>,
 }
 
-impl Host {
+impl FabricHost {
     fn new(
         fabric: Fabric,
-        manner: Manner,
+        behavior: BrokerBehavior,
         settings: Settings,
-        hears: Sender<Heard>,
+        streams: Sender<ReceivedStream>,
         wires: Arc<Mutex<Vec<UnixStream>>>,
-    ) -> Host {
+    ) -> FabricHost {
         let pool = Pool::new(PoolOptions::default());
         let device = fabric.device();
         let node = device.node();
         let port = Port::open(device, &pool, settings).expect("sound settings");
         port.listen(ADDRESS).expect("nobody listens there");
-        let is_deaf = manner == Manner::Deaf;
-        Host { fabric, pool, port, node, manner, is_deaf, guests: HashMap::new(), hears, wires }
+        let reads_later = behavior == BrokerBehavior::ReadsLater;
+        FabricHost { fabric, pool, port, node, behavior, reads_later, connections: HashMap::new(), streams, wires }
     }
 
-    fn run(mut self, orders: &Receiver<Order>) -> Counters {
+    fn run(mut self, commands: &Receiver<BrokerCommand>) -> Counters {
         let mut nap = Duration::ZERO;
         loop {
-            match orders.recv_timeout(nap) {
-                Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return self.port.counters(),
-                Ok(Order::Vanish(done)) => {
+            match commands.recv_timeout(nap) {
+                Ok(BrokerCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return self.port.counters(),
+                Ok(BrokerCommand::Vanish(done)) => {
                     self.fabric.vanish_nth(self.node);
                     done.send(()).expect("somebody waits for it");
                 }
-                Ok(Order::Listen) => self.is_deaf = false,
-                Ok(Order::Expect(token, done)) => {
+                Ok(BrokerCommand::Listen) => self.reads_later = false,
+                Ok(BrokerCommand::Expect(token, done)) => {
                     assert!(self.port.expect(token), "there is room for a token");
                     done.send(()).expect("somebody waits for it");
                 }
@@ -205,27 +205,27 @@ impl Host {
                 self.port.poll().expect("the device is whole");
                 while let Some(mut link) = self.port.accept() {
                     let mut out = Gather::new();
-                    if self.manner == Manner::EndsFirst {
+                    if self.behavior == BrokerBehavior::EndsFirst {
                         out.extend(&self.pool, b"greeting");
                         link.send(&mut out).expect("it stands");
                         link.close_sending();
                     }
-                    self.guests.insert(link.id(), Guest::new(Box::new(link), out));
+                    self.connections.insert(link.id(), BrokerConnection::new(Box::new(link), out));
                 }
-                if !self.is_deaf {
-                    for guest in self.guests.values_mut() {
-                        moved |= guest.serve(self.manner, &self.pool);
+                if !self.reads_later {
+                    for connection in self.connections.values_mut() {
+                        moved |= connection.serve(self.behavior, &self.pool);
                     }
                 }
-                for (_, guest) in self.guests.extract_if(|_, guest| guest.is_gone()) {
-                    let heard = Heard { bytes: guest.bytes, is_lost: guest.is_lost };
-                    // A test may not ask.
-                    let _heard = self.hears.send(heard);
+                for (_, connection) in self.connections.extract_if(|_, connection| connection.is_gone()) {
+                    let stream = ReceivedStream { bytes: connection.bytes, is_lost: connection.is_lost };
+                    // The test may have ended.
+                    let _sent = self.streams.send(stream);
                 }
             }
             for wire in self.wires.lock().expect("whole").iter_mut() {
-                // One whose device is gone is not heard; one that is full was heard.
-                let _heard = wire.write(b"!");
+                // A closed wire has no device, and a full one has woken it already.
+                let _sent = wire.write(b"!");
             }
             moved |= self.port.counters() != before;
             nap = if moved { Duration::ZERO } else { Duration::from_millis(1) };
@@ -233,27 +233,26 @@ impl Host {
     }
 }
 
-impl Guest {
-    /// One that has something to say, or nothing.
+impl BrokerConnection {
     pub fn new(link: Box<dyn Link>, out: Gather) -> Self {
-        Guest { link, out, bytes: Vec::new(), is_lost: false, is_over: false }
+        BrokerConnection { link, out, bytes: Vec::new(), is_lost: false, is_over: false }
     }
 
-    /// Whether it has ended, and been told all.
+    /// Whether it has ended and all its bytes were sent.
     pub fn is_gone(&self) -> bool {
         self.is_over && self.out.is_empty()
     }
 
-    /// Answers whether anything moved.
-    pub fn serve(&mut self, manner: Manner, pool: &Pool) -> bool {
+    /// Returns whether anything moved.
+    pub fn serve(&mut self, behavior: BrokerBehavior, pool: &Pool) -> bool {
         if self.is_over {
-            return manner == Manner::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
+            return behavior == BrokerBehavior::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
         let has_room = self.out.bytes() < 1 << 20;
         let announced = self.link.announced();
         let mut block = pool.block(64 * 1024);
         if has_room && announced > 0 {
-            // What is refused is received like any other bytes.
+            // If the link refuses the memory, the bytes are received like any others.
             let _lent = self.link.lend(pool.block(announced), 0..announced);
         }
         let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(Received::Idle) };
@@ -268,17 +267,16 @@ impl Guest {
                         block
                     }
                 };
-                match manner {
-                    Manner::Echo => self.out.push(Slice::from(memory)),
-                    Manner::BreaksOff => self.link.abort(Abort::Operator),
-                    Manner::EndsFirst | Manner::Deaf => self.bytes.extend_from_slice(&memory),
+                match behavior {
+                    BrokerBehavior::Echo => self.out.push(Slice::from(memory)),
+                    BrokerBehavior::Aborts => self.link.abort(Abort::Operator),
+                    BrokerBehavior::EndsFirst | BrokerBehavior::ReadsLater => self.bytes.extend_from_slice(&memory),
                 }
             }
             Ok(Received::Idle) => {}
             Ok(Received::Closed) => {
                 self.is_over = true;
             }
-            // Whoever asks is told by the flag that it was no end in order.
             Err(_lost) => {
                 self.is_lost = true;
                 self.is_over = true;
@@ -295,14 +293,14 @@ impl Guest {
     }
 }
 
-/// A simulated device that may have a descriptor, and may break.
-struct Wired {
+/// A simulated device that may have a descriptor, and may fail.
+struct WiredDevice {
     device: SimDevice,
     wire: Option<UnixStream>,
     unplugged: Arc<AtomicBool>,
 }
 
-impl Wired {
+impl WiredDevice {
     fn check(&self) -> Result<(), DeviceError> {
         match self.unplugged.load(Ordering::Relaxed) {
             true => Err(DeviceError("somebody has pulled the card".to_owned())),
@@ -311,7 +309,7 @@ impl Wired {
     }
 }
 
-impl Device for Wired {
+impl Device for WiredDevice {
     fn abilities(&self) -> Abilities {
         self.device.abilities()
     }
@@ -347,7 +345,7 @@ impl Device for Wired {
 
     fn arm(&mut self) -> Result<(), DeviceError> {
         if let Some(wire) = &mut self.wire {
-            // Until it would wait: what is looked at now needs no notice.
+            // Clears earlier notices: the device is polled after this.
             while wire.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
         }
         self.device.arm()

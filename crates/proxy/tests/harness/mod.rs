@@ -1,8 +1,8 @@
-//! A proxy, brokers that are no brokers, and what tests do with them again and again.
+//! A proxy under test, stand-ins for brokers and clients, and helpers that several tests use.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::Address;
-use proxy::{Proxy, ProxyOptions, Target, Totals};
+use proxy::{Proxy, ProxyOptions, UpstreamAddress, ProxyTotals};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,15 +11,15 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes; who waits for it has failed.
+/// Longer than anything here takes: a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes that tell their own place.
+/// Bytes that depend on their position.
 pub fn pattern(from: usize, bytes: usize) -> Vec<u8> {
     (from..from + bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (at >> 17)) as u8).collect()
 }
 
-/// Waits for something that must come to hold.
+/// Waits until a condition holds.
 #[expect(clippy::disallowed_methods, reason = "a test that waits has an end")]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -29,7 +29,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a number has stayed the same for a while, and answers it. Too short a while makes a test too kind, not wrong.
+/// Waits until a number stops changing, and returns it. If it returns too early, the test is weaker but not wrong.
 #[expect(clippy::disallowed_methods, reason = "a test that waits has an end")]
 pub fn settled(mut number: impl FnMut() -> u64) -> u64 {
     let (mut last, mut since) = (number(), Instant::now());
@@ -43,13 +43,13 @@ pub fn settled(mut number: impl FnMut() -> u64) -> u64 {
     last
 }
 
-/// Between two looks at a condition.
+/// The pause between two checks of a condition.
 fn nap() {
     std::thread::park_timeout(Duration::from_millis(1));
 }
 
 /// A stream of either kind.
-pub trait Stream: Read + Write + Send + Sized + 'static {
+pub trait TestStream: Read + Write + Send + Sized + 'static {
     fn shut(&self, how: Shutdown);
     fn twin(&self) -> Self;
     fn patient(self) -> Self;
@@ -57,7 +57,7 @@ pub trait Stream: Read + Write + Send + Sized + 'static {
 
 macro_rules! stream {
     ($kind:ty) => {
-        impl Stream for $kind {
+        impl TestStream for $kind {
             fn shut(&self, how: Shutdown) {
                 self.shutdown(how).expect("the stream is there");
             }
@@ -76,16 +76,16 @@ stream!(TcpStream);
 stream!(UnixStream);
 
 /// A running proxy.
-pub struct Running(pub Option<Proxy>);
+pub struct TestProxy(pub Option<Proxy>);
 
-impl Running {
-    pub fn start(to: &str, change: impl FnOnce(&mut ProxyOptions)) -> Running {
-        let mut options = ProxyOptions::to(to.parse::<Target>().expect("a target"));
+impl TestProxy {
+    pub fn start(to: &str, change: impl FnOnce(&mut ProxyOptions)) -> TestProxy {
+        let mut options = ProxyOptions::to(to.parse::<UpstreamAddress>().expect("an upstream address"));
         options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
         options.drain_timeout = PATIENCE;
         options.dial.timeout = PATIENCE;
         change(&mut options);
-        Running(Some(Proxy::start(options).expect("it starts")))
+        TestProxy(Some(Proxy::start(options).expect("it starts")))
     }
 
     fn proxy(&self) -> &Proxy {
@@ -100,7 +100,7 @@ impl Running {
         TcpStream::connect(self.address()).expect("it listens").patient()
     }
 
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> ProxyTotals {
         self.proxy().totals().0
     }
 
@@ -109,7 +109,7 @@ impl Running {
     }
 
     /// Stops it; it must end by itself.
-    pub fn end(mut self) -> Totals {
+    pub fn end(mut self) -> ProxyTotals {
         let proxy = self.0.take().expect("it runs");
         proxy.stop();
         proxy.join().expect("it ends in order")
@@ -120,11 +120,11 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestProxy {
     fn drop(&mut self) {
         if let Some(proxy) = self.0.take() {
             proxy.stop();
-            // A test that has failed says why; a proxy that waits for its connections shall not hold that up.
+            // The proxy may wait for connections, and must not delay the report of a failed test.
             if !std::thread::panicking() {
                 proxy.join().expect("it ends in order");
             }
@@ -133,23 +133,23 @@ impl Drop for Running {
 }
 
 /// A listener for the connections of a proxy.
-pub struct Far {
+pub struct UpstreamListener {
     pub address: String,
     streams: Mutex<Receiver<TcpStream>>,
 }
 
-impl Far {
-    pub fn listen() -> Far {
-        Far::listen_at("127.0.0.1:0")
+impl UpstreamListener {
+    pub fn listen() -> UpstreamListener {
+        UpstreamListener::listen_at("127.0.0.1:0")
     }
 
-    pub fn listen_at(address: &str) -> Far {
+    pub fn listen_at(address: &str) -> UpstreamListener {
         let listener = TcpListener::bind(address).expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let (sender, streams) = channel();
         // It ends with the process.
         std::thread::spawn(move || listener.incoming().try_for_each(|stream| sender.send(stream.expect("a client"))));
-        Far { address, streams: Mutex::new(streams) }
+        UpstreamListener { address, streams: Mutex::new(streams) }
     }
 
     /// The next connection.
@@ -159,7 +159,7 @@ impl Far {
 }
 
 /// Sends back what comes, until the end of it.
-pub fn echo<S: Stream>(mut stream: S) {
+pub fn echo<S: TestStream>(mut stream: S) {
     let mut buffer = vec![0; 100_000];
     loop {
         match stream.read(&mut buffer) {
@@ -172,7 +172,7 @@ pub fn echo<S: Stream>(mut stream: S) {
 }
 
 /// Sends and expects the same back, then the end.
-pub fn must_echo<S: Stream>(mut stream: S, bytes: usize) {
+pub fn must_echo<S: TestStream>(mut stream: S, bytes: usize) {
     let sent = pattern(0, bytes);
     let (mut writer, out) = (stream.twin(), sent.clone());
     let sender = std::thread::spawn(move || {

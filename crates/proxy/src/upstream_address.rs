@@ -1,47 +1,45 @@
-//! Where a proxy leads: the address of a broker.
+//! The address of the broker that a proxy leads to: parses every form in which an operator may write it.
 //!
-//! Enters: text of an operator.  Leaves: the address of a socket, or of an RDMA listener.
-//! Owns:   the forms in which a broker may be named.
-//! Never:  looks a name up; takes a user, a password or a virtual host, which are the client's.
+//! User, password and virtual host are the client's and not accepted here. Names are not resolved.
 
 use link::Address;
 use std::fmt;
 use std::str::FromStr;
 
-/// The port of AMQP, where none is written.
-const PORT: &str = "5672";
+/// The default port of AMQP.
+const DEFAULT_PORT: &str = "5672";
 
 /// A broker's address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum UpstreamAddress {
     /// `amqp://host:port`, `amqps://host:port`, `amqp+unix:/path`, and what an [`Address`] may look like.
     Socket(Address),
     /// `amqp+rdma://host:port`: the host and the port.
     Rdma(String),
 }
 
-/// Why a text names no broker.
+/// Why a text is no address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetError(String);
+pub struct UpstreamAddressError(String);
 
-impl fmt::Display for TargetError {
+impl fmt::Display for UpstreamAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for TargetError {}
+impl std::error::Error for UpstreamAddressError {}
 
-impl FromStr for Target {
-    type Err = TargetError;
+impl FromStr for UpstreamAddress {
+    type Err = UpstreamAddressError;
 
-    fn from_str(text: &str) -> Result<Self, TargetError> {
+    fn from_str(text: &str) -> Result<Self, UpstreamAddressError> {
         let plain = ["amqp+rdma://", "amqp+unix:", "amqps://", "amqp://"];
         let (scheme, rest) =
             plain.into_iter().find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?))).unwrap_or(("", text));
         if rest.contains(['@', '?']) && !scheme.is_empty() {
             let why = "a proxy takes no user, password or parameters: they are the client's own";
-            return Err(TargetError(format!("'{scheme}…': {why}")));
+            return Err(UpstreamAddressError(format!("'{scheme}…': {why}")));
         }
         let rest = if scheme == "amqp+unix:" { rest } else { rest.strip_suffix('/').unwrap_or(rest) };
         let address = match scheme {
@@ -50,38 +48,38 @@ impl FromStr for Target {
             "amqp+unix:" => format!("unix:{rest}"),
             _ => rest.to_owned(),
         };
-        let parsed: Address = address.parse().map_err(|error: link::AddressError| TargetError(error.to_string()))?;
+        let parsed: Address = address.parse().map_err(|error: link::AddressError| UpstreamAddressError(error.to_string()))?;
         match (scheme, &parsed) {
-            ("amqp+rdma://", Address::Tcp { .. }) => Ok(Target::Rdma(address)),
+            ("amqp+rdma://", Address::Tcp { .. }) => Ok(UpstreamAddress::Rdma(address)),
             ("amqp+rdma://" | "amqp://", _) if !matches!(parsed, Address::Tcp { .. }) => {
-                Err(TargetError(format!("'{text}' is no address: expected {scheme}host:port")))
+                Err(UpstreamAddressError(format!("'{text}' is no address: expected {scheme}host:port")))
             }
-            _ => Ok(Target::Socket(parsed)),
+            _ => Ok(UpstreamAddress::Socket(parsed)),
         }
     }
 }
 
-/// `host`, `host:port`, `[::1]`, `[::1]:port`, with a port.
+/// Adds the default port to `host` and `[::1]`, and leaves `host:port` and `[::1]:port` as they are.
 fn with_port(rest: &str) -> String {
     let has_port = rest.rsplit_once(':').is_some_and(|(host, _)| !rest.starts_with('[') || host.ends_with(']'));
-    if has_port { rest.to_owned() } else { format!("{rest}:{PORT}") }
+    if has_port { rest.to_owned() } else { format!("{rest}:{DEFAULT_PORT}") }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Socket(address) => write!(f, "{address}"),
-            Target::Rdma(address) => write!(f, "amqp+rdma://{address}"),
+            UpstreamAddress::Socket(address) => write!(f, "{address}"),
+            UpstreamAddress::Rdma(address) => write!(f, "amqp+rdma://{address}"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::UpstreamAddress;
 
     #[test]
-    fn where_a_proxy_may_lead() {
+    fn upstream_addresses_are_parsed_in_all_their_forms() {
         let cases = [
             ("amqp+rdma://broker", "amqp+rdma://broker:5672"),
             ("amqp+rdma://broker:1/", "amqp+rdma://broker:1"),
@@ -103,7 +101,7 @@ mod tests {
             ("amqp://h:port", "! 'h:port' is no address: a port is a number"),
         ];
         for (text, expect) in cases {
-            let found = match text.parse::<Target>() {
+            let found = match text.parse::<UpstreamAddress>() {
                 Ok(target) => target.to_string(),
                 Err(error) => format!("! {error}"),
             };

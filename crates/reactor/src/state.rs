@@ -1,0 +1,92 @@
+//! What the threads of one reactor share: how many connections each has, and whether they are to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// The connections of one thread, on a cache line of their own: other threads read it only when they accept.
+#[repr(align(128))]
+#[derive(Default)]
+struct ConnectionCount(AtomicU32);
+
+/// Connection counts of all threads, and the stop flag.
+pub struct ReactorState {
+    connections: Box<[ConnectionCount]>,
+    connections_max: u32,
+    stopping: AtomicBool,
+}
+
+impl ReactorState {
+    /// State of `threads` threads, which together may have `connections_max` connections.
+    pub fn new(threads: u16, connections_max: u32) -> Self {
+        let connections = (0..threads).map(|_| ConnectionCount::default()).collect();
+        ReactorState { connections, connections_max, stopping: AtomicBool::new(false) }
+    }
+
+    pub fn threads(&self) -> u16 {
+        self.connections.len() as u16
+    }
+
+    /// Chooses the thread with the fewest connections and counts one more for it; `None` if the limit is reached.
+    pub fn place_connection(&self) -> Option<u16> {
+        let counts = self.connections.iter().map(|count| count.0.load(Ordering::Relaxed));
+        let (total, fewest) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, fewest), (thread, count)| {
+            (total.saturating_add(count), if count < fewest.1 { (thread, count) } else { fewest })
+        });
+        if total >= self.connections_max {
+            return None;
+        }
+        self.connections[fewest.0].0.fetch_add(1, Ordering::Relaxed);
+        Some(fewest.0 as u16)
+    }
+
+    /// Counts a connection that a thread got without the listeners; false if the limit is reached.
+    pub fn add_connection(&self, thread: u16) -> bool {
+        let has_capacity = self.connections() < self.connections_max;
+        if has_capacity {
+            self.connections[usize::from(thread)].0.fetch_add(1, Ordering::Relaxed);
+        }
+        has_capacity
+    }
+
+    /// A connection of `thread` has ended.
+    pub fn connection_closed(&self, thread: u16) {
+        self.connections[usize::from(thread)].0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// `thread` has ended, and its connections with it.
+    pub fn thread_ended(&self, thread: u16) {
+        self.connections[usize::from(thread)].0.store(0, Ordering::Relaxed);
+    }
+
+    /// Connections of all threads.
+    pub fn connections(&self) -> u32 {
+        self.connections.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Sets the stop flag. It wakes nobody; see [`Stopper::stop`](crate::Stopper::stop).
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReactorState;
+
+    #[test]
+    fn a_connection_is_placed_on_the_thread_with_the_fewest_up_to_the_limit() {
+        let state = ReactorState::new(3, 5);
+        assert!(state.add_connection(0));
+        let placed: Vec<_> = (0..5).map(|_| state.place_connection()).collect();
+        assert_eq!(placed, [Some(1), Some(2), Some(0), Some(1), None]);
+        assert!(!state.add_connection(2), "the limit holds for connections from elsewhere, too");
+        state.connection_closed(0);
+        assert_eq!((state.connections(), state.place_connection()), (4, Some(0)));
+        state.thread_ended(1);
+        assert_eq!((state.connections(), state.place_connection()), (3, Some(1)));
+    }
+}

@@ -1,0 +1,26 @@
+//! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
+
+use crate::federation_links::{Dial, DialError, Reached};
+use broker::Address;
+use catalog::{Catalog, Definition, Refusal};
+use federation::{LinkStatus, Order};
+use reactor::InboxSender;
+use std::sync::mpsc::Sender;
+
+/// The inbox of a shard.
+pub(crate) type ShardInbox = InboxSender<InboxMessage>;
+
+pub(crate) enum InboxMessage {
+    /// Changes that an operator makes (to shard 0), and where the refusals go.
+    Define(Vec<Definition>, Sender<Vec<Refusal>>),
+    /// Runs on the shard's thread, with the definitions between two changes (to shard 0).
+    ReadCatalog(Box<dyn FnOnce(&Catalog) + Send>),
+    /// The answer to an administrative request.
+    Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
+    /// A change of links and routes, and where it is confirmed.
+    Federate(Order, Sender<()>),
+    /// Asks for the state of this shard's links.
+    ListLinks(Sender<Vec<LinkStatus>>),
+    /// The outcome of a dial.
+    Dialled(Dial, Result<Reached, DialError>),
+}

@@ -1,0 +1,246 @@
+//! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
+
+use crate::cpu_latency_guard::CpuLatencyGuard;
+use crate::federation_links::{Dial, DialError, Dialled, Reached, Tell};
+use crate::inbox::{InboxMessage, ShardInbox};
+use crate::mailbox::ShardWaker;
+use crate::rdma_options::RdmaPoll;
+use crate::rdma_ports::{PortHandler, RdmaPorts};
+use crate::shard::{Shard, TickOutcome};
+use crate::shared_state::SharedState;
+use crate::tokens::TokenOwner;
+use broker::Slot;
+use link::Link;
+use mio::{Registry, Token};
+use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs::Readiness;
+use verbs::limits::DEADLINES_EVERY;
+
+/// Connects to other brokers.
+pub trait BrokerDialler: Send + Sync {
+    /// Connects to an address as clients write it, on some other thread, and calls `tell` with the outcome.
+    fn dial(&self, url: &str, tell: Tell);
+}
+
+pub(crate) struct ShardWorker {
+    pub shard: Shard,
+    pub waker: Arc<ShardWaker>,
+    pub shared: Arc<SharedState>,
+    pub spins: ShardSpins,
+    pub latency_guard: CpuLatencyGuard,
+    /// Without it the broker dials nobody.
+    pub dialler: Option<Arc<dyn BrokerDialler>>,
+    /// The inbox of this shard itself, for outcomes of dials.
+    pub inbox: ShardInbox,
+    pub ports: RdmaPorts,
+}
+
+/// How long the shard spins before it sleeps.
+pub(crate) struct ShardSpins {
+    /// Without connections over RDMA.
+    sockets: AdaptiveSpin,
+    /// With connections over RDMA.
+    ports: AdaptiveSpin,
+    /// Which of the two the current wait began with.
+    uses_ports: bool,
+}
+
+impl ShardSpins {
+    pub fn new(sockets: Duration, ports: Duration) -> Self {
+        ShardSpins { sockets: AdaptiveSpin::new(sockets), ports: AdaptiveSpin::new(ports), uses_ports: false }
+    }
+
+    fn choose(&mut self, has_rdma_connections: bool) -> &AdaptiveSpin {
+        self.uses_ports = has_rdma_connections;
+        if has_rdma_connections { &self.ports } else { &self.sockets }
+    }
+
+    fn on_wait_end(&mut self, elapsed: Duration) {
+        let spin = if self.uses_ports { &mut self.ports } else { &mut self.sockets };
+        spin.on_wait_end(elapsed);
+    }
+}
+
+impl Worker<InboxMessage> for ShardWorker {
+    fn next_token(&self) -> usize {
+        self.shard.next_slot() as usize
+    }
+
+    fn adopt(&mut self, link: Box<dyn Link>, _registry: &Registry, now: Instant) {
+        self.shard.accept(link, now);
+    }
+
+    fn on_message(&mut self, message: InboxMessage, registry: &Registry, now: Instant) {
+        // A requester that has gone needs no reply.
+        match message {
+            InboxMessage::Define(definitions, refusals) => {
+                let _sent = refusals.send(self.shard.define(definitions, now));
+            }
+            InboxMessage::ReadCatalog(read) => read(self.shard.broker().catalog()),
+            InboxMessage::Answer { to, properties, body } => self.shard.respond(to, &properties, &body, now),
+            InboxMessage::Federate(order, done) => {
+                self.shard.federate(order, now);
+                let _sent = done.send(());
+            }
+            InboxMessage::ListLinks(reply) => {
+                let _sent = reply.send(self.shard.links(now));
+            }
+            InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
+        }
+    }
+
+    #[inline]
+    fn on_ready(&mut self, token: usize, SocketReadiness { readable, writable, closed }: SocketReadiness) {
+        self.shard.on_readiness(token as u32, readable, writable, closed);
+    }
+
+    fn on_async_event(&mut self) {
+        self.ports.on_async_event();
+    }
+
+    #[inline]
+    fn has_devices(&self) -> bool {
+        !self.ports.is_empty()
+    }
+
+    #[inline]
+    fn poll_devices(&mut self, _registry: &Registry, now: Instant) -> bool {
+        !self.ports.is_empty() && self.ports.poll(&mut self.shard, now)
+    }
+
+    fn flush_devices(&mut self, registry: &Registry) {
+        self.ports.flush(registry);
+    }
+
+    fn tick(&mut self, registry: &Registry, now: Instant) -> Option<Duration> {
+        let work = self.shard.tick(now);
+        while let Some(dial) = self.shard.next_dial() {
+            self.dial(dial, now);
+        }
+        let mut wait = match work {
+            TickOutcome::More => Some(Duration::ZERO),
+            TickOutcome::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
+        };
+        let counters = self.shard.broker().counters();
+        if let Some(until) = self.latency_guard.update(counters.published + counters.delivered, now) {
+            wait = Some(wait.unwrap_or(Duration::MAX).min(until.saturating_duration_since(now)));
+        }
+        if !self.ports.is_empty() {
+            self.ports.flush(registry);
+            if self.ports.connections() > 0 {
+                // A port checks the deadlines of its connections when it is polled.
+                wait = Some(wait.unwrap_or(DEADLINES_EVERY).min(DEADLINES_EVERY));
+            }
+        }
+        wait
+    }
+
+    fn has_messages(&self) -> bool {
+        self.shard.has_messages()
+    }
+
+    fn idle_strategy(&mut self, wait: Option<Duration>) -> IdleStrategy {
+        if self.ports.is_empty() {
+            let spin = self.spins.choose(false);
+            return if spin.is_enabled() { IdleStrategy::Spin(spin.window()) } else { IdleStrategy::Sleep };
+        }
+        let has_connections = self.ports.connections() > 0;
+        let spin = self.spins.choose(has_connections);
+        match self.ports.poll_mode() {
+            RdmaPoll::Busy if has_connections => IdleStrategy::BusyPoll,
+            RdmaPoll::Event if has_connections => IdleStrategy::Sleep,
+            _ => IdleStrategy::Spin(spin.window().min(wait.unwrap_or(Duration::MAX))),
+        }
+    }
+
+    fn on_wait_end(&mut self, elapsed: Duration) {
+        self.spins.on_wait_end(elapsed);
+    }
+
+    fn before_sleep(&mut self, registry: &Registry, now: Instant) -> Option<Duration> {
+        self.waker.will_sleep();
+        let is_idle = self.ports.is_empty() || self.ports.arm(&mut self.shard, registry, now);
+        (!is_idle || self.shard.has_messages()).then_some(Duration::ZERO)
+    }
+
+    fn after_sleep(&mut self) {
+        self.waker.is_awake();
+    }
+
+    fn drain(&mut self, now: Instant) {
+        self.ports.stop();
+        self.shard.drain(now);
+    }
+
+    fn is_drained(&self) -> bool {
+        // Ports still flush output of connections that their shard has closed.
+        self.shared.connections() == 0 && self.ports.connections() == 0
+    }
+
+    fn finish(&mut self, _registry: &Registry, now: Instant) {
+        self.shard.tick(now);
+        self.shard.record_copied_bytes();
+        self.ports.counters().into_iter().for_each(|counters| self.shared.add_port_counters(counters));
+    }
+}
+
+impl PortHandler for Shard {
+    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
+        self.accept_with_token(link, owner, now)
+    }
+
+    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot> {
+        self.dialled(dial, Ok(dialled), now)
+    }
+
+    #[inline]
+    fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
+        self.on_readiness(slot, readiness.readable, readiness.writable, readiness.closed);
+    }
+}
+
+impl ShardWorker {
+    /// Starts a dial, whose outcome comes to the inbox.
+    fn dial(&mut self, dial: Dial, now: Instant) {
+        let Some(dialler) = &self.dialler else {
+            let error = DialError { text: "this broker dials nobody".into(), is_refusal: true };
+            self.shard.dialled(&dial, Err(error), now);
+            return;
+        };
+        let url = dial.url.clone();
+        dialler.dial(&url, self.dial_callback(dial));
+    }
+
+    /// Sends the outcome of a dial to the inbox, from any thread.
+    fn dial_callback(&self, dial: Dial) -> Tell {
+        let inbox = self.inbox.clone();
+        Box::new(move |outcome| {
+            // A shard that has ended needs no connection.
+            let _sent = inbox.send(InboxMessage::Dialled(dial, outcome));
+        })
+    }
+
+    fn on_dialled(&mut self, dial: Dial, outcome: Result<Reached, DialError>, registry: &Registry, now: Instant) {
+        let outcome = match outcome {
+            Ok(Reached::Way(asked)) => {
+                let tell = self.dial_callback(dial.clone());
+                return self.ports.connect(dial, *asked, tell, registry);
+            }
+            Ok(Reached::Link(dialled)) => Ok(dialled),
+            Err(error) => Err(error),
+        };
+        if let Some(slot) = self.shard.dialled(&dial, outcome, now) {
+            self.register(slot, registry, now);
+        }
+    }
+
+    fn register(&mut self, slot: Slot, registry: &Registry, now: Instant) {
+        let registered = self.shard.link(slot).map(|link| link.register(registry, Token(slot as usize)));
+        if let Some(Err(error)) = registered {
+            tracing::warn!(%error, "cannot wait for a new connection");
+            self.shard.reject(slot, now);
+        }
+    }
+}
