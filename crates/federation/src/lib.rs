@@ -7,31 +7,31 @@
 //! Never:  opens a socket, reads a clock, routes a message.
 #![forbid(unsafe_code)]
 
-mod acks;
-mod here;
-mod identity;
+mod ack_batcher;
+mod local_setup;
+mod broker_identity;
 pub mod limits;
-mod mirror;
-mod order;
-mod path;
-mod peering;
-mod plan;
-mod spec;
-mod status;
-mod there;
-mod trace;
-mod unconfirmed;
-mod window;
+mod binding_propagation;
+mod federation_command;
+mod binding_path;
+mod link_session;
+mod federation_plan;
+mod link_spec;
+mod link_status;
+mod remote_setup;
+mod tracer;
+mod unconfirmed_stamps;
+mod duplicate_window;
 
-pub use acks::Acks;
-pub use here::{PushDefinitions, push_definitions};
-pub use identity::Identity;
-pub use mirror::{Mirror, Operation};
-pub use order::Order;
-pub use peering::{End, Hear, Login, Peering, Told};
-pub use plan::{Plan, Planned, Unplanned};
-pub use spec::{Ack, Direction, LinkKey, LinkSpec, RouteKind, RouteSpec};
-pub use status::{LinkState, LinkStatus, RouteStatus};
-pub use trace::{Tracer, Verdict};
-pub use unconfirmed::Unconfirmed;
-pub use window::Window;
+pub use ack_batcher::AckBatcher;
+pub use local_setup::{LocalSetup, push_definitions};
+pub use broker_identity::BrokerIdentity;
+pub use binding_propagation::{BindingPropagation, BindingOperation};
+pub use federation_command::FederationCommand;
+pub use link_session::{SessionEnd, LinkEvent, LinkLogin, LinkSession, LinkDecision};
+pub use federation_plan::{FederationPlan, PlannedLink, PlanError};
+pub use link_spec::{AckMode, RouteDirection, LinkKey, LinkSpec, RouteKind, RouteSpec};
+pub use link_status::{LinkState, LinkStatus, RouteStatus};
+pub use tracer::{Tracer, TraceVerdict};
+pub use unconfirmed_stamps::UnconfirmedStamps;
+pub use duplicate_window::DuplicateWindow;

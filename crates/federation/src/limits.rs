@@ -13,7 +13,7 @@ pub const ROUTES_MAX: usize = 255;
 /// Messages that are under way on a route unless more or fewer are asked for (`--credit`). RabbitMQ's plugin has the same.
 pub const CREDIT_DEFAULT: u16 = 1000;
 /// One acknowledgement says of so large a part of the credit, one in so many, that it is safe, where many messages come ...
-pub const ACKS_OF_CREDIT: u16 = 2;
+pub const ACKS_PER_CREDIT: u16 = 2;
 /// ... and waits so long for it at most. Who comes less often is acknowledged at once.
 pub const ACK_WAIT: Duration = Duration::from_millis(1);
 /// Brokers that a message goes through, unless more or fewer are asked for.
@@ -29,13 +29,13 @@ const _: () = assert!(RETURN_WAIT.as_millis() > BACK_OFF_MAX.as_millis());
 /// The wait after a refused login, which nobody mends in a second.
 pub const REFUSED_WAIT: Duration = Duration::from_secs(30);
 /// Bytes of properties up to which the next message is compared with the last one.
-pub const LIKENESS_BYTES_MAX: usize = 512;
+pub const REPEAT_BYTES_MAX: usize = 512;
 /// Bindings that are asked for at once, if the connection's output takes as many; the last of them is answered.
 pub const BINDINGS_AT_ONCE: usize = 1000;
 /// How long the queue of a route lives at the source without anybody who takes from it, unless the route is durable.
 pub const QUEUE_EXPIRES: Duration = Duration::from_secs(60);
 /// How often the source is asked what waits for a route.
-pub const LAG_EVERY: Duration = Duration::from_secs(5);
+pub const LAG_INTERVAL: Duration = Duration::from_secs(5);
 /// Brokers in the path of a want (`x-bound-from`): what has come further, or says so, goes no further. RabbitMQ's hops
 /// are 16 bits, but nobody grants so many.
 pub const PATH_BROKERS_MAX: usize = 255;

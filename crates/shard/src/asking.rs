@@ -4,24 +4,24 @@
 //! Owns:   what has to last until then: the login, the connection that gave a token, what else would do.
 //! Never:  waits; how long it may take is the port's to know.
 
-use crate::federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Tell};
+use crate::federation_links::{RdmaDial, DialRequest, DialError, DialedLink, DialFallback, DialCallback};
 use link::{Link, Received};
 use std::io;
 use verbs::device::AnyDevice;
 use verbs::{LinkId, Readiness, VerbsLink};
 
 pub(crate) struct Asking {
-    pub dial: Dial,
+    pub dial: DialRequest,
     pub link: VerbsLink<AnyDevice>,
-    login: federation::Login,
+    login: federation::LinkLogin,
     first: Option<Box<dyn std::any::Any + Send>>,
     unwanted: Unwanted,
 }
 
 /// Whom it concerns that there is no connection, and what else would do.
 pub(crate) struct Unwanted {
-    tell: Tell,
-    otherwise: Option<Otherwise>,
+    tell: DialCallback,
+    otherwise: Option<DialFallback>,
 }
 
 impl Unwanted {
@@ -40,12 +40,12 @@ impl Asking {
     /// # Errors
     /// That failed at once, and who must hear of it.
     pub fn begin(
-        dial: Dial,
-        asked: Asked,
-        tell: Tell,
+        dial: DialRequest,
+        asked: RdmaDial,
+        tell: DialCallback,
         begin: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
     ) -> Result<Self, (io::Error, Unwanted)> {
-        let Asked { way, token, login, first, otherwise } = asked;
+        let RdmaDial { way, token, login, bootstrap: first, fallback: otherwise } = asked;
         let unwanted = Unwanted { tell, otherwise };
         match begin(way, token) {
             Ok(link) => {
@@ -74,8 +74,8 @@ impl Asking {
     }
 
     /// It stands.
-    pub fn stands(self) -> (Dial, Dialled) {
-        (self.dial, Dialled { link: Box::new(self.link), login: self.login, first: self.first })
+    pub fn stands(self) -> (DialRequest, DialedLink) {
+        (self.dial, DialedLink { link: Box::new(self.link), login: self.login, bootstrap: self.first })
     }
 
     /// It does not, and will not.

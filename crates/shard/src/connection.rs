@@ -91,9 +91,9 @@ pub(crate) struct Connection {
     /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
     /// The federation link that it was made for: this broker is the client.
-    pub tie: Option<u32>,
+    pub federation_link: Option<u32>,
     /// The federation link that dials again when this connection is over.
-    pub ends: Option<u32>,
+    pub closes_link: Option<u32>,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }

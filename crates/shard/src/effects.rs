@@ -5,7 +5,7 @@
 //! Never:  sends: the reactor flushes once per batch.
 
 use crate::mailbox::Mailbox;
-use crate::pushed::TieOut;
+use crate::pushed::LinkOutput;
 use crate::stamped::Stamped;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
@@ -26,7 +26,7 @@ pub struct OutputQueue {
     /// The link takes no more at the moment.
     pub blocked: bool,
     /// Of a connection to another broker, where this one is the client.
-    pub tie: Option<Box<TieOut>>,
+    pub federation: Option<Box<LinkOutput>>,
     /// Of a connection to or from another broker: what came over it with a stamp.
     pub stamped: Option<Box<Stamped>>,
     dirty: bool,
@@ -114,7 +114,7 @@ impl ShardEffects {
             self.outputs.resize_with(index + 1, || None);
         }
         self.outputs[index] =
-            Some(OutputQueue { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
+            Some(OutputQueue { out, copy_below_bytes, blocked: false, federation: None, stamped: None, dirty: false });
     }
 
     /// A connection is gone.
@@ -196,7 +196,7 @@ fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) ->
 /// A delivery to another broker.
 #[cold]
 fn push(
-    tie: &mut TieOut,
+    tie: &mut LinkOutput,
     out: &mut Outbound,
     copy_below_bytes: usize,
     pool: &Pool,
@@ -204,7 +204,7 @@ fn push(
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
-    if let Some(pushed) = tie.route(channel) {
+    if let Some(pushed) = tie.push_route(channel) {
         pushed.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
     }
 }
@@ -223,7 +223,7 @@ impl ShardEffects {
             }
             _ => (method, false),
         };
-        let is_tie = self.output(slot).is_some_and(|output| output.tie.is_some());
+        let is_tie = self.output(slot).is_some_and(|output| output.federation.is_some());
         if is_tie && let Method::BasicNack(_) = method {
             self.acknowledge(slot, None);
         }
@@ -247,10 +247,10 @@ impl ShardEffects {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
     fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
         let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
-        let Some(tie) = &mut output.tie else { return false };
-        let Some(acks) = tie.acks(channel) else { return false };
-        acks.safe(tag);
-        if !std::mem::replace(&mut tie.holds, true) {
+        let Some(tie) = &mut output.federation else { return false };
+        let Some(acks) = tie.ack_batcher(channel) else { return false };
+        acks.accepted_up_to(tag);
+        if !std::mem::replace(&mut tie.is_queued, true) {
             self.ack_holders.push(slot);
         }
         true
@@ -259,7 +259,7 @@ impl ShardEffects {
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
     pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        let tie = output.tie.as_mut().filter(|tie| tie.holds)?;
+        let tie = output.federation.as_mut().filter(|tie| tie.is_queued)?;
         let before = output.out.bytes();
         let again = tie.write_acks(&mut output.out, &self.pool, now);
         if output.out.bytes() > before {
@@ -280,8 +280,8 @@ impl ShardEffects {
                 }
                 None => {
                     self.ack_holders.swap_remove(at);
-                    if let Some(tie) = self.output(slot).and_then(|output| output.tie.as_mut()) {
-                        tie.holds = false;
+                    if let Some(tie) = self.output(slot).and_then(|output| output.federation.as_mut()) {
+                        tie.is_queued = false;
                     }
                 }
             }
@@ -315,7 +315,7 @@ impl Effects for ShardEffects {
             output.dirty = true;
             self.dirty.push(slot);
         }
-        if let Some(tie) = &mut output.tie {
+        if let Some(tie) = &mut output.federation {
             let copied = &mut self.copied.bytes_out;
             return push(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
@@ -369,7 +369,7 @@ impl Effects for ShardEffects {
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.output(slot).is_some_and(|output| output.tie.is_some() || output.stamped.is_some());
+        let is_links = self.output(slot).is_some_and(|output| output.federation.is_some() || output.stamped.is_some());
         if is_links {
             return self.reply_on_link(slot, channel, &method);
         }

@@ -7,14 +7,14 @@
 
 use crate::effects::ShardEffects;
 use crate::federation_link::{FederationLink, Stage};
-use crate::federation_links::{Dial, DialError, Dialled, FederationLinks};
+use crate::federation_links::{DialRequest, DialError, DialedLink, FederationLinks};
 use crate::serve::Next;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
 use crate::stamped::enter;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use federation::limits::RETURN_WAIT;
-use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, FederationCommand, LinkSession, RouteSpec, TraceVerdict};
 use link::Abort;
 use session::{Body, Event};
 use std::time::Instant;
@@ -40,19 +40,19 @@ pub(crate) fn hear(
             let vhost = &*link.key.vhost;
             let (Some(route), Some(spec)) = (routes.get_mut(number), peering.spec(number)) else { return Next::Go };
             let Some(tracer) = &mut route.tracer else { return Next::Go };
-            let mut verdict = tracer.take(properties, redelivered);
+            let mut verdict = tracer.trace(properties, redelivered);
             if let Some(stamp) = tracer.stamp()
-                && verdict == Verdict::On
+                && verdict == TraceVerdict::Forward
                 && !enter(
                     shared,
                     effects,
                     slot,
                     channel,
-                    (spec.ack == Ack::Confirm).then_some(delivery_tag),
+                    (spec.ack == AckMode::Confirm).then_some(delivery_tag),
                     stamp.at(vhost, spec.exchange.as_bytes()),
                 )
             {
-                verdict = Verdict::Over;
+                verdict = TraceVerdict::Drop;
             }
             let body = match &body {
                 Body::Small(bytes) => BodyRef::Small(bytes),
@@ -61,7 +61,7 @@ pub(crate) fn hear(
             route.bytes += body.len() as u64;
             route.redelivered += u64::from(redelivered);
             let published = match verdict {
-                Verdict::On => {
+                TraceVerdict::Forward => {
                     route.messages += 1;
                     let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
                     let (mandatory, immediate) = (false, false);
@@ -69,7 +69,7 @@ pub(crate) fn hear(
                     broker.publish(slot, channel, publish, effects)
                 }
                 // It counts all the same: its number is its delivery tag's.
-                Verdict::Over => {
+                TraceVerdict::Drop => {
                     route.dropped += 1;
                     broker.publish_nowhere(slot, channel)
                 }
@@ -111,30 +111,30 @@ pub(crate) fn given_up(why: Abort) -> &'static str {
 
 impl Shard {
     /// Carries out an order; it makes sense, see `federation::Plan`.
-    pub fn federate(&mut self, order: Order, now: Instant) {
+    pub fn federate(&mut self, order: FederationCommand, now: Instant) {
         match order {
-            Order::AddLink(spec) => {
-                if self.links.find(&spec.key, Direction::Pull).is_none() {
-                    self.add_tie(spec, Direction::Pull, now);
+            FederationCommand::AddLink(spec) => {
+                if self.links.find(&spec.key, RouteDirection::Pull).is_none() {
+                    self.add_tie(spec, RouteDirection::Pull, now);
                 }
             }
-            Order::ChangeLink(spec) => {
-                for direction in [Direction::Pull, Direction::Push] {
+            FederationCommand::ChangeLink(spec) => {
+                for direction in [RouteDirection::Pull, RouteDirection::Push] {
                     if let Some(number) = self.links.find(&spec.key, direction) {
                         self.change_tie(number, spec.clone(), now);
                     }
                 }
             }
-            Order::RemoveLink(key) => {
-                for direction in [Direction::Pull, Direction::Push] {
+            FederationCommand::RemoveLink(key) => {
+                for direction in [RouteDirection::Pull, RouteDirection::Push] {
                     if let Some(number) = self.links.find(&key, direction) {
                         self.remove_tie(number, now);
                     }
                 }
             }
-            Order::AddRoute(key, spec) => self.order_route(&key, spec, false, now),
-            Order::ReturnRoute(key, spec) => self.order_route(&key, spec, true, now),
-            Order::RemoveRoute(key, spec) => {
+            FederationCommand::AddRoute(key, spec) => self.order_route(&key, spec, false, now),
+            FederationCommand::ReturnRoute(key, spec) => self.order_route(&key, spec, true, now),
+            FederationCommand::RemoveRoute(key, spec) => {
                 if let Some(number) = self.links.find(&key, spec.direction) {
                     self.remove_route(number, &spec, now);
                 }
@@ -144,7 +144,7 @@ impl Shard {
     }
 
     fn order_route(&mut self, key: &LinkKey, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(link) = self.links.find(key, Direction::Pull) else { return };
+        let Some(link) = self.links.find(key, RouteDirection::Pull) else { return };
         let number = match self.links.find(key, spec.direction) {
             Some(number) => number,
             None => {
@@ -155,22 +155,22 @@ impl Shard {
         self.add_route(number, spec, returns, now);
     }
 
-    fn add_tie(&mut self, spec: LinkSpec, direction: Direction, now: Instant) -> u32 {
+    fn add_tie(&mut self, spec: LinkSpec, direction: RouteDirection, now: Instant) -> u32 {
         let own =
-            federation::Identity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
-        let peering = Peering::new(own, self.tie_limits(None), self.effects.output_bytes_max());
+            federation::BrokerIdentity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
+        let peering = LinkSession::new(own, self.tie_limits(None), self.effects.output_bytes_max());
         self.links.add(FederationLink::new(spec, direction, peering, now))
     }
 
     /// The next connection that is wanted. Whoever makes it, or cannot, tells [`dialled`](Self::dialled).
-    pub fn next_dial(&mut self) -> Option<Dial> {
+    pub fn next_dial(&mut self) -> Option<DialRequest> {
         self.links.dials.pop_front()
     }
 
     /// What became of a dial. Answers the slot of the connection, whose link is to be registered.
-    pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<Slot> {
+    pub fn on_dial_outcome(&mut self, dial: &DialRequest, outcome: Result<DialedLink, DialError>, now: Instant) -> Option<Slot> {
         let is_awaited =
-            self.links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
+            self.links.get(dial.link).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
         match outcome {
             Ok(mut dialled) if !is_awaited || self.draining => {
                 dialled.link.abort(Abort::Shutdown);
@@ -180,7 +180,7 @@ impl Shard {
                 if !self.shared.add_connection(self.options.shard.0) {
                     dialled.link.abort(Abort::Limit);
                     self.tie_lost(
-                        dial.tie,
+                        dial.link,
                         Some("this broker has as many connections as it may".into()),
                         false,
                         false,
@@ -188,11 +188,11 @@ impl Shard {
                     );
                     return None;
                 }
-                Some(self.tie_up(dial.tie, dialled, now))
+                Some(self.tie_up(dial.link, dialled, now))
             }
             Err(DialError { text, is_refusal }) => {
                 if is_awaited {
-                    self.tie_lost(dial.tie, Some(text), is_refusal, false, now);
+                    self.tie_lost(dial.link, Some(text), is_refusal, false, now);
                 }
                 None
             }

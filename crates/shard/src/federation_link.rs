@@ -7,7 +7,7 @@
 use broker::Slot;
 use catalog::WatchId;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
-use federation::{Direction, LinkSpec, Peering, Tracer};
+use federation::{RouteDirection, LinkSpec, LinkSession, Tracer};
 use std::time::{Duration, Instant};
 
 /// Where a tie stands between connections.
@@ -48,8 +48,8 @@ pub(crate) struct FederationLink {
     pub spec: LinkSpec,
     /// Which way its routes go. A link has a connection for each: the other broker reads nothing of one on which it holds
     /// back what is pushed, and must hear what it is asked for by those that pull.
-    pub direction: Direction,
-    pub peering: Peering,
+    pub direction: RouteDirection,
+    pub peering: LinkSession,
     pub stage: Stage,
     /// Since when it is in the state that was shown last.
     pub state: (&'static str, Instant),
@@ -81,7 +81,7 @@ fn back_off(attempts: u32, chance: u64) -> Duration {
 }
 
 impl FederationLink {
-    pub fn new(spec: LinkSpec, direction: Direction, peering: Peering, now: Instant) -> Self {
+    pub fn new(spec: LinkSpec, direction: RouteDirection, peering: LinkSession, now: Instant) -> Self {
         FederationLink {
             spec,
             direction,

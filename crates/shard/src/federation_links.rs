@@ -5,15 +5,15 @@
 //! Never:  does anything to a connection; `federate` does.
 
 use crate::federation_link::FederationLink;
-use federation::{Direction, LinkKey};
+use federation::{RouteDirection, LinkKey};
 use std::collections::VecDeque;
 use std::time::Instant;
 
 /// A connection that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dial {
+pub struct DialRequest {
     /// For whom: [`Shard::dialled`](crate::Shard::dialled) wants it back.
-    pub tie: u32,
+    pub link: u32,
     /// Which try of it.
     pub serial: u64,
     /// The address, as clients write it.
@@ -21,42 +21,42 @@ pub struct Dial {
 }
 
 /// A link to another broker that stands.
-pub struct Dialled {
+pub struct DialedLink {
     /// The link.
     pub link: Box<dyn link::Link>,
     /// As whom to log in.
-    pub login: federation::Login,
+    pub login: federation::LinkLogin,
     /// What must last until the connection is open: the one over which a token was given.
-    pub first: Option<Box<dyn std::any::Any + Send>>,
+    pub bootstrap: Option<Box<dyn std::any::Any + Send>>,
 }
 
 /// How far a dial has come on the thread of who dials.
-pub enum Reached {
+pub enum DialProgress {
     /// To a link that stands, and whose descriptor tells of both: something to receive, and room to send.
-    Link(Dialled),
+    Connected(DialedLink),
     /// To the way there, by RDMA: the shard asks for the connection itself, by a port of its own.
-    Way(Box<Asked>),
+    Rdma(Box<RdmaDial>),
 }
 
 /// A connection over RDMA that is to be asked for.
-pub struct Asked {
+pub struct RdmaDial {
     /// Which card leads there, and where that is.
     pub way: verbs::device::Way,
     /// What is shown there.
     pub token: Option<verbs::Token>,
     /// As whom to log in.
-    pub login: federation::Login,
+    pub login: federation::LinkLogin,
     /// See [`Dialled::first`].
-    pub first: Option<Box<dyn std::any::Any + Send>>,
+    pub bootstrap: Option<Box<dyn std::any::Any + Send>>,
     /// What will do if it cannot be had.
-    pub otherwise: Option<Otherwise>,
+    pub fallback: Option<DialFallback>,
 }
 
 /// Makes another connection, on some other thread, instead of one that could not be had: why, and whom to tell.
-pub type Otherwise = Box<dyn FnOnce(&str, Tell) + Send>;
+pub type DialFallback = Box<dyn FnOnce(&str, DialCallback) + Send>;
 
 /// Whom to tell what became of a dial.
-pub type Tell = Box<dyn FnOnce(Result<Reached, DialError>) + Send>;
+pub type DialCallback = Box<dyn FnOnce(Result<DialProgress, DialError>) + Send>;
 
 /// Why there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ pub(crate) struct FederationLinks {
     ties: Vec<Option<Box<FederationLink>>>,
     /// Changes, so that an answer to an earlier dial is not taken for one to a later.
     serial: u64,
-    pub dials: VecDeque<Dial>,
+    pub dials: VecDeque<DialRequest>,
     next_at: Option<Instant>,
 }
 
@@ -86,7 +86,7 @@ impl FederationLinks {
         self.ties.get(number as usize)?.as_deref()
     }
 
-    pub fn find(&self, key: &LinkKey, direction: Direction) -> Option<u32> {
+    pub fn find(&self, key: &LinkKey, direction: RouteDirection) -> Option<u32> {
         let is = |tie: &FederationLink| tie.spec.key == *key && tie.direction == direction && !tie.leaves;
         let found = self.ties.iter().position(|tie| tie.as_deref().is_some_and(is));
         found.map(|number| number as u32)
@@ -140,7 +140,7 @@ impl FederationLinks {
         if let Some(Some(tie)) = self.ties.get_mut(number as usize) {
             self.serial += 1;
             tie.serial = self.serial;
-            self.dials.push_back(Dial { tie: number, serial: self.serial, url: tie.spec.url.clone() });
+            self.dials.push_back(DialRequest { link: number, serial: self.serial, url: tie.spec.url.clone() });
         }
     }
 

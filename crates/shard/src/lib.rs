@@ -40,7 +40,7 @@ mod wants;
 
 pub use broker::{Address, Request};
 pub use effects::{Copied, ShardEffects};
-pub use federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Reached, Tell};
+pub use federation_links::{RdmaDial, DialRequest, DialError, DialedLink, DialFallback, DialProgress, DialCallback};
 pub use handshake::External;
 pub use latency::IdleProcessors;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};

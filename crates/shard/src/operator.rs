@@ -8,7 +8,7 @@ use crate::limits::REQUESTS_WAITING_MAX;
 use crate::reactor::{Arrival, Door};
 use broker::{Address, Request};
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, Order};
+use federation::{LinkStatus, FederationCommand};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -63,14 +63,14 @@ impl Operator {
 
     /// Changes links and routes, and waits until it is done. A new link goes to the shards in turn. `None`: the broker has
     /// stopped.
-    pub fn federate(&self, order: Order) -> Option<()> {
-        if let Order::AddLink(spec) = &order
+    pub fn federate(&self, order: FederationCommand) -> Option<()> {
+        if let FederationCommand::AddLink(spec) = &order
             && self.links()?.iter().any(|link| link.spec.key == spec.key)
         {
             return Some(());
         }
         let only =
-            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.doors.len());
+            matches!(order, FederationCommand::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.doors.len());
         // Whoever does not have the link does nothing.
         let shards = (0..self.doors.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (taken, takings) = mpsc::channel();

@@ -5,7 +5,7 @@
 //! Never:  looks into a byte, sleeps, or lets a port that breaks reach the others.
 
 use crate::asking::Asking;
-use crate::federation_links::{Asked, Dial, Tell};
+use crate::federation_links::{RdmaDial, DialRequest, DialCallback};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma::RdmaPoll;
 use crate::shard::Shard;
@@ -93,7 +93,7 @@ impl Ports {
 
     /// Asks for a connection to another broker, over a port of the card that leads there. What becomes of it is told when
     /// that is known.
-    pub fn ask(&mut self, dial: Dial, asked: Asked, tell: Tell, shared: &SharedState, registry: &Registry) {
+    pub fn ask(&mut self, dial: DialRequest, asked: RdmaDial, tell: DialCallback, shared: &SharedState, registry: &Registry) {
         let mut place = 0;
         let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
         let begun = Asking::begin(dial, asked, tell, |way, token| {
@@ -282,7 +282,7 @@ impl Seat {
             None => {}
             Some(Ok(())) => {
                 let (dial, dialled) = self.asking.swap_remove(place).stands();
-                if let Some(slot) = shard.dialled(&dial, Ok(dialled), now) {
+                if let Some(slot) = shard.on_dial_outcome(&dial, Ok(dialled), now) {
                     self.seat(id, slot);
                 }
             }

@@ -5,11 +5,11 @@
 //! Never:  writes an answer of the core to the destination: every command is one that nobody waits for.
 
 use crate::federation_link::FederationLink;
-use crate::pushed::Pushed;
+use crate::pushed::PushRoute;
 use crate::shard::Shard;
 use broker::{Flow, Slot};
 use catalog::{Refusal, VhostId};
-use federation::{Ack, Direction, RouteKind, RouteSpec, Tracer, push_definitions};
+use federation::{AckMode, RouteDirection, RouteKind, RouteSpec, Tracer, push_definitions};
 use std::time::Instant;
 use wire::method::{Method, basic};
 use wire::{ShortStr, TableRef};
@@ -49,8 +49,8 @@ impl Shard {
                     let uri = format!("federation of {}", own.cluster_name);
                     let tracer = Tracer::new(peer, &own, &uri, &spec.exchange, spec.hops_max);
                     let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
-                        out.push(channel, Some(Pushed::new(&spec.exchange, tracer)));
+                    if let Some(out) = self.effects.output(slot).and_then(|output| output.federation.as_mut()) {
+                        out.set_push_route(channel, Some(PushRoute::new(&spec.exchange, tracer)));
                     }
                     (MADE, self.push_consume(slot, channel, &spec, &queue))
                 }
@@ -71,7 +71,7 @@ impl Shard {
     }
 
     fn push_qos(&mut self, slot: Slot, channel: u16, spec: &RouteSpec) -> Result<Flow, Refusal> {
-        if spec.ack == Ack::None || spec.credit == 0 {
+        if spec.ack == AckMode::None || spec.credit == 0 {
             return Ok(Flow::Go);
         }
         let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
@@ -83,7 +83,7 @@ impl Shard {
             queue: ShortStr::new(queue).unwrap_or(ShortStr::EMPTY),
             consumer_tag: ShortStr::literal("federation"),
             no_local: false,
-            no_ack: spec.ack == Ack::None,
+            no_ack: spec.ack == AckMode::None,
             exclusive: false,
             no_wait: true,
             arguments: TableRef::EMPTY,
@@ -107,7 +107,7 @@ impl Shard {
     pub(crate) fn left_of_push(&mut self, number: u32, route: usize) -> Option<(VhostId, Box<[u8]>)> {
         let tie = self.links.get(number)?;
         let (spec, peer) = (tie.peering.spec(route)?, tie.peering.peer()?);
-        if spec.direction != Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
+        if spec.direction != RouteDirection::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return None;
         }
         let queue = push_definitions(spec, peer).queue;

@@ -4,7 +4,7 @@
 //! Owns:   the poll, the listeners (on the first shard), the thread's sleep.
 //! Never:  looks into a byte.
 
-use crate::federation_links::{Dial, DialError, Reached, Tell};
+use crate::federation_links::{DialRequest, DialError, DialProgress, DialCallback};
 use crate::limits::{LOOK_UP, ROUNDS_WITHOUT_POLL_MAX};
 use crate::mailbox::ShardWaker;
 use crate::ports::Ports;
@@ -15,7 +15,7 @@ use crate::spin::Spin;
 use crate::vigil::Vigil;
 use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, Order};
+use federation::{LinkStatus, FederationCommand};
 use link::{Abort, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
@@ -52,17 +52,17 @@ pub(crate) enum Arrival {
     /// The answer to an administrative request.
     Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
     /// A change of links and routes, and whom to tell that it is taken.
-    Federate(Order, Sender<()>),
+    Federate(FederationCommand, Sender<()>),
     /// An operator looks at the links of this shard.
     Links(Sender<Vec<LinkStatus>>),
     /// What became of a dial.
-    Dialled(Dial, Result<Reached, DialError>),
+    Dialled(DialRequest, Result<DialProgress, DialError>),
 }
 
 /// Makes connections to other brokers.
 pub trait Dialler: Send + Sync {
     /// Connects to an address as clients write it, on some other thread, and tells what became of it.
-    fn dial(&self, url: &str, tell: Tell);
+    fn dial(&self, url: &str, tell: DialCallback);
 }
 
 /// The way to a shard, and its doorbell.
@@ -115,7 +115,7 @@ impl Reactor {
                         let _heard = taken.send(());
                     }
                     Arrival::Links(seen) => {
-                        let _heard = seen.send(self.shard.links(now));
+                        let _heard = seen.send(self.shard.link_statuses(now));
                     }
                     Arrival::Dialled(dial, outcome) => self.dialled(dial, outcome, now),
                 }
@@ -304,10 +304,10 @@ impl Reactor {
     }
 
     /// Has a connection made by whoever dials here, who tells this shard what became of it.
-    fn dial(&mut self, dial: Dial, now: Instant) {
+    fn dial(&mut self, dial: DialRequest, now: Instant) {
         let Some(dialler) = &self.dialler else {
             let error = DialError { text: "this broker dials nobody".into(), is_refusal: true };
-            self.shard.dialled(&dial, Err(error), now);
+            self.shard.on_dial_outcome(&dial, Err(error), now);
             return;
         };
         let url = dial.url.clone();
@@ -315,7 +315,7 @@ impl Reactor {
     }
 
     /// Tells this shard what became of a dial, from any thread.
-    fn teller(&self, dial: Dial) -> Tell {
+    fn teller(&self, dial: DialRequest) -> DialCallback {
         let (sender, waker) = self.door.clone();
         Box::new(move |outcome| {
             // A shard that has ended needs no connection.
@@ -325,16 +325,16 @@ impl Reactor {
         })
     }
 
-    fn dialled(&mut self, dial: Dial, outcome: Result<Reached, DialError>, now: Instant) {
+    fn dialled(&mut self, dial: DialRequest, outcome: Result<DialProgress, DialError>, now: Instant) {
         let outcome = match outcome {
-            Ok(Reached::Way(asked)) => {
+            Ok(DialProgress::Rdma(asked)) => {
                 let tell = self.teller(dial.clone());
                 return self.ports.ask(dial, *asked, tell, &self.shared, self.poll.registry());
             }
-            Ok(Reached::Link(dialled)) => Ok(dialled),
+            Ok(DialProgress::Connected(dialled)) => Ok(dialled),
             Err(error) => Err(error),
         };
-        if let Some(slot) = self.shard.dialled(&dial, outcome, now) {
+        if let Some(slot) = self.shard.on_dial_outcome(&dial, outcome, now) {
             self.register(slot, now);
         }
     }

@@ -48,7 +48,7 @@ pub(crate) enum Next {
     /// The peer has ended the session.
     Leave,
     /// Another broker, whose client this one is, has said something.
-    Heard(federation::Hear),
+    Heard(federation::LinkEvent),
 }
 
 impl Shard {
@@ -191,7 +191,7 @@ impl Shard {
             let next = match connection.inbound.next(&mut input, out, pool) {
                 Ok(Some(event)) => {
                     let taken = *have - input.len();
-                    let next = match connection.tie {
+                    let next = match connection.federation_link {
                         None => carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared),
                         Some(tie) => {
                             let (ties, shared) = (&mut self.links, &self.shared);
@@ -310,7 +310,7 @@ impl Shard {
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
         }
-        if let Some(tie) = connection.tie {
+        if let Some(tie) = connection.federation_link {
             return self.tie_failed(tie, slot, fault, now);
         }
         let Some((out, pool)) = self.effects.writer(slot) else { return };

@@ -195,8 +195,8 @@ impl Shard {
             ticket: None,
             seat: None,
             lend_from_bytes: usize::MAX,
-            tie: None,
-            ends: None,
+            federation_link: None,
+            closes_link: None,
             timer_at: None,
         };
         let slot = self.connections.insert(Box::new(connection));
@@ -502,7 +502,7 @@ impl Shard {
         self.broker.close_session(slot, &mut self.effects);
         self.effects.close(slot);
         self.shared.connection_gone(self.options.shard.0);
-        if let Some(number) = connection.ends {
+        if let Some(number) = connection.closes_link {
             self.links.ended(number);
         }
     }

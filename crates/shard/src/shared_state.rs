@@ -9,7 +9,7 @@ use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
 use crate::register::Register;
 use crate::tokens::Tokens;
 use catalog::Stamp;
-use federation::Window;
+use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ pub struct SharedState {
     pub(crate) register: Register,
     pub(crate) tokens: Tokens,
     /// What came with a stamp lately, whichever shard it came to; none where nothing did.
-    window: Mutex<Option<Window>>,
+    window: Mutex<Option<DuplicateWindow>>,
     /// What RDMA ports did whose shards have ended; `None` where no shard had one.
     ports: Mutex<Option<verbs::Counters>>,
 }
@@ -133,14 +133,14 @@ impl SharedState {
     /// that has no stamp.
     pub(crate) fn enter_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
+        window.get_or_insert_with(|| DuplicateWindow::new(WINDOW_STAMPS_MAX, seed())).insert(stamp)
     }
 
     /// The broker has not taken the messages with these stamps.
     pub(crate) fn take_out_stamps(&self, refused: &[Stamp]) {
         if let Some(window) = &mut *self.window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
-                window.take_out(*stamp);
+                window.remove(*stamp);
             }
         }
     }

@@ -8,13 +8,13 @@ use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, Effects, Publish, Slot};
 use catalog::Stamp;
-use federation::Unconfirmed;
+use federation::UnconfirmedStamps;
 
 /// The stamps of one connection.
 #[derive(Default)]
 pub struct Stamped {
     /// By their channels: what this broker has not answered for.
-    unconfirmed: Vec<Unconfirmed>,
+    unconfirmed: Vec<UnconfirmedStamps>,
     /// Stamps that must go out of the window: their messages will come again.
     refused: Vec<Stamp>,
 }
@@ -24,7 +24,7 @@ impl Stamped {
     fn entered(&mut self, channel: u16, number: u64, stamp: Stamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
-            self.unconfirmed.resize_with(index + 1, Unconfirmed::default);
+            self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
         }
         self.unconfirmed[index].push(number, stamp);
     }

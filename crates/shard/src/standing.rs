@@ -12,7 +12,7 @@ use std::time::Instant;
 
 impl Shard {
     /// How every link of this shard stands.
-    pub fn links(&mut self, now: Instant) -> Vec<LinkStatus> {
+    pub fn link_statuses(&mut self, now: Instant) -> Vec<LinkStatus> {
         let mut all = Vec::new();
         for number in self.links.numbers() {
             let state = self.tie_state(number, now);
@@ -34,7 +34,7 @@ impl Shard {
                 let channel = tie.peering.channel(number);
                 let mut status = RouteStatus {
                     spec,
-                    runs,
+                    is_running: runs,
                     error: error.map(Into::into),
                     messages: here.map_or(0, |here| here.messages),
                     bytes: here.map_or(0, |here| here.bytes),
@@ -49,8 +49,8 @@ impl Shard {
                     if let Some(pushed) = self
                         .effects
                         .output(slot)
-                        .and_then(|output| output.tie.as_mut())
-                        .and_then(|tie| tie.route(channel))
+                        .and_then(|output| output.federation.as_mut())
+                        .and_then(|tie| tie.push_route(channel))
                     {
                         status.messages += pushed.messages;
                         status.bytes += pushed.bytes;

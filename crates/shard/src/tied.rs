@@ -6,14 +6,14 @@
 
 use crate::connection::Phase;
 use crate::federation_link::Stage;
-use crate::federation_links::Dialled;
+use crate::federation_links::DialedLink;
 use crate::push::BEGUN;
 use crate::shard::Shard;
 use crate::stamped;
 use broker::{Effects, Slot};
 use catalog::{ExchangeId, SessionId};
-use federation::limits::{BACK_OFF_MIN, LAG_EVERY};
-use federation::{Ack, Acks, Direction, End, RouteKind, RouteSpec, Told, Tracer};
+use federation::limits::{BACK_OFF_MIN, LAG_INTERVAL};
+use federation::{AckMode, AckBatcher, RouteDirection, SessionEnd, RouteKind, RouteSpec, LinkDecision, Tracer};
 use session::{Inbound, Outbound, SessionLimits};
 use std::time::Instant;
 use wire::method::confirm;
@@ -25,7 +25,7 @@ impl Shard {
         SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.options.session }
     }
 
-    pub(crate) fn tie_up(&mut self, number: u32, Dialled { link, login, first }: Dialled, now: Instant) -> Slot {
+    pub(crate) fn tie_up(&mut self, number: u32, DialedLink { link, login, bootstrap: first }: DialedLink, now: Instant) -> Slot {
         let shape = link.shape();
         let limits = self.tie_limits(Some(shape.lend_from_bytes < usize::MAX));
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
@@ -34,14 +34,14 @@ impl Shard {
             tie.transport = shape.name;
             tie.first = first;
             tie.connections += 1;
-            tie.lag_at = now + LAG_EVERY;
+            tie.lag_at = now + LAG_INTERVAL;
         }
         let slot = self.place(link, inbound, out, now);
         if let Some(connection) = self.connections.get_mut(slot) {
-            connection.tie = Some(number);
+            connection.federation_link = Some(number);
         }
         if let Some(output) = self.effects.output(slot) {
-            output.tie = Some(Box::default());
+            output.federation = Some(Box::default());
         }
         if let Some(tie) = self.links.get(number) {
             tie.stage = Stage::Connected { slot };
@@ -81,7 +81,7 @@ impl Shard {
     pub(crate) fn tend_connected(&mut self, number: u32, slot: Slot, now: Instant) {
         let Some(tie) = self.links.get(number) else { return };
         if tie.lag_at <= now {
-            tie.lag_at = now + LAG_EVERY;
+            tie.lag_at = now + LAG_INTERVAL;
             if let Some((out, pool)) = self.effects.writer(slot) {
                 tie.peering.ask_lag(out, pool);
             }
@@ -105,9 +105,9 @@ impl Shard {
     }
 
     /// What the other broker has said comes to this.
-    pub(crate) fn heard(&mut self, slot: Slot, hear: federation::Hear, now: Instant) {
+    pub(crate) fn heard(&mut self, slot: Slot, hear: federation::LinkEvent, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(tie) = connection.tie.and_then(|number| self.links.get(number)) else { return };
+        let Some(tie) = connection.federation_link.and_then(|number| self.links.get(number)) else { return };
         let Some((out, pool)) = self.effects.writer(slot) else { return };
         tie.peering.answer(hear, &mut connection.inbound, out, pool);
         self.carry_out_told(slot, now);
@@ -118,22 +118,22 @@ impl Shard {
             let Some(number) = self.tie_of(slot) else { return };
             let Some(told) = self.links.get(number).and_then(|tie| tie.peering.next_told()) else { return };
             match told {
-                Told::Tuned(tuning) => self.tuned(slot, tuning),
-                Told::Open => self.tie_opened(number, slot, now),
-                Told::Here(route) => self.make_here(number, route, slot, now),
-                Told::Runs(route) => {
+                LinkDecision::Tuned(tuning) => self.tuned(slot, tuning),
+                LinkDecision::Open => self.tie_opened(number, slot, now),
+                LinkDecision::Here(route) => self.make_here(number, route, slot, now),
+                LinkDecision::Runs(route) => {
                     if let Some(tie) = self.links.get(number) {
                         tie.runs(route);
                         tracing::info!(link = &*tie.spec.key.peer, route, "a federation route runs");
                     }
                 }
-                Told::RouteOver { route, channel, text } => {
+                LinkDecision::RouteOver { route, channel, text } => {
                     if channel > 0 {
                         self.close_here(slot, channel);
                     }
                     self.route_over(number, route, text.as_deref(), now);
                 }
-                Told::Over(End { text, is_refusal, at_once }) => {
+                LinkDecision::Over(SessionEnd { text, is_refusal, at_once }) => {
                     self.tie_lost(number, Some(text), is_refusal, at_once, now);
                     self.leave(slot, now);
                 }
@@ -150,7 +150,7 @@ impl Shard {
     /// broken is lost at once, for what waits at the source does not wait for ever without anybody who takes it.
     pub(crate) fn comes_again(&self, slot: Slot) -> bool {
         let tie = self.tie_of(slot).and_then(|number| self.links.find_number(number));
-        tie.is_some_and(|tie| tie.peering.routes().all(|(_, spec)| spec.ack == Ack::Confirm))
+        tie.is_some_and(|tie| tie.peering.routes().all(|(_, spec)| spec.ack == AckMode::Confirm))
     }
 
     /// A turn of a connection begins: a route whose side here waited for an answer may go on.
@@ -182,7 +182,7 @@ impl Shard {
     }
 
     pub(crate) fn tie_of(&self, slot: Slot) -> Option<u32> {
-        self.connections.get(slot)?.tie
+        self.connections.get(slot)?.federation_link
     }
 
     pub(crate) fn tuned(&mut self, slot: Slot, tuning: session::Tuning) {
@@ -240,7 +240,7 @@ impl Shard {
         let Some(tie) = self.links.get(number) else { return };
         let (Some(spec), Some(peer)) = (tie.peering.spec(route).cloned(), tie.peering.peer().cloned()) else { return };
         let found = self.exchange_here(&spec, slot);
-        let pulls_or_taps = spec.direction == Direction::Pull || !matches!(spec.kind, RouteKind::Queue { .. });
+        let pulls_or_taps = spec.direction == RouteDirection::Pull || !matches!(spec.kind, RouteKind::Queue { .. });
         if found.is_none() && pulls_or_taps {
             let text = format!("there is no exchange '{}' here", spec.exchange);
             if let Some(tie) = self.links.get(number) {
@@ -255,7 +255,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(tie) = self.links.get(number) else { return };
         let own = tie.peering.own().clone();
-        if spec.direction == Direction::Pull {
+        if spec.direction == RouteDirection::Pull {
             let uri = tie.spec.key.peer.clone();
             let source = match &spec.kind {
                 RouteKind::Queue { queue } => queue,
@@ -280,22 +280,22 @@ impl Shard {
             self.broker.open_channel(slot, channel);
         }
         match spec.direction {
-            Direction::Pull => {
-                if spec.ack == Ack::Confirm {
+            RouteDirection::Pull => {
+                if spec.ack == AckMode::Confirm {
                     let select = confirm::Select { no_wait: true }.into();
                     if let Err(refusal) = self.broker.command(slot, channel, select, &mut self.effects) {
                         return self.route_refused(slot, channel, &refusal.text, now);
                     }
                     if let Some(tie) = self.links.get(number) {
-                        tie.route(route).ack_every = Acks::every(spec.credit);
+                        tie.route(route).ack_every = AckBatcher::batch_size(spec.credit);
                     }
-                    if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
-                        out.acknowledge(channel, Some(Acks::new(spec.credit)));
+                    if let Some(out) = self.effects.output(slot).and_then(|output| output.federation.as_mut()) {
+                        out.set_ack_batcher(channel, Some(AckBatcher::new(spec.credit)));
                     }
                 }
                 self.here_is_made(number, route, slot);
             }
-            Direction::Push => {
+            RouteDirection::Push => {
                 if let Some(tie) = self.links.get(number) {
                     tie.route(route).made = BEGUN;
                 }
@@ -329,8 +329,8 @@ impl Shard {
     /// The channel here of a route goes; what was pushed on it and not acknowledged goes back to its queue.
     pub(crate) fn close_here(&mut self, slot: Slot, channel: u16) {
         self.keep_counts(slot, Some(channel));
-        if let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) {
-            out.acknowledge(channel, None);
+        if let Some(out) = self.effects.output(slot).and_then(|output| output.federation.as_mut()) {
+            out.set_ack_batcher(channel, None);
         }
         self.broker.close_channel(slot, channel, &mut self.effects);
     }
@@ -339,12 +339,12 @@ impl Shard {
     pub(crate) fn keep_counts(&mut self, slot: Slot, only: Option<u16>) {
         stamped::forget(&self.shared, &mut self.effects, slot, only);
         let Some(tie) = self.tie_of(slot).and_then(|number| self.links.get(number)) else { return };
-        let Some(out) = self.effects.output(slot).and_then(|output| output.tie.as_mut()) else { return };
+        let Some(out) = self.effects.output(slot).and_then(|output| output.federation.as_mut()) else { return };
         let channels: Vec<_> =
             tie.peering.routes().filter_map(|(route, _)| Some((route, tie.peering.channel(route)?))).collect();
         for (route, channel) in channels {
             if only.is_none_or(|only| only == channel)
-                && let Some(pushed) = out.push(channel, None)
+                && let Some(pushed) = out.set_push_route(channel, None)
             {
                 let here = tie.route(route);
                 here.messages += pushed.messages;
@@ -401,7 +401,7 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some(tie) = self.links.get(number)
         {
-            connection.ends = Some(number);
+            connection.closes_link = Some(number);
             tie.ending = true;
         }
     }
@@ -413,7 +413,7 @@ impl Shard {
             if let Stage::Connected { slot } = tie.stage {
                 self.keep_counts(slot, None);
                 if let Some(connection) = self.connections.get_mut(slot) {
-                    connection.tie = None;
+                    connection.federation_link = None;
                 }
             }
             let Some(tie) = self.links.get(number) else { return };

@@ -8,7 +8,7 @@ use crate::federation_link::Stage;
 use crate::shard::Shard;
 use broker::Effects;
 use catalog::{BindingChange, Changed, Name, VhostId};
-use federation::{Direction, Mirror, RouteKind, RouteSpec};
+use federation::{RouteDirection, BindingPropagation, RouteKind, RouteSpec};
 
 impl Shard {
     /// A dynamic route knows what is wanted here, from its beginning to its end, connected or not; and a static one that is pulled
@@ -16,7 +16,7 @@ impl Shard {
     pub(crate) fn watch_wants(&mut self, number: u32, route: usize, spec: &RouteSpec, vhost: VhostId) {
         let has =
             self.links.get(number).is_none_or(|tie| tie.routes.get(route).is_some_and(|here| here.watch.is_some()));
-        if has || spec.direction == Direction::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
+        if has || spec.direction == RouteDirection::Push || matches!(spec.kind, RouteKind::Queue { .. }) {
             return;
         }
         // What others are to be told must not be told twice.
@@ -27,7 +27,7 @@ impl Shard {
         if let Some(tie) = self.links.get(number) {
             tie.route(route).watch = Some(watch);
             if spec.kind == RouteKind::Dynamic {
-                let mirror = Mirror::new(tie.peering.own().clone(), spec, seed);
+                let mirror = BindingPropagation::new(tie.peering.own().clone(), spec, seed);
                 tie.peering.set_mirror(route, mirror);
             }
         }

@@ -4,22 +4,22 @@
 //! Owns:   their names.
 //! Never:  a method that is answered.
 
-use crate::there::{internal_arguments, queue_arguments, queue_name, static_arguments};
-use crate::{Ack, Identity, RouteKind, RouteSpec};
+use crate::remote_setup::{internal_arguments, queue_arguments, queue_name, static_arguments};
+use crate::{AckMode, BrokerIdentity, RouteKind, RouteSpec};
 use wire::method::{Method, exchange, queue};
 use wire::{ShortStr, TableRef};
 
 /// The queue and the internal exchange of a pushed route.
 #[derive(Debug)]
-pub struct PushDefinitions {
+pub struct LocalSetup {
     /// What is consumed.
     pub queue: Box<[u8]>,
     /// Of a queue route there is nothing to make.
-    makes: Option<Makes>,
+    definitions: Option<LocalDefinitions>,
 }
 
 #[derive(Debug)]
-struct Makes {
+struct LocalDefinitions {
     internal: Box<[u8]>,
     exchange: Box<str>,
     key: Box<str>,
@@ -34,16 +34,16 @@ fn short(bytes: &[u8]) -> ShortStr<'_> {
 }
 
 /// Of a route that pushes to `peer`.
-pub fn push_definitions(spec: &RouteSpec, peer: &Identity) -> PushDefinitions {
+pub fn push_definitions(spec: &RouteSpec, peer: &BrokerIdentity) -> LocalSetup {
     let key = match &spec.kind {
-        RouteKind::Queue { queue } => return PushDefinitions { queue: queue.as_bytes().into(), makes: None },
+        RouteKind::Queue { queue } => return LocalSetup { queue: queue.as_bytes().into(), definitions: None },
         RouteKind::Static { key } => key.clone(),
         // Not to be had, see `Plan`: the destination's bindings are not known here.
         RouteKind::Dynamic => "".into(),
     };
     let queue = queue_name(spec, peer);
-    let durable = spec.durable && spec.ack == Ack::Confirm;
-    let makes = Makes {
+    let durable = spec.durable && spec.ack == AckMode::Confirm;
+    let makes = LocalDefinitions {
         internal: [&*queue, b" A"].concat().into(),
         exchange: spec.exchange.clone(),
         key,
@@ -52,13 +52,13 @@ pub fn push_definitions(spec: &RouteSpec, peer: &Identity) -> PushDefinitions {
         queue_arguments: queue_arguments(!durable).to_bytes(),
         internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
     };
-    PushDefinitions { queue, makes: Some(makes) }
+    LocalSetup { queue, definitions: Some(makes) }
 }
 
-impl PushDefinitions {
+impl LocalSetup {
     /// The n-th method, from 0 on; `None` when all is made.
     pub fn method(&self, number: u8) -> Option<Method<'_>> {
-        let makes = self.makes.as_ref()?;
+        let makes = self.definitions.as_ref()?;
         let internal = short(&makes.internal);
         Some(match number {
             0 => queue::Declare {

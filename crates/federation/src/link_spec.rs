@@ -28,7 +28,7 @@ pub struct LinkSpec {
 
 /// Which way messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
+pub enum RouteDirection {
     /// From the other broker to this one, which has dialled.
     Pull,
     /// From this broker to the other one (`--src-local`).
@@ -37,7 +37,7 @@ pub enum Direction {
 
 /// When the source may forget a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ack {
+pub enum AckMode {
     /// When it has sent it: at most once.
     None,
     /// When the destination has routed it, and stored it where it must: at least once, and once as long as nothing breaks.
@@ -69,9 +69,9 @@ pub struct RouteSpec {
     /// What is carried.
     pub kind: RouteKind,
     /// Which way.
-    pub direction: Direction,
+    pub direction: RouteDirection,
     /// Reliability.
-    pub ack: Ack,
+    pub ack: AckMode,
     /// Messages under way that nobody has acknowledged, at most; 0: no limit. Means nothing with `Ack::None`, where the
     /// destination's reading is the limit.
     pub credit: u16,
@@ -85,7 +85,7 @@ pub struct RouteSpec {
 
 impl RouteSpec {
     /// Whether two routes of one link would carry the same: there may be one of them.
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn carries_same(&self, other: &Self) -> bool {
         self.exchange == other.exchange && self.kind == other.kind && self.direction == other.direction
     }
 }

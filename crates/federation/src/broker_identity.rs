@@ -6,7 +6,7 @@
 
 /// One virtual host of one broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct BrokerIdentity {
     /// What the broker calls itself (`cluster_name` among its properties). Other brokers must have other names.
     pub cluster_name: Box<str>,
     /// The virtual host.

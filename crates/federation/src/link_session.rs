@@ -4,8 +4,8 @@
 //! Owns:   the login, the channels, what each route needs there.
 //! Never:  moves a message, knows a link, decides when to dial.
 
-use crate::there::{Parties, Step, There};
-use crate::{Identity, LinkState, Mirror, RouteSpec};
+use crate::remote_setup::{LinkParties, SetupStep, RemoteSetup};
+use crate::{BrokerIdentity, LinkState, BindingPropagation, RouteSpec};
 use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
@@ -15,7 +15,7 @@ use wire::{ReplyCode, ShortStr, Table, TableRef, Value};
 
 /// As whom, and where, a connection logs in.
 #[derive(Clone, Debug)]
-pub struct Login {
+pub struct LinkLogin {
     /// The user.
     pub user: Box<str>,
     /// The password.
@@ -30,7 +30,7 @@ pub struct Login {
 
 /// Why a connection is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct SessionEnd {
     /// In words.
     pub text: Box<str>,
     /// What it is not worth trying again for soon.
@@ -41,7 +41,7 @@ pub struct End {
 
 /// What the owner of a connection must do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum LinkDecision {
     /// Limits are settled.
     Tuned(Tuning),
     /// The connection is open, and who is at the other end is known: routes may begin.
@@ -60,11 +60,11 @@ pub enum Told {
     /// Messages flow on a route.
     Runs(usize),
     /// Nothing more comes: the link is to be ended.
-    Over(End),
+    Over(SessionEnd),
 }
 
 /// What an event says, without its borrows.
-enum Heard {
+enum ControlEvent {
     Start { offers: bool, product: Box<str>, cluster_name: Option<Box<str>>, confirms: bool },
     Tune(connection::Tune),
     Open,
@@ -75,13 +75,13 @@ enum Heard {
     Flow { channel: u16, active: bool },
     Blocked(Box<str>),
     Unblocked,
-    Over(End),
+    Over(SessionEnd),
     Nothing,
 }
 
 /// Where the connection as a whole stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum SessionStage {
     Greeting,
     Login,
     Opening,
@@ -89,40 +89,40 @@ enum Stage {
 }
 
 /// One link's connections, one after the other, and its routes.
-pub struct Peering {
-    own: Identity,
-    login: Login,
+pub struct LinkSession {
+    own: BrokerIdentity,
+    login: LinkLogin,
     limits: SessionLimits,
     output_bytes_max: usize,
-    stage: Stage,
-    peer: Option<Identity>,
-    routes: Vec<Option<There>>,
+    stage: SessionStage,
+    peer: Option<BrokerIdentity>,
+    routes: Vec<Option<RemoteSetup>>,
     /// The route of each channel.
     by_channel: Vec<Option<usize>>,
     fanout_only: bool,
     blocked: Option<Box<str>>,
-    told: VecDeque<Told>,
+    told: VecDeque<LinkDecision>,
 }
 
 fn text_of(text: ShortStr<'_>) -> Box<str> {
     String::from_utf8_lossy(text.as_bytes()).into()
 }
 
-fn over(text: impl Into<Box<str>>, is_refusal: bool) -> Heard {
-    Heard::Over(End { text: text.into(), is_refusal, at_once: false })
+fn over(text: impl Into<Box<str>>, is_refusal: bool) -> ControlEvent {
+    ControlEvent::Over(SessionEnd { text: text.into(), is_refusal, at_once: false })
 }
 
-impl Peering {
+impl LinkSession {
     /// Of this broker's virtual host `own`; bindings are asked for as long as fewer than `output_bytes_max` bytes wait to be sent.
-    pub fn new(own: Identity, limits: SessionLimits, output_bytes_max: usize) -> Self {
+    pub fn new(own: BrokerIdentity, limits: SessionLimits, output_bytes_max: usize) -> Self {
         let nobody =
-            Login { user: "".into(), password: "".into(), vhost: "/".into(), address: "".into(), external: false };
-        Peering {
+            LinkLogin { user: "".into(), password: "".into(), vhost: "/".into(), address: "".into(), external: false };
+        LinkSession {
             own,
             login: nobody,
             limits,
             output_bytes_max,
-            stage: Stage::Greeting,
+            stage: SessionStage::Greeting,
             peer: None,
             routes: Vec::new(),
             by_channel: Vec::new(),
@@ -133,7 +133,7 @@ impl Peering {
     }
 
     /// A new connection: says the first words.
-    pub fn begin(&mut self, login: Login, limits: SessionLimits, out: &mut Outbound, pool: &Pool) {
+    pub fn begin(&mut self, login: LinkLogin, limits: SessionLimits, out: &mut Outbound, pool: &Pool) {
         self.disconnect();
         self.login = login;
         self.limits = limits;
@@ -142,25 +142,25 @@ impl Peering {
 
     /// The connection is over.
     pub fn disconnect(&mut self) {
-        self.stage = Stage::Greeting;
+        self.stage = SessionStage::Greeting;
         self.by_channel.clear();
         self.blocked = None;
         self.told.clear();
-        self.routes.iter_mut().flatten().for_each(There::disconnect);
+        self.routes.iter_mut().flatten().for_each(RemoteSetup::disconnect);
     }
 
     /// Who is at the other end, once known.
-    pub fn peer(&self) -> Option<&Identity> {
+    pub fn peer(&self) -> Option<&BrokerIdentity> {
         self.peer.as_ref()
     }
 
     /// Whether the other end has said who it is on this connection: something that speaks no AMQP never does.
     pub fn has_said_who(&self) -> bool {
-        self.stage != Stage::Greeting
+        self.stage != SessionStage::Greeting
     }
 
     /// Who this broker is.
-    pub fn own(&self) -> &Identity {
+    pub fn own(&self) -> &BrokerIdentity {
         &self.own
     }
 
@@ -171,11 +171,11 @@ impl Peering {
 
     /// What the connection is doing.
     pub fn state(&self) -> LinkState {
-        let is_on_its_way = |route: &There| route.step != Step::Runs && !route.is_waiting() && route.error.is_none();
+        let is_on_its_way = |route: &RemoteSetup| route.step != SetupStep::Running && !route.is_delayed() && route.error.is_none();
         let waits = self.routes.iter().flatten().any(is_on_its_way);
         match &self.blocked {
             Some(reason) => LinkState::BlockedThere { reason: reason.clone() },
-            None if self.stage == Stage::Open && !waits => LinkState::Running,
+            None if self.stage == SessionStage::Open && !waits => LinkState::Running,
             None => LinkState::Connecting,
         }
     }
@@ -183,7 +183,7 @@ impl Peering {
     /// One more route. Answers its number. One that was there before this broker came back `waits` before it takes anything,
     /// until [`wait_is_over`](Self::wait_is_over).
     pub fn add_route(&mut self, spec: RouteSpec, waits: bool) -> usize {
-        let there = Some(There::new(spec, waits, self.output_bytes_max));
+        let there = Some(RemoteSetup::new(spec, waits, self.output_bytes_max));
         match self.routes.iter().position(Option::is_none) {
             Some(free) => {
                 self.routes[free] = there;
@@ -198,7 +198,7 @@ impl Peering {
 
     /// The number of a route that carries the same.
     pub fn find_route(&self, spec: &RouteSpec) -> Option<usize> {
-        self.routes.iter().position(|route| route.as_ref().is_some_and(|route| route.spec.is_like(spec)))
+        self.routes.iter().position(|route| route.as_ref().is_some_and(|route| route.spec.carries_same(spec)))
     }
 
     /// All routes, by their numbers.
@@ -220,8 +220,8 @@ impl Peering {
     /// Whether messages flow on a route; why not, if that is its own affair; what waits at the source.
     pub fn route_state(&self, route: usize) -> (bool, Option<&str>, Option<u64>) {
         match self.routes.get(route).and_then(Option::as_ref) {
-            Some(there) if there.is_waiting() => (false, Some(RETURNS), there.lag),
-            Some(there) => (there.step == Step::Runs, there.error.as_deref(), there.lag),
+            Some(there) if there.is_delayed() => (false, Some(RETURNS), there.lag),
+            Some(there) => (there.step == SetupStep::Running, there.error.as_deref(), there.lag),
             None => (false, None, None),
         }
     }
@@ -234,7 +234,7 @@ impl Peering {
 
     /// Whether routes may begin.
     pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == SessionStage::Open
     }
 
     /// A route begins: `like` is what its exchange is here, for a source that does not have it.
@@ -246,11 +246,11 @@ impl Peering {
         out: &mut Outbound,
         pool: &Pool,
     ) {
-        if self.stage != Stage::Open {
+        if self.stage != SessionStage::Open {
             return;
         }
         let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        if there.step != Step::Not {
+        if there.step != SetupStep::NotStarted {
             return;
         }
         there.begin(like);
@@ -283,14 +283,14 @@ impl Peering {
     }
 
     /// What a dynamic route wants; it is kept up to date by its owner, who tells [`wanted`](Self::wanted) then.
-    pub fn mirror(&mut self, route: usize) -> Option<&mut Mirror> {
-        self.routes.get_mut(route)?.as_mut()?.mirror.as_deref_mut()
+    pub fn mirror(&mut self, route: usize) -> Option<&mut BindingPropagation> {
+        self.routes.get_mut(route)?.as_mut()?.propagation.as_deref_mut()
     }
 
     /// A dynamic route has something to want.
-    pub fn set_mirror(&mut self, route: usize, mirror: Mirror) {
+    pub fn set_mirror(&mut self, route: usize, mirror: BindingPropagation) {
         if let Some(Some(there)) = self.routes.get_mut(route) {
-            there.mirror = Some(Box::new(mirror));
+            there.propagation = Some(Box::new(mirror));
         }
     }
 
@@ -298,29 +298,29 @@ impl Peering {
     /// change is told to the source when it is [`wanted`](Self::wanted).
     pub fn set_asks(&mut self, route: usize, asks: bool) {
         if let Some(Some(there)) = self.routes.get_mut(route) {
-            there.set_asks(asks);
+            there.set_wants_stamps(asks);
         }
     }
 
     /// Bindings of the source that a route has asked for.
     pub fn mirrored(&self, route: usize) -> u64 {
         let there = self.routes.get(route).and_then(Option::as_ref);
-        there.and_then(|there| there.mirror.as_ref()).map_or(0, |mirror| mirror.mirrored())
+        there.and_then(|there| there.propagation.as_ref()).map_or(0, |mirror| mirror.requested())
     }
 
     /// What a route wants has changed.
     pub fn wanted(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
         if let Some(Some(there)) = self.routes.get_mut(route)
-            && matches!(there.step, Step::Bind | Step::Runs)
+            && matches!(there.step, SetupStep::Bind | SetupStep::Running)
         {
-            there.bind_some(out, pool);
+            there.send_bindings(out, pool);
         }
     }
 
     /// Those below a broker that came back have had the time to ask again.
     pub fn wait_is_over(&mut self, mut ends: Option<(&mut Outbound, &Pool)>) {
         for route in 0..self.routes.len() {
-            if self.routes[route].as_mut().is_some_and(There::wait_is_over)
+            if self.routes[route].as_mut().is_some_and(RemoteSetup::end_delay)
                 && let Some((out, pool)) = &mut ends
             {
                 self.say(route, false, out, pool);
@@ -330,20 +330,20 @@ impl Peering {
 
     /// The side here of a route is made.
     pub fn here(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
-        let parties = Parties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
+        let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
         let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        if there.step == Step::Here {
-            there.go_on();
-            let said = there.say(&parties, out, pool);
-            if said && there.step == Step::Runs {
-                self.told.push_back(Told::Runs(route));
+        if there.step == SetupStep::LocalSide {
+            there.advance();
+            let said = there.send_step(&parties, out, pool);
+            if said && there.step == SetupStep::Running {
+                self.told.push_back(LinkDecision::Runs(route));
             }
         }
     }
 
     /// Asks what waits at the source of each route.
     pub fn ask_lag(&mut self, out: &mut Outbound, pool: &Pool) {
-        self.routes.iter_mut().flatten().for_each(|there| there.ask_lag(out, pool));
+        self.routes.iter_mut().flatten().for_each(|there| there.request_lag(out, pool));
     }
 
     /// The side here of a route is over, or must begin anew: so must the other.
@@ -367,27 +367,27 @@ impl Peering {
         }
         self.by_channel[usize::from(channel)] = None;
         if let Some((inbound, out, pool)) = ends {
-            there.leave(out, pool);
+            there.tear_down(out, pool);
             inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
         }
         Some(channel)
     }
 
     /// The next thing to do.
-    pub fn next_told(&mut self) -> Option<Told> {
+    pub fn next_told(&mut self) -> Option<LinkDecision> {
         self.told.pop_front()
     }
 
     /// Takes in an event that is no delivery and no settlement: those are the owner's. What it must do is told after
     /// [`answer`](Self::answer).
-    pub fn hear(&self, event: &Event<'_>) -> Hear {
-        Hear(heard(event, self.stage, self.login.external))
+    pub fn hear(&self, event: &Event<'_>) -> LinkEvent {
+        LinkEvent(heard(event, self.stage, self.login.external))
     }
 
     /// Answers what was heard.
-    pub fn answer(&mut self, hear: Hear, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+    pub fn answer(&mut self, hear: LinkEvent, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
         match hear.0 {
-            Heard::Start { offers, product, cluster_name, confirms } => {
+            ControlEvent::Start { offers, product, cluster_name, confirms } => {
                 let mechanism = if self.login.external { "EXTERNAL" } else { "PLAIN" };
                 if !offers {
                     return self.end(&format!("{product} does not offer the mechanism {mechanism}"), true);
@@ -396,67 +396,67 @@ impl Peering {
                     return self.end(&format!("{product} has no publisher confirms and basic.nack"), true);
                 }
                 let cluster_name = cluster_name.unwrap_or_else(|| self.login.address.clone());
-                let peer = Identity { cluster_name, vhost: self.login.vhost.clone() };
+                let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
                 if peer == self.own {
                     return self.end("a route from this broker to itself", true);
                 }
                 self.peer = Some(peer);
                 let properties = client_properties(&self.own).to_bytes();
-                let Login { user, password, external, .. } = &self.login;
+                let LinkLogin { user, password, external, .. } = &self.login;
                 let response = if *external { Vec::new() } else { sasl::plain_response(user, password) };
                 inbound.log_in(mechanism, &response, TableRef::new(&properties), out, pool);
-                self.stage = Stage::Login;
+                self.stage = SessionStage::Login;
             }
-            Heard::Tune(tune) => {
+            ControlEvent::Tune(tune) => {
                 let tuning = inbound.tune(&tune, &self.limits, out, pool);
-                self.told.push_back(Told::Tuned(tuning));
+                self.told.push_back(LinkDecision::Tuned(tuning));
                 let Ok(vhost) = ShortStr::new(self.login.vhost.as_bytes()) else {
                     return self.end("the name of the virtual host is too long", true);
                 };
                 inbound.open(vhost, out, pool);
-                self.stage = Stage::Opening;
+                self.stage = SessionStage::Opening;
             }
-            Heard::Open => {
-                self.stage = Stage::Open;
-                self.told.push_back(Told::Open);
+            ControlEvent::Open => {
+                self.stage = SessionStage::Open;
+                self.told.push_back(LinkDecision::Open);
             }
-            Heard::ChannelOpened(channel) => {
+            ControlEvent::ChannelOpened(channel) => {
                 if let Some(route) = self.route_of(channel) {
                     self.channel_opened(route, out, pool);
                 }
             }
-            Heard::Answer { channel, queue } => {
+            ControlEvent::Answer { channel, queue } => {
                 if let Some(route) = self.route_of(channel)
                     && let Some(Some(there)) = self.routes.get_mut(route)
                 {
-                    let ran = there.step == Step::Runs;
-                    if there.answered(queue.as_ref().map(|(name, messages)| (&**name, *messages))) {
+                    let ran = there.step == SetupStep::Running;
+                    if there.on_answer(queue.as_ref().map(|(name, messages)| (&**name, *messages))) {
                         self.say(route, ran, out, pool);
                     }
                 }
             }
-            Heard::ChannelClosed { channel, code, text } => {
+            ControlEvent::ChannelClosed { channel, code, text } => {
                 self.channel_closed(channel, code, text, inbound, out, pool)
             }
-            Heard::Nothing => {}
-            Heard::Cancelled(channel) => {
+            ControlEvent::Nothing => {}
+            ControlEvent::Cancelled(channel) => {
                 if let Some(route) = self.route_of(channel) {
                     let text = "the queue of the route was deleted at the source";
                     self.end_channel(route, text, inbound, out, pool);
-                    self.told.push_back(Told::RouteOver { route, channel, text: Some(text.into()) });
+                    self.told.push_back(LinkDecision::RouteOver { route, channel, text: Some(text.into()) });
                 }
             }
-            Heard::Flow { channel, active } => out.method(pool, channel, &channel::FlowOk { active }.into()),
-            Heard::Blocked(reason) => self.blocked = Some(reason),
-            Heard::Unblocked => self.blocked = None,
-            Heard::Over(end) => self.over(end),
+            ControlEvent::Flow { channel, active } => out.method(pool, channel, &channel::FlowOk { active }.into()),
+            ControlEvent::Blocked(reason) => self.blocked = Some(reason),
+            ControlEvent::Unblocked => self.blocked = None,
+            ControlEvent::Over(end) => self.over(end),
         }
     }
 
     fn channel_opened(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
         if let Some(Some(there)) = self.routes.get_mut(route) {
-            if there.step == Step::Channel {
-                there.go_on();
+            if there.step == SetupStep::OpenChannel {
+                there.advance();
             }
             self.say(route, false, out, pool);
         }
@@ -474,38 +474,38 @@ impl Peering {
         let Some(route) = self.route_of(channel) else { return };
         self.by_channel[usize::from(channel)] = None;
         let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        let ran = matches!(there.step, Step::Here | Step::Bind | Step::DropOld | Step::Consume | Step::Runs);
-        if there.channel_closed(code, &text) {
+        let ran = matches!(there.step, SetupStep::LocalSide | SetupStep::Bind | SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running);
+        if there.on_channel_closed(code, &text) {
             self.open_channel(route, inbound, out, pool);
         } else {
             let channel = if ran { channel } else { 0 };
-            self.told.push_back(Told::RouteOver { route, channel, text: Some(text) });
+            self.told.push_back(LinkDecision::RouteOver { route, channel, text: Some(text) });
         }
     }
 
     fn say(&mut self, route: usize, ran: bool, out: &mut Outbound, pool: &Pool) {
-        let parties = Parties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
+        let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
         let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        there.say(&parties, out, pool);
+        there.send_step(&parties, out, pool);
         match there.step {
-            Step::Here => self.told.push_back(Told::Here(route)),
-            Step::Runs if !ran => self.told.push_back(Told::Runs(route)),
+            SetupStep::LocalSide => self.told.push_back(LinkDecision::Here(route)),
+            SetupStep::Running if !ran => self.told.push_back(LinkDecision::Runs(route)),
             _ => {}
         }
     }
 
     fn end(&mut self, text: &str, is_refusal: bool) {
-        self.over(End { text: text.into(), is_refusal, at_once: false });
+        self.over(SessionEnd { text: text.into(), is_refusal, at_once: false });
     }
 
-    fn over(&mut self, mut end: End) {
-        let makes = |there: &There| there.step == Step::MakeInternal;
+    fn over(&mut self, mut end: SessionEnd) {
+        let makes = |there: &RemoteSetup| there.step == SetupStep::DeclareInternal;
         if !self.fanout_only && end.text.contains(COMMAND_INVALID) && self.routes.iter().flatten().any(makes) {
             // It does not know the type; the next connection asks for a fanout exchange.
             self.fanout_only = true;
             end.at_once = true;
         }
-        self.told.push_back(Told::Over(end));
+        self.told.push_back(LinkDecision::Over(end));
     }
 }
 
@@ -515,9 +515,9 @@ const RETURNS: &str = "this broker has just come back: those below get the time 
 const COMMAND_INVALID: &str = "COMMAND_INVALID";
 
 /// Something that was heard.
-pub struct Hear(Heard);
+pub struct LinkEvent(ControlEvent);
 
-fn heard(event: &Event<'_>, stage: Stage, external: bool) -> Heard {
+fn heard(event: &Event<'_>, stage: SessionStage, external: bool) -> ControlEvent {
     match event {
         Event::Start(start) => {
             let wanted: &[u8] = if external { b"EXTERNAL" } else { b"PLAIN" };
@@ -526,26 +526,26 @@ fn heard(event: &Event<'_>, stage: Stage, external: bool) -> Heard {
                 _ => None,
             };
             let can = Capabilities::of(start.server_properties);
-            Heard::Start {
+            ControlEvent::Start {
                 offers: start.mechanisms.split(|&byte| byte == b' ').any(|name| name == wanted),
                 product: text("product").unwrap_or("the other broker".into()),
                 cluster_name: text("cluster_name"),
                 confirms: can.has(Capabilities::PUBLISHER_CONFIRMS) && can.has(Capabilities::BASIC_NACK),
             }
         }
-        Event::Tune(tune) => Heard::Tune(*tune),
+        Event::Tune(tune) => ControlEvent::Tune(*tune),
         Event::Secure { .. } => over("the other broker wants more than a password", true),
-        Event::OpenOk => Heard::Open,
-        Event::ChannelOpened { channel } => Heard::ChannelOpened(*channel),
+        Event::OpenOk => ControlEvent::Open,
+        Event::ChannelOpened { channel } => ControlEvent::ChannelOpened(*channel),
         Event::ChannelClosed { channel, code, text, .. } => {
-            Heard::ChannelClosed { channel: *channel, code: *code, text: text_of(*text) }
+            ControlEvent::ChannelClosed { channel: *channel, code: *code, text: text_of(*text) }
         }
-        Event::ChannelCloseOk { .. } => Heard::Nothing,
-        Event::Blocked { reason } => Heard::Blocked(text_of(*reason)),
-        Event::Unblocked => Heard::Unblocked,
+        Event::ChannelCloseOk { .. } => ControlEvent::Nothing,
+        Event::Blocked { reason } => ControlEvent::Blocked(text_of(*reason)),
+        Event::Unblocked => ControlEvent::Unblocked,
         Event::CloseRequested { code, text, .. } => {
             // Who is refused is told by RabbitMQ and by this broker alike: 403 before the login, 530 for the virtual host.
-            let early = matches!(stage, Stage::Greeting | Stage::Login | Stage::Opening);
+            let early = matches!(stage, SessionStage::Greeting | SessionStage::Login | SessionStage::Opening);
             over(format!("closed by the other broker: {code} {}", text_of(*text)), early && *code != 320)
         }
         Event::CloseOk => over("closed", false),
@@ -553,11 +553,11 @@ fn heard(event: &Event<'_>, stage: Stage, external: bool) -> Heard {
             let channel = *channel;
             match method {
                 Method::QueueDeclareOk(ok) => {
-                    Heard::Answer { channel, queue: Some((ok.queue.as_bytes().into(), ok.message_count)) }
+                    ControlEvent::Answer { channel, queue: Some((ok.queue.as_bytes().into(), ok.message_count)) }
                 }
-                Method::BasicCancel(basic::Cancel { .. }) => Heard::Cancelled(channel),
-                Method::ChannelFlow(channel::Flow { active }) => Heard::Flow { channel, active: *active },
-                _ => Heard::Answer { channel, queue: None },
+                Method::BasicCancel(basic::Cancel { .. }) => ControlEvent::Cancelled(channel),
+                Method::ChannelFlow(channel::Flow { active }) => ControlEvent::Flow { channel, active: *active },
+                _ => ControlEvent::Answer { channel, queue: None },
             }
         }
         // The owner's, or a server's.
@@ -568,11 +568,11 @@ fn heard(event: &Event<'_>, stage: Stage, external: bool) -> Heard {
         | Event::Login { .. }
         | Event::LoginResponse { .. }
         | Event::Tuned(_)
-        | Event::Open { .. } => Heard::Nothing,
+        | Event::Open { .. } => ControlEvent::Nothing,
     }
 }
 
-fn client_properties(own: &Identity) -> Table {
+fn client_properties(own: &BrokerIdentity) -> Table {
     let capabilities = Capabilities::AUTHENTICATION_FAILURE_CLOSE
         .with(Capabilities::CONNECTION_BLOCKED)
         .with(Capabilities::CONSUMER_CANCEL_NOTIFY)

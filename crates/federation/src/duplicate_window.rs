@@ -14,7 +14,7 @@ use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 /// The window.
-pub struct Window {
+pub struct DuplicateWindow {
     /// Stamps in the order they came, from `oldest` around; `None` where one was taken out.
     stamps: Vec<Option<Stamp>>,
     oldest: usize,
@@ -23,7 +23,7 @@ pub struct Window {
     hash: FixedState,
 }
 
-impl Window {
+impl DuplicateWindow {
     /// One of so many stamps ([`WINDOW_STAMPS_MAX`](crate::limits::WINDOW_STAMPS_MAX), but for tests). `hash_seed` is drawn at
     /// random: peers write stamps.
     pub fn new(stamps_max: usize, hash_seed: u64) -> Self {
@@ -39,7 +39,7 @@ impl Window {
 
     /// A message with this stamp is here. Answers whether it is for the first time; the oldest stamp goes if there is no
     /// room.
-    pub fn enter(&mut self, stamp: Stamp) -> bool {
+    pub fn insert(&mut self, stamp: Stamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         if self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)).is_some() {
             return false;
@@ -51,7 +51,7 @@ impl Window {
             let at = self.oldest;
             self.oldest = (at + 1) % self.stamps_max;
             if let Some(oldest) = self.stamps[at] {
-                self.forget_at(oldest, at as u32);
+                self.remove_at(oldest, at as u32);
             }
             at
         };
@@ -63,14 +63,14 @@ impl Window {
     }
 
     /// This broker did not take the message: when it comes again, it is as if for the first time. Answers whether it was there.
-    pub fn take_out(&mut self, stamp: Stamp) -> bool {
+    pub fn remove(&mut self, stamp: Stamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         let Some(&at) = self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)) else { return false };
-        self.forget_at(stamp, at);
+        self.remove_at(stamp, at);
         true
     }
 
-    fn forget_at(&mut self, stamp: Stamp, at: u32) {
+    fn remove_at(&mut self, stamp: Stamp, at: u32) {
         match self.index.find_entry(self.hash.hash_one(stamp), |&other| other == at) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every stamp is in the index"),
@@ -91,7 +91,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::Window;
+    use super::DuplicateWindow;
     use crate::limits::WINDOW_STAMPS_MAX;
     use catalog::Stamp;
     use proptest::prelude::*;
@@ -103,61 +103,61 @@ mod tests {
 
     #[test]
     fn what_comes_twice_is_seen_and_the_oldest_goes_first() {
-        let mut window = Window::new(3, 1);
+        let mut window = DuplicateWindow::new(3, 1);
         assert!(window.is_empty());
         assert_eq!(
-            [1, 2, 1, 3, 2, 4, 1].map(|number| window.enter(stamp(number))),
+            [1, 2, 1, 3, 2, 4, 1].map(|number| window.insert(stamp(number))),
             [true, true, false, true, false, true, true]
         );
         // 4 took the place of 1, and 1 that of 2.
-        assert_eq!([3, 4, 1, 2].map(|number| window.enter(stamp(number))), [false, false, false, true]);
+        assert_eq!([3, 4, 1, 2].map(|number| window.insert(stamp(number))), [false, false, false, true]);
         assert_eq!(window.len(), 3);
     }
 
     #[test]
     fn a_refused_message_may_come_again() {
-        let mut window = Window::new(2, 1);
-        assert!(window.enter(stamp(1)) && window.enter(stamp(2)));
-        assert!(window.take_out(stamp(1)));
-        assert!(!window.take_out(stamp(1)), "it is out");
-        assert!(!window.take_out(stamp(9)), "it was never in");
-        assert!(window.enter(stamp(1)) && !window.enter(stamp(1)));
-        assert!(!window.enter(stamp(2)), "it went into the place that was free");
+        let mut window = DuplicateWindow::new(2, 1);
+        assert!(window.insert(stamp(1)) && window.insert(stamp(2)));
+        assert!(window.remove(stamp(1)));
+        assert!(!window.remove(stamp(1)), "it is out");
+        assert!(!window.remove(stamp(9)), "it was never in");
+        assert!(window.insert(stamp(1)) && !window.insert(stamp(1)));
+        assert!(!window.insert(stamp(2)), "it went into the place that was free");
     }
 
     #[test]
     fn brokers_and_shards_number_for_themselves() {
-        let mut window = Window::new(8, 1);
+        let mut window = DuplicateWindow::new(8, 1);
         for stamp in [Stamp::new(1, 0, 5), Stamp::new(2, 0, 5), Stamp::new(1, 1, 5), Stamp::new(1, 0, 6)] {
-            assert!(window.enter(stamp));
+            assert!(window.insert(stamp));
         }
     }
 
     #[test]
     fn a_full_window_stays_as_large_as_it_is() {
-        let mut window = Window::new(WINDOW_STAMPS_MAX, 1);
+        let mut window = DuplicateWindow::new(WINDOW_STAMPS_MAX, 1);
         for number in 0..3 * WINDOW_STAMPS_MAX as u64 {
-            assert!(window.enter(stamp(number)));
+            assert!(window.insert(stamp(number)));
         }
         assert_eq!((window.len(), window.stamps.capacity()), (WINDOW_STAMPS_MAX, WINDOW_STAMPS_MAX));
-        assert!(!window.enter(stamp(2 * WINDOW_STAMPS_MAX as u64)) && window.enter(stamp(0)));
+        assert!(!window.insert(stamp(2 * WINDOW_STAMPS_MAX as u64)) && window.insert(stamp(0)));
     }
 
     proptest! {
         /// As a list that is looked through.
         #[test]
         fn as_a_list(stamps_max in 1..9_usize, steps in prop::collection::vec((0..12_u64, any::<bool>(), any::<bool>()), 0..200)) {
-            let mut window = Window::new(stamps_max, 3);
+            let mut window = DuplicateWindow::new(stamps_max, 3);
             // A place that was freed in the middle stays one until it is its turn.
             let mut list: VecDeque<Option<u64>> = VecDeque::new();
             for (number, out, really) in steps {
                 let place = list.iter().position(|&other| other == Some(number));
                 if out && really {
-                    prop_assert_eq!(window.take_out(stamp(number)), place.is_some());
+                    prop_assert_eq!(window.remove(stamp(number)), place.is_some());
                     place.into_iter().for_each(|place| list[place] = None);
                     continue;
                 }
-                prop_assert_eq!(window.enter(stamp(number)), place.is_none());
+                prop_assert_eq!(window.insert(stamp(number)), place.is_none());
                 if place.is_none() {
                     if list.len() == stamps_max {
                         list.pop_front();

@@ -13,9 +13,9 @@
 //! want that nobody has any more disappears everywhere: nothing counts to infinity.
 
 use crate::{
-    Identity, RouteSpec,
+    BrokerIdentity, RouteSpec,
     limits::PATHS_PASSED_MAX,
-    path::{OWN, PathId, Paths},
+    binding_path::{OWN_PATH, BindingPathId, BindingPaths},
 };
 use catalog::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW},
@@ -32,7 +32,7 @@ use wire::{Table, TableRef, Value};
 
 /// What to write to the source next: `exchange.bind` or `exchange.unbind` of its exchange towards the internal one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Operation<'a> {
+pub struct BindingOperation<'a> {
     /// It is a bind, or an unbind of what was bound with the same key and arguments.
     pub bind: bool,
     /// The routing key.
@@ -43,98 +43,98 @@ pub struct Operation<'a> {
 
 /// By which path a want came, and how often. 8 bytes.
 #[derive(Clone, Copy)]
-struct Origin {
-    path: PathId,
-    count: Count,
+struct InterestOrigin {
+    path: BindingPathId,
+    count: OriginCount,
 }
 
 /// How many bindings say it, and in the lowest bit whether the source was asked for it.
 #[derive(Clone, Copy)]
-struct Count(u32);
+struct OriginCount(u32);
 
-impl Count {
+impl OriginCount {
     const ONE: u32 = 2;
     fn bindings(self) -> u32 {
         self.0 >> 1
     }
-    fn is_mirrored(self) -> bool {
+    fn is_requested(self) -> bool {
         self.0 & 1 != 0
     }
-    fn is_nothing(self) -> bool {
+    fn is_zero(self) -> bool {
         self.0 == 0
     }
 }
 
 /// A key with arguments that somebody wants.
-struct Want {
+struct BindingInterest {
     /// A length octet, the key, the arguments encoded without the two that mirrors write.
-    said: Box<[u8]>,
-    first: Option<Origin>,
-    more: Box<[Origin]>,
+    encoded: Box<[u8]>,
+    first_origin: Option<InterestOrigin>,
+    more_origins: Box<[InterestOrigin]>,
     /// It is on the list of those to look at.
     due: bool,
 }
 
-const _: () = assert!(size_of::<Want>() == 48);
+const _: () = assert!(size_of::<BindingInterest>() == 48);
 
-impl Want {
-    fn origins(&self) -> impl Iterator<Item = &Origin> {
-        self.first.iter().chain(&*self.more)
+impl BindingInterest {
+    fn origins(&self) -> impl Iterator<Item = &InterestOrigin> {
+        self.first_origin.iter().chain(&*self.more_origins)
     }
 
-    fn origin_mut(&mut self, path: PathId) -> Option<&mut Origin> {
-        self.first.iter_mut().chain(&mut *self.more).find(|origin| origin.path == path)
+    fn origin_mut(&mut self, path: BindingPathId) -> Option<&mut InterestOrigin> {
+        self.first_origin.iter_mut().chain(&mut *self.more_origins).find(|origin| origin.path == path)
     }
 
-    fn push(&mut self, origin: Origin) {
-        match self.first {
-            None => self.first = Some(origin),
-            Some(_) => self.more = self.more.iter().copied().chain([origin]).collect(),
+    fn push(&mut self, origin: InterestOrigin) {
+        match self.first_origin {
+            None => self.first_origin = Some(origin),
+            Some(_) => self.more_origins = self.more_origins.iter().copied().chain([origin]).collect(),
         }
     }
 
     /// Forgets the origins that say nothing any more.
-    fn prune(&mut self, mut release: impl FnMut(PathId)) {
-        if self.origins().all(|origin| !origin.count.is_nothing()) {
+    fn prune(&mut self, mut release: impl FnMut(BindingPathId)) {
+        if self.origins().all(|origin| !origin.count.is_zero()) {
             return;
         }
-        for origin in self.origins().filter(|origin| origin.count.is_nothing()) {
+        for origin in self.origins().filter(|origin| origin.count.is_zero()) {
             release(origin.path);
         }
-        let mut left = self.first.iter().chain(&*self.more).copied().filter(|origin| !origin.count.is_nothing());
+        let mut left = self.first_origin.iter().chain(&*self.more_origins).copied().filter(|origin| !origin.count.is_zero());
         let first = left.next();
         let more = left.collect();
-        (self.first, self.more) = (first, more);
+        (self.first_origin, self.more_origins) = (first, more);
     }
 }
 
 /// What one dynamic route asks for.
-pub struct Mirror {
-    paths: Paths,
-    wants: Vec<Want>,
+pub struct BindingPropagation {
+    paths: BindingPaths,
+    interests: Vec<BindingInterest>,
     free: Vec<u32>,
     index: HashTable<u32>,
     hash: FixedState,
     /// Wants whose bindings at the source may not be what they should.
     due: VecDeque<u32>,
-    own: Identity,
+    own: BrokerIdentity,
     exchange: Box<str>,
     window: bool,
     /// This broker's entry in the paths it passes on: the table's entries up to `hops`.
-    hop: Vec<u8>,
-    mirrored: u64,
+    own_hop: Vec<u8>,
+    requested: u64,
     unreadable: u64,
-    said: Vec<u8>,
-    chosen: Vec<PathId>,
+    encoded: Vec<u8>,
+    chosen: Vec<BindingPathId>,
     written: Vec<u8>,
 }
 
-impl Mirror {
+impl BindingPropagation {
     /// That of a route of this broker, with nothing to ask for yet. `hash_seed` is drawn at random, as the catalog's.
-    pub fn new(own: Identity, spec: &RouteSpec, hash_seed: u64) -> Self {
+    pub fn new(own: BrokerIdentity, spec: &RouteSpec, hash_seed: u64) -> Self {
         Self {
-            paths: Paths::new(own.clone(), spec.hops_max.min(i16::MAX as u16), hash_seed),
-            wants: Vec::new(),
+            paths: BindingPaths::new(own.clone(), spec.hops_max.min(i16::MAX as u16), hash_seed),
+            interests: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
             hash: FixedState::with_seed(hash_seed),
@@ -142,10 +142,10 @@ impl Mirror {
             own,
             exchange: spec.exchange.clone(),
             window: spec.forced,
-            hop: Vec::new(),
-            mirrored: 0,
+            own_hop: Vec::new(),
+            requested: 0,
             unreadable: 0,
-            said: Vec::new(),
+            encoded: Vec::new(),
             chosen: Vec::new(),
             written: Vec::new(),
         }
@@ -154,40 +154,40 @@ impl Mirror {
     /// The source is known, and a fresh internal exchange that nothing leads to yet: everything is to be asked for anew. A source
     /// that does not say who it is gets what it said itself, and drops it. `suffix` tells this internal exchange from the
     /// one before.
-    pub fn begin(&mut self, source: Option<Identity>, suffix: char) {
+    pub fn begin(&mut self, source: Option<BrokerIdentity>, suffix: char) {
         self.paths.set_source(source);
-        self.hop.clear();
+        self.own_hop.clear();
         let exchange = format!("{}:{} {suffix}", self.own.vhost, self.exchange);
         for (name, text) in
             [("cluster-name", &*self.own.cluster_name), ("vhost", &*self.own.vhost), ("exchange", &exchange)]
         {
-            push_name(&mut self.hop, name);
-            Value::text(text).encode(&mut self.hop);
+            push_name(&mut self.own_hop, name);
+            Value::text(text).encode(&mut self.own_hop);
         }
-        self.all();
+        self.restart();
     }
 
     /// Everything is to be asked for anew, of an internal exchange that nothing leads to.
-    pub fn all(&mut self) {
-        self.mirrored = 0;
-        for at in 0..self.wants.len() {
-            let Want { first, more, .. } = &mut self.wants[at];
+    pub fn restart(&mut self) {
+        self.requested = 0;
+        for at in 0..self.interests.len() {
+            let BindingInterest { first_origin: first, more_origins: more, .. } = &mut self.interests[at];
             for origin in first.iter_mut().chain(&mut **more) {
                 origin.count.0 &= !1;
             }
-            self.make_due(at as u32);
+            self.mark_due(at as u32);
         }
     }
 
     /// All bindings of the exchange as they are now: what changes at the source is the difference.
     pub fn resync<'a>(&mut self, bindings: impl IntoIterator<Item = (&'a [u8], Option<&'a Table>)>) {
         self.unreadable = 0;
-        for at in 0..self.wants.len() {
-            let Want { first, more, .. } = &mut self.wants[at];
+        for at in 0..self.interests.len() {
+            let BindingInterest { first_origin: first, more_origins: more, .. } = &mut self.interests[at];
             for origin in first.iter_mut().chain(&mut **more) {
                 origin.count.0 &= 1;
             }
-            self.make_due(at as u32);
+            self.mark_due(at as u32);
         }
         for (key, arguments) in bindings {
             self.add(key, arguments);
@@ -197,34 +197,34 @@ impl Mirror {
     /// A binding is new.
     pub fn add(&mut self, key: &[u8], arguments: Option<&Table>) {
         let path = match arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) {
-            None => OWN,
-            Some(argument) => match self.paths.hold(argument) {
+            None => OWN_PATH,
+            Some(argument) => match self.paths.acquire(argument) {
                 Ok(path) => path,
                 // It ends here. To take it for a want of this broker's own would let it come round again, and stay for ever,
                 // where a broker in a ring writes what others cannot read.
                 Err(_) => return self.unreadable += 1,
             },
         };
-        self.say(key, arguments);
-        let at = match self.find(&self.said) {
+        self.encode_interest(key, arguments);
+        let at = match self.find(&self.encoded) {
             Some(at) => at,
-            None => self.insert(),
+            None => self.insert_interest(),
         };
-        let want = &mut self.wants[at as usize];
+        let want = &mut self.interests[at as usize];
         let is_first = match want.origin_mut(path) {
             Some(origin) => {
                 let is_first = origin.count.bindings() == 0;
-                origin.count.0 += Count::ONE;
+                origin.count.0 += OriginCount::ONE;
                 self.paths.release(path);
                 is_first
             }
             None => {
-                want.push(Origin { path, count: Count(Count::ONE) });
+                want.push(InterestOrigin { path, count: OriginCount(OriginCount::ONE) });
                 true
             }
         };
         if is_first {
-            self.make_due(at);
+            self.mark_due(at);
         }
     }
 
@@ -232,7 +232,7 @@ impl Mirror {
     #[must_use]
     pub fn remove(&mut self, key: &[u8], arguments: Option<&Table>) -> bool {
         let path = match arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) {
-            None => OWN,
+            None => OWN_PATH,
             Some(argument) => match self.paths.look_up(argument) {
                 Ok(Some(path)) => path,
                 Ok(None) => return false,
@@ -243,36 +243,36 @@ impl Mirror {
                 }
             },
         };
-        self.say(key, arguments);
-        let Some(at) = self.find(&self.said) else { return false };
-        let origin = self.wants[at as usize].origin_mut(path).filter(|origin| origin.count.bindings() > 0);
+        self.encode_interest(key, arguments);
+        let Some(at) = self.find(&self.encoded) else { return false };
+        let origin = self.interests[at as usize].origin_mut(path).filter(|origin| origin.count.bindings() > 0);
         let Some(origin) = origin else { return false };
-        origin.count.0 -= Count::ONE;
+        origin.count.0 -= OriginCount::ONE;
         if origin.count.bindings() == 0 {
-            self.make_due(at);
+            self.mark_due(at);
         }
         true
     }
 
     /// What to write next, until there is nothing: a new path of a want is bound before an old one is unbound. The order is that of
     /// the changes; what came and went in the meantime is not said.
-    pub fn next_operation(&mut self) -> Option<Operation<'_>> {
+    pub fn next_operation(&mut self) -> Option<BindingOperation<'_>> {
         while let Some(&at) = self.due.front() {
-            self.choose(at);
-            let want = &mut self.wants[at as usize];
-            let is_chosen = |origin: &Origin| self.chosen.contains(&origin.path);
+            self.choose_paths(at);
+            let want = &mut self.interests[at as usize];
+            let is_chosen = |origin: &InterestOrigin| self.chosen.contains(&origin.path);
             let origins = || want.origins();
             let to_do = origins()
-                .find(|origin| is_chosen(origin) && !origin.count.is_mirrored())
-                .or_else(|| origins().find(|origin| !is_chosen(origin) && origin.count.is_mirrored()));
-            if let Some(&Origin { path, .. }) = to_do {
-                return Some(self.write(at, path));
+                .find(|origin| is_chosen(origin) && !origin.count.is_requested())
+                .or_else(|| origins().find(|origin| !is_chosen(origin) && origin.count.is_requested()));
+            if let Some(&InterestOrigin { path, .. }) = to_do {
+                return Some(self.toggle_request(at, path));
             }
             self.due.pop_front();
             want.due = false;
             want.prune(|path| self.paths.release(path));
-            if want.first.is_none() {
-                self.forget(at);
+            if want.first_origin.is_none() {
+                self.remove_interest(at);
             }
         }
         None
@@ -284,12 +284,12 @@ impl Mirror {
     }
 
     /// Bindings that the source was asked for.
-    pub fn mirrored(&self) -> u64 {
-        self.mirrored
+    pub fn requested(&self) -> u64 {
+        self.requested
     }
 
     /// Keys with arguments that somebody wants, whether they may be asked for or not.
-    pub fn wants(&self) -> usize {
+    pub fn interests(&self) -> usize {
         self.index.len()
     }
 
@@ -300,18 +300,18 @@ impl Mirror {
 
     /// Bytes that it holds, about.
     pub fn bytes(&self) -> usize {
-        let texts: usize = self.wants.iter().map(|want| want.said.len() + want.more.len() * size_of::<Origin>()).sum();
-        let tables = self.wants.capacity() * size_of::<Want>() + self.index.capacity() * 5 + self.due.capacity() * 4;
+        let texts: usize = self.interests.iter().map(|want| want.encoded.len() + want.more_origins.len() * size_of::<InterestOrigin>()).sum();
+        let tables = self.interests.capacity() * size_of::<BindingInterest>() + self.index.capacity() * 5 + self.due.capacity() * 4;
         texts + tables + self.paths.bytes()
     }
 
     /// The paths by which the source is to be asked for a want.
-    fn choose(&mut self, at: u32) {
+    fn choose_paths(&mut self, at: u32) {
         self.chosen.clear();
-        let (want, paths) = (&self.wants[at as usize], &self.paths);
-        let room = ARGUMENTS_BYTES_MAX.checked_sub(want.said.len() + self.hop.len() + OVERHEAD_BYTES);
+        let (want, paths) = (&self.interests[at as usize], &self.paths);
+        let room = ARGUMENTS_BYTES_MAX.checked_sub(want.encoded.len() + self.own_hop.len() + OVERHEAD_BYTES);
         // What would be too large for the source to take is not asked for.
-        let may_go = |origin: &&Origin| {
+        let may_go = |origin: &&InterestOrigin| {
             origin.count.bindings() > 0
                 && paths.hops(origin.path) > 0
                 && room.is_some_and(|room| paths.list(origin.path).len() <= room)
@@ -320,8 +320,8 @@ impl Mirror {
             let mut rank =
                 want.origins().filter(may_go).filter(|origin| paths.brokers(origin.path).all(|b| b != without));
             let first = rank.next()?;
-            let order = |origin: &&Origin| {
-                (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_mirrored(), origin.path)
+            let order = |origin: &&InterestOrigin| {
+                (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_requested(), origin.path)
             };
             Some(rank.fold(first, |best, other| if order(&other) < order(&best) { other } else { best }).path)
         };
@@ -339,19 +339,19 @@ impl Mirror {
     }
 
     /// Asks for a want by a path, or no longer.
-    fn write(&mut self, at: u32, path: PathId) -> Operation<'_> {
-        let Self { paths, wants, written, hop, .. } = self;
+    fn toggle_request(&mut self, at: u32, path: BindingPathId) -> BindingOperation<'_> {
+        let Self { paths, interests: wants, written, own_hop: hop, .. } = self;
         let want = &mut wants[at as usize];
         let Some(origin) = want.origin_mut(path) else { unreachable!("the path was found among the origins") };
         origin.count.0 ^= 1;
-        let bind = origin.count.is_mirrored();
+        let bind = origin.count.is_requested();
         if bind {
-            self.mirrored += 1;
+            self.requested += 1;
         } else {
-            self.mirrored -= 1;
+            self.requested -= 1;
         }
         written.clear();
-        let (&key_bytes, said) = want.said.split_first().unwrap_or((&0, &[]));
+        let (&key_bytes, said) = want.encoded.split_first().unwrap_or((&0, &[]));
         written.extend_from_slice(said);
         push_name(written, X_BOUND_FROM);
         written.push(b'A');
@@ -368,12 +368,12 @@ impl Mirror {
             Value::Bool(true).encode(written);
         }
         let (key, arguments) = written.split_at(usize::from(key_bytes));
-        Operation { bind, key, arguments: TableRef::new(arguments) }
+        BindingOperation { bind, key, arguments: TableRef::new(arguments) }
     }
 
     /// What a binding says, but for what mirrors write, into `self.said`.
-    fn say(&mut self, key: &[u8], arguments: Option<&Table>) {
-        let said = &mut self.said;
+    fn encode_interest(&mut self, key: &[u8], arguments: Option<&Table>) {
+        let said = &mut self.encoded;
         said.clear();
         // A routing key is a short string.
         said.push(key.len() as u8);
@@ -389,31 +389,31 @@ impl Mirror {
     }
 
     fn find(&self, said: &[u8]) -> Option<u32> {
-        let same = |&at: &u32| *self.wants[at as usize].said == *said;
+        let same = |&at: &u32| *self.interests[at as usize].encoded == *said;
         self.index.find(hash_of(&self.hash, said), same).copied()
     }
 
     /// A want that says `self.said`, which nothing says yet.
-    fn insert(&mut self) -> u32 {
-        let want = Want { said: self.said.as_slice().into(), first: None, more: Box::default(), due: false };
+    fn insert_interest(&mut self) -> u32 {
+        let want = BindingInterest { encoded: self.encoded.as_slice().into(), first_origin: None, more_origins: Box::default(), due: false };
         let at = match self.free.pop() {
             Some(at) => {
-                self.wants[at as usize] = want;
+                self.interests[at as usize] = want;
                 at
             }
             None => {
-                self.wants.push(want);
-                (self.wants.len() - 1) as u32
+                self.interests.push(want);
+                (self.interests.len() - 1) as u32
             }
         };
-        let (wants, hash) = (&self.wants, &self.hash);
-        self.index.insert_unique(hash_of(hash, &self.said), at, |&other| hash_of(hash, &wants[other as usize].said));
+        let (wants, hash) = (&self.interests, &self.hash);
+        self.index.insert_unique(hash_of(hash, &self.encoded), at, |&other| hash_of(hash, &wants[other as usize].encoded));
         at
     }
 
     /// One that nobody says any more, and the source was not asked for.
-    fn forget(&mut self, at: u32) {
-        let said = std::mem::take(&mut self.wants[at as usize].said);
+    fn remove_interest(&mut self, at: u32) {
+        let said = std::mem::take(&mut self.interests[at as usize].encoded);
         match self.index.find_entry(hash_of(&self.hash, &said), |&other| other == at) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every want is in the index"),
@@ -421,10 +421,10 @@ impl Mirror {
         self.free.push(at);
     }
 
-    fn make_due(&mut self, at: u32) {
-        let want = &mut self.wants[at as usize];
+    fn mark_due(&mut self, at: u32) {
+        let want = &mut self.interests[at as usize];
         // A free place says nothing.
-        if !want.due && want.first.is_some() {
+        if !want.due && want.first_origin.is_some() {
             want.due = true;
             self.due.push_back(at);
         }

@@ -8,7 +8,7 @@ use crate::{LinkKey, LinkSpec, RouteSpec};
 
 /// A change of links and routes.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub enum FederationCommand {
     /// A link that is not there yet: it is dialled as soon as it has a route.
     AddLink(LinkSpec),
     /// One that is there has another login: it is dialled anew, and its routes go on where they were.
@@ -24,15 +24,15 @@ pub enum Order {
     RemoveRoute(LinkKey, RouteSpec),
 }
 
-impl Order {
+impl FederationCommand {
     /// Which link it is for.
     pub fn link(&self) -> &LinkKey {
         match self {
-            Order::AddLink(spec) | Order::ChangeLink(spec) => &spec.key,
-            Order::RemoveLink(key)
-            | Order::AddRoute(key, _)
-            | Order::ReturnRoute(key, _)
-            | Order::RemoveRoute(key, _) => key,
+            FederationCommand::AddLink(spec) | FederationCommand::ChangeLink(spec) => &spec.key,
+            FederationCommand::RemoveLink(key)
+            | FederationCommand::AddRoute(key, _)
+            | FederationCommand::ReturnRoute(key, _)
+            | FederationCommand::RemoveRoute(key, _) => key,
         }
     }
 }

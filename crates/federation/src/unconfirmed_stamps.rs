@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 
 /// The stamps of one route.
 #[derive(Debug, Default)]
-pub struct Unconfirmed {
+pub struct UnconfirmedStamps {
     stamps: VecDeque<(u64, Stamp)>,
 }
 
-impl Unconfirmed {
+impl UnconfirmedStamps {
     /// A publish of this number, which is higher than all before, has a stamp that is new to the window.
     pub fn push(&mut self, number: u64, stamp: Stamp) {
         debug_assert!(
@@ -63,7 +63,7 @@ impl Unconfirmed {
 
 #[cfg(test)]
 mod tests {
-    use super::Unconfirmed;
+    use super::UnconfirmedStamps;
     use catalog::Stamp;
 
     fn stamp(number: u64) -> Stamp {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_or_unanswered_is_said_and_nothing_else() {
-        let mut unconfirmed = Unconfirmed::default();
+        let mut unconfirmed = UnconfirmedStamps::default();
         // 3 and 6 had no stamps.
         [1, 2, 4, 5, 7, 8, 9].iter().for_each(|&number| unconfirmed.push(number, stamp(number)));
         let mut out = Vec::new();

@@ -4,7 +4,7 @@
 //! Owns:   the states that a link can be in, each of which says why nothing flows, if nothing does.
 //! Never:  changes anything.
 
-use crate::{Identity, LinkSpec, RouteSpec};
+use crate::{BrokerIdentity, LinkSpec, RouteSpec};
 use std::time::Duration;
 
 /// What a link is doing.
@@ -57,7 +57,7 @@ pub struct LinkStatus {
     /// For how long.
     pub state_for: Duration,
     /// Who the other broker says it is, once it has.
-    pub peer: Option<Identity>,
+    pub peer: Option<BrokerIdentity>,
     /// What the connection goes over ("tcp", "tls", "unix", "rdma", "rsocket"); while there is none, empty.
     pub transport: &'static str,
     /// Connections made so far.
@@ -74,7 +74,7 @@ pub struct RouteStatus {
     /// What it is to be.
     pub spec: RouteSpec,
     /// Everything that it needs at both ends is there, and messages flow as they come.
-    pub runs: bool,
+    pub is_running: bool,
     /// Why it does not, if the fault is its own.
     pub error: Option<Box<str>>,
     /// Messages handed over since this broker began.
