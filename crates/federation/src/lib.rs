@@ -1,37 +1,38 @@
-//! Federation: brokers joined by links, and the routes that ride on them.
+//! Federation of brokers: links to other brokers and the routes that messages take over them.
 //!
-//! Enters: links and routes as an operator wants them; events of a connection to another broker; changes of bindings.
-//! Leaves: methods for that broker, the state of each link.
-//! Owns:   what brokers say to one another, which is what RabbitMQ's federation plugin says: traces, internal exchanges,
-//!         mirrored bindings.
-//! Never:  opens a socket, reads a clock, routes a message.
+//! Enters: links and routes as an operator specifies them; events of a connection to another broker; changes of bindings.
+//! Leaves: methods for that broker, decisions for the owner of the connection, the state of each link.
+//! Owns:   the protocol between brokers, which is that of RabbitMQ's federation plugin: traces, internal exchanges, propagated
+//!         bindings.
 #![forbid(unsafe_code)]
 
 mod ack_batcher;
-mod local_setup;
-mod broker_identity;
-pub mod limits;
-mod binding_propagation;
-mod federation_command;
 mod binding_path;
-mod link_session;
+mod binding_propagation;
+mod broker_identity;
+mod duplicate_window;
+mod federation_command;
 mod federation_plan;
+pub mod limits;
+mod link_session;
 mod link_spec;
 mod link_status;
+mod local_setup;
 mod remote_setup;
+mod route_table;
 mod tracer;
 mod unconfirmed_stamps;
-mod duplicate_window;
 
 pub use ack_batcher::AckBatcher;
-pub use local_setup::{LocalSetup, push_definitions};
+pub use binding_propagation::{BindingOperation, BindingPropagation};
 pub use broker_identity::BrokerIdentity;
-pub use binding_propagation::{BindingPropagation, BindingOperation};
-pub use federation_command::FederationCommand;
-pub use link_session::{SessionEnd, LinkEvent, LinkLogin, LinkSession, LinkDecision};
-pub use federation_plan::{FederationPlan, PlannedLink, PlanError};
-pub use link_spec::{AckMode, RouteDirection, LinkKey, LinkSpec, RouteKind, RouteSpec};
-pub use link_status::{LinkState, LinkStatus, RouteStatus};
-pub use tracer::{Tracer, TraceVerdict};
-pub use unconfirmed_stamps::UnconfirmedStamps;
 pub use duplicate_window::DuplicateWindow;
+pub use federation_command::FederationCommand;
+pub use federation_plan::{FederationPlan, PlanError, PlannedLink};
+pub use link_session::{LinkDecision, LinkLogin, LinkSession, SessionEnd};
+pub use link_spec::{AckMode, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
+pub use link_status::{LinkState, LinkStatus, RouteStatus};
+pub use local_setup::LocalSetup;
+pub use route_table::{RouteId, RouteProgress, RouteTable};
+pub use tracer::{TraceVerdict, Tracer};
+pub use unconfirmed_stamps::UnconfirmedStamps;

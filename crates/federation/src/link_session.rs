@@ -1,85 +1,65 @@
-//! A connection to another broker, from the first byte to the last: what is said on it, in which order.
+//! A connection to another broker, in the client's role: login, channels, and the setup of each route at the other end.
 //!
-//! Enters: events of the session, in the client's role; routes.  Leaves: methods; what its owner must do (`Told`).
-//! Owns:   the login, the channels, what each route needs there.
-//! Never:  moves a message, knows a link, decides when to dial.
+//! Enters: events of the connection; routes.  Leaves: methods, and decisions for the owner (`LinkDecision`).
+//! Owns:   the order of the handshake, and which answer belongs to which route.
 
-use crate::remote_setup::{LinkParties, SetupStep, RemoteSetup};
-use crate::{BrokerIdentity, LinkState, BindingPropagation, RouteSpec};
+use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep};
+use crate::route_table::{RouteId, RouteTable};
+use crate::{BrokerIdentity, LinkState, LocalSetup, RouteDirection, RouteKind};
 use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
 use std::collections::VecDeque;
-use wire::method::{Method, basic, channel, connection};
+use wire::method::{Method, channel, connection};
 use wire::{ReplyCode, ShortStr, Table, TableRef, Value};
 
-/// As whom, and where, a connection logs in.
+/// The user and virtual host with which a connection logs in.
 #[derive(Clone, Debug)]
 pub struct LinkLogin {
-    /// The user.
     pub user: Box<str>,
-    /// The password.
     pub password: Box<str>,
     /// The virtual host at the other broker.
     pub vhost: Box<str>,
-    /// The other broker's address without a password: its name, if it has no other.
+    /// The other broker's address without a password; it stands in for a cluster name that the broker does not announce.
     pub address: Box<str>,
-    /// Whether something else says who this is: a certificate, or a token shown when the link was made (SASL EXTERNAL).
+    /// Whether a certificate, or a token shown when the link was made, authenticates this broker (SASL EXTERNAL).
     pub external: bool,
 }
 
-/// Why a connection is over.
+/// Why a session is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionEnd {
-    /// In words.
     pub text: Box<str>,
-    /// What it is not worth trying again for soon.
+    /// Another try soon would fail as well.
     pub is_refusal: bool,
-    /// The next one will say something else: it may be made at once.
+    /// The next session asks for something else, so it may start at once.
     pub at_once: bool,
 }
 
-/// What the owner of a connection must do.
+/// What the owner of a session has to carry out next, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkDecision {
-    /// Limits are settled.
-    Tuned(Tuning),
-    /// The connection is open, and who is at the other end is known: routes may begin.
-    Open,
-    /// A route has what it needs there: its side here is to be made, then [`Peering::here`] to be called.
-    Here(usize),
-    /// The channel of a route has gone: so must its side here. The text says why, unless it was asked for.
-    RouteOver {
-        /// Which.
-        route: usize,
-        /// Its channel.
-        channel: u16,
-        /// Why.
-        text: Option<Box<str>>,
-    },
-    /// Messages flow on a route.
-    Runs(usize),
-    /// Nothing more comes: the link is to be ended.
-    Over(SessionEnd),
-}
-
-/// What an event says, without its borrows.
-enum ControlEvent {
-    Start { offers: bool, product: Box<str>, cluster_name: Option<Box<str>>, confirms: bool },
+    /// Call [`LinkSession::log_in`].
+    LogIn,
+    /// Call [`LinkSession::tune`] and apply the result to the connection.
     Tune(connection::Tune),
+    /// The connection is open and the other broker is known: begin the routes.
     Open,
-    ChannelOpened(u16),
-    ChannelClosed { channel: u16, code: u16, text: Box<str> },
-    Answer { channel: u16, queue: Option<(Box<[u8]>, u32)> },
-    Cancelled(u16),
-    Flow { channel: u16, active: bool },
-    Blocked(Box<str>),
-    Unblocked,
-    Over(SessionEnd),
-    Nothing,
+    /// Call [`LinkSession::open_channel`]: the other broker closed the route's channel, as the setup expected.
+    OpenChannel(RouteId),
+    /// The route has what it needs at the other end: set up its side here, then call
+    /// [`LinkSession::on_local_side_ready`].
+    SetUpLocalSide(RouteId),
+    /// Messages flow on a route.
+    RouteRuns(RouteId),
+    /// The other broker closed the channel of a route. `channel` is 0 if nothing was set up here yet.
+    RouteClosed { route: RouteId, channel: u16, text: Box<str> },
+    /// The other broker deleted the queue of a route: close the route's channel at both ends.
+    RouteCancelled { route: RouteId, channel: u16 },
+    /// Close the link's connection.
+    End(SessionEnd),
 }
 
-/// Where the connection as a whole stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SessionStage {
     Greeting,
@@ -88,51 +68,49 @@ enum SessionStage {
     Open,
 }
 
-/// One link's connections, one after the other, and its routes.
+/// The sessions of one link, one after the other, and its routes.
 pub struct LinkSession {
     own: BrokerIdentity,
     login: LinkLogin,
     limits: SessionLimits,
-    output_bytes_max: usize,
     stage: SessionStage,
     peer: Option<BrokerIdentity>,
-    routes: Vec<Option<RemoteSetup>>,
-    /// The route of each channel.
-    by_channel: Vec<Option<usize>>,
+    routes: RouteTable,
+    /// The source does not know the exchange type `x-federation-upstream`: a fanout exchange replaces it.
     fanout_only: bool,
     blocked: Option<Box<str>>,
-    told: VecDeque<LinkDecision>,
+    decisions: VecDeque<LinkDecision>,
 }
+
+/// How RabbitMQ and this broker begin the refusal of an unknown type of exchange.
+const COMMAND_INVALID: &str = "COMMAND_INVALID";
+/// Reply code of a broker that is shutting down (`connection-forced`).
+const CONNECTION_FORCED: u16 = 320;
 
 fn text_of(text: ShortStr<'_>) -> Box<str> {
     String::from_utf8_lossy(text.as_bytes()).into()
 }
 
-fn over(text: impl Into<Box<str>>, is_refusal: bool) -> ControlEvent {
-    ControlEvent::Over(SessionEnd { text: text.into(), is_refusal, at_once: false })
-}
-
 impl LinkSession {
-    /// Of this broker's virtual host `own`; bindings are asked for as long as fewer than `output_bytes_max` bytes wait to be sent.
+    /// A session of this broker's virtual host `own`. Bindings are requested as long as fewer than `output_bytes_max` bytes
+    /// wait to be sent.
     pub fn new(own: BrokerIdentity, limits: SessionLimits, output_bytes_max: usize) -> Self {
-        let nobody =
+        let login =
             LinkLogin { user: "".into(), password: "".into(), vhost: "/".into(), address: "".into(), external: false };
         LinkSession {
             own,
-            login: nobody,
+            login,
             limits,
-            output_bytes_max,
             stage: SessionStage::Greeting,
             peer: None,
-            routes: Vec::new(),
-            by_channel: Vec::new(),
+            routes: RouteTable::new(output_bytes_max),
             fanout_only: false,
             blocked: None,
-            told: VecDeque::new(),
+            decisions: VecDeque::new(),
         }
     }
 
-    /// A new connection: says the first words.
+    /// Starts a session on a new connection: writes the protocol header.
     pub fn begin(&mut self, login: LinkLogin, limits: SessionLimits, out: &mut Outbound, pool: &Pool) {
         self.disconnect();
         self.login = login;
@@ -143,93 +121,35 @@ impl LinkSession {
     /// The connection is over.
     pub fn disconnect(&mut self) {
         self.stage = SessionStage::Greeting;
-        self.by_channel.clear();
         self.blocked = None;
-        self.told.clear();
-        self.routes.iter_mut().flatten().for_each(RemoteSetup::disconnect);
+        self.decisions.clear();
+        self.routes.disconnect();
     }
 
-    /// Who is at the other end, once known.
+    /// The other broker, once it has identified itself.
     pub fn peer(&self) -> Option<&BrokerIdentity> {
         self.peer.as_ref()
     }
 
-    /// Whether the other end has said who it is on this connection: something that speaks no AMQP never does.
-    pub fn has_said_who(&self) -> bool {
+    /// Whether the other end has sent `connection.start` on this connection, which shows that it speaks AMQP 0-9-1.
+    pub fn is_identified(&self) -> bool {
         self.stage != SessionStage::Greeting
     }
 
-    /// Who this broker is.
+    /// This broker.
     pub fn own(&self) -> &BrokerIdentity {
         &self.own
     }
 
-    /// The other broker takes no publishes, and why.
-    pub fn blocked(&self) -> Option<&str> {
-        self.blocked.as_deref()
-    }
-
-    /// What the connection is doing.
     pub fn state(&self) -> LinkState {
-        let is_on_its_way = |route: &RemoteSetup| route.step != SetupStep::Running && !route.is_delayed() && route.error.is_none();
-        let waits = self.routes.iter().flatten().any(is_on_its_way);
+        let is_set_up = |setup: &RemoteSetup| {
+            setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some()
+        };
         match &self.blocked {
             Some(reason) => LinkState::BlockedThere { reason: reason.clone() },
-            None if self.stage == SessionStage::Open && !waits => LinkState::Running,
+            None if self.stage == SessionStage::Open && self.routes.setups().all(is_set_up) => LinkState::Running,
             None => LinkState::Connecting,
         }
-    }
-
-    /// One more route. Answers its number. One that was there before this broker came back `waits` before it takes anything,
-    /// until [`wait_is_over`](Self::wait_is_over).
-    pub fn add_route(&mut self, spec: RouteSpec, waits: bool) -> usize {
-        let there = Some(RemoteSetup::new(spec, waits, self.output_bytes_max));
-        match self.routes.iter().position(Option::is_none) {
-            Some(free) => {
-                self.routes[free] = there;
-                free
-            }
-            None => {
-                self.routes.push(there);
-                self.routes.len() - 1
-            }
-        }
-    }
-
-    /// The number of a route that carries the same.
-    pub fn find_route(&self, spec: &RouteSpec) -> Option<usize> {
-        self.routes.iter().position(|route| route.as_ref().is_some_and(|route| route.spec.carries_same(spec)))
-    }
-
-    /// All routes, by their numbers.
-    pub fn routes(&self) -> impl Iterator<Item = (usize, &RouteSpec)> {
-        self.routes.iter().enumerate().filter_map(|(number, route)| Some((number, &route.as_ref()?.spec)))
-    }
-
-    /// A route as an operator wants it.
-    pub fn spec(&self, route: usize) -> Option<&RouteSpec> {
-        Some(&self.routes.get(route)?.as_ref()?.spec)
-    }
-
-    /// The channel of a route, while it has one.
-    pub fn channel(&self, route: usize) -> Option<u16> {
-        let channel = self.routes.get(route)?.as_ref()?.channel;
-        (channel > 0).then_some(channel)
-    }
-
-    /// Whether messages flow on a route; why not, if that is its own affair; what waits at the source.
-    pub fn route_state(&self, route: usize) -> (bool, Option<&str>, Option<u64>) {
-        match self.routes.get(route).and_then(Option::as_ref) {
-            Some(there) if there.is_delayed() => (false, Some(RETURNS), there.lag),
-            Some(there) => (there.step == SetupStep::Running, there.error.as_deref(), there.lag),
-            None => (false, None, None),
-        }
-    }
-
-    /// The route of a channel.
-    #[inline]
-    pub fn route_of(&self, channel: u16) -> Option<usize> {
-        self.by_channel.get(usize::from(channel)).copied().flatten()
     }
 
     /// Whether routes may begin.
@@ -237,11 +157,19 @@ impl LinkSession {
         self.stage == SessionStage::Open
     }
 
-    /// A route begins: `like` is what its exchange is here, for a source that does not have it.
+    pub fn routes(&self) -> &RouteTable {
+        &self.routes
+    }
+
+    pub fn routes_mut(&mut self) -> &mut RouteTable {
+        &mut self.routes
+    }
+
+    /// Begins a route. `local_exchange` describes its exchange here, for a source that does not have it.
     pub fn begin_route(
         &mut self,
-        route: usize,
-        like: Option<ExchangeDefinition>,
+        route: RouteId,
+        local_exchange: Option<ExchangeDefinition>,
         inbound: &mut Inbound,
         out: &mut Outbound,
         pool: &Pool,
@@ -249,326 +177,276 @@ impl LinkSession {
         if self.stage != SessionStage::Open {
             return;
         }
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        if there.step != SetupStep::NotStarted {
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        if setup.step != SetupStep::NotStarted {
             return;
         }
-        there.begin(like);
+        setup.begin(local_exchange);
         self.open_channel(route, inbound, out, pool);
     }
 
-    fn open_channel(&mut self, route: usize, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
+    /// Opens a channel for a route.
+    pub fn open_channel(&mut self, route: RouteId, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        let Some(setup) = self.routes.get_mut(route) else { return };
         match inbound.open_channel(out, pool) {
-            Some(channel) => {
-                there.channel = channel;
-                let index = usize::from(channel);
-                if self.by_channel.len() <= index {
-                    self.by_channel.resize(index + 1, None);
-                }
-                self.by_channel[index] = Some(route);
-            }
+            Some(channel) => self.routes.assign_channel(route, channel),
             None => {
-                there.disconnect();
-                there.error = Some("the other broker allows no more channels".into());
+                setup.disconnect();
+                setup.error = Some("the other broker allows no more channels".into());
             }
         }
     }
 
-    /// A route could not begin here, and why.
-    pub fn route_failed(&mut self, route: usize, text: &str) {
-        if let Some(Some(there)) = self.routes.get_mut(route) {
-            there.error = Some(text.into());
-        }
-    }
-
-    /// What a dynamic route wants; it is kept up to date by its owner, who tells [`wanted`](Self::wanted) then.
-    pub fn mirror(&mut self, route: usize) -> Option<&mut BindingPropagation> {
-        self.routes.get_mut(route)?.as_mut()?.propagation.as_deref_mut()
-    }
-
-    /// A dynamic route has something to want.
-    pub fn set_mirror(&mut self, route: usize, mirror: BindingPropagation) {
-        if let Some(Some(there)) = self.routes.get_mut(route) {
-            there.propagation = Some(Box::new(mirror));
-        }
-    }
-
-    /// Of a static route: whether messages of its exchange here go where they may come twice, so that they are to be stamped. A
-    /// change is told to the source when it is [`wanted`](Self::wanted).
-    pub fn set_asks(&mut self, route: usize, asks: bool) {
-        if let Some(Some(there)) = self.routes.get_mut(route) {
-            there.set_wants_stamps(asks);
-        }
-    }
-
-    /// Bindings of the source that a route has asked for.
-    pub fn mirrored(&self, route: usize) -> u64 {
-        let there = self.routes.get(route).and_then(Option::as_ref);
-        there.and_then(|there| there.propagation.as_ref()).map_or(0, |mirror| mirror.requested())
-    }
-
-    /// What a route wants has changed.
-    pub fn wanted(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
-        if let Some(Some(there)) = self.routes.get_mut(route)
-            && matches!(there.step, SetupStep::Bind | SetupStep::Running)
+    /// Sends changes of what a route requests of its source.
+    pub fn send_bindings(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
+        if let Some(setup) = self.routes.get_mut(route)
+            && matches!(setup.step, SetupStep::Bind | SetupStep::Running)
         {
-            there.send_bindings(out, pool);
+            setup.send_bindings(out, pool);
         }
     }
 
-    /// Those below a broker that came back have had the time to ask again.
-    pub fn wait_is_over(&mut self, mut ends: Option<(&mut Outbound, &Pool)>) {
-        for route in 0..self.routes.len() {
-            if self.routes[route].as_mut().is_some_and(RemoteSetup::end_delay)
-                && let Some((out, pool)) = &mut ends
-            {
-                self.say(route, false, out, pool);
+    /// Brokers downstream of one that came back have had the time to request their bindings again: delayed routes go on.
+    pub fn end_delays(&mut self, mut writer: Option<(&mut Outbound, &Pool)>) {
+        let ended = self.routes.setups_mut().filter_map(|(route, setup)| setup.end_delay().then_some(route));
+        let ended: Vec<_> = ended.collect();
+        for route in ended {
+            if let Some((out, pool)) = &mut writer {
+                self.send_step(route, false, out, pool);
             }
         }
     }
 
-    /// The side here of a route is made.
-    pub fn here(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
+    /// The side of a route at this broker is set up.
+    pub fn on_local_side_ready(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
         let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        if there.step == SetupStep::LocalSide {
-            there.advance();
-            let said = there.send_step(&parties, out, pool);
-            if said && there.step == SetupStep::Running {
-                self.told.push_back(LinkDecision::Runs(route));
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        if setup.step == SetupStep::LocalSide {
+            setup.advance();
+            let is_sent = setup.send_step(&parties, out, pool);
+            if is_sent && setup.step == SetupStep::Running {
+                self.decisions.push_back(LinkDecision::RouteRuns(route));
             }
         }
     }
 
-    /// Asks what waits at the source of each route.
-    pub fn ask_lag(&mut self, out: &mut Outbound, pool: &Pool) {
-        self.routes.iter_mut().flatten().for_each(|there| there.request_lag(out, pool));
+    /// Asks the source of each route how many messages wait.
+    pub fn request_lags(&mut self, out: &mut Outbound, pool: &Pool) {
+        self.routes.setups_mut().for_each(|(_, setup)| setup.request_lag(out, pool));
     }
 
-    /// The side here of a route is over, or must begin anew: so must the other.
-    pub fn end_channel(&mut self, route: usize, why: &str, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        let channel = there.channel;
-        there.disconnect();
-        there.error = Some(why.into());
+    /// Closes the channel of a route, which ends with an error until it begins again.
+    pub fn close_channel(
+        &mut self,
+        route: RouteId,
+        why: &str,
+        inbound: &mut Inbound,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) {
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let channel = setup.channel;
+        setup.disconnect();
+        setup.error = Some(why.into());
         if channel > 0 {
-            self.by_channel[usize::from(channel)] = None;
+            self.routes.release_channel(channel);
             inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
         }
     }
 
-    /// A route goes, and what it has made there. Answers its channel, if it had one.
-    pub fn remove_route(&mut self, route: usize, ends: Option<(&mut Inbound, &mut Outbound, &Pool)>) -> Option<u16> {
-        let mut there = self.routes.get_mut(route)?.take()?;
-        let channel = there.channel;
+    /// Removes a route, and what it has declared at the other broker. Returns its channel, if it had one.
+    pub fn remove_route(
+        &mut self,
+        route: RouteId,
+        connection: Option<(&mut Inbound, &mut Outbound, &Pool)>,
+    ) -> Option<u16> {
+        let mut setup = self.routes.remove(route)?;
+        let channel = setup.channel;
         if channel == 0 {
             return None;
         }
-        self.by_channel[usize::from(channel)] = None;
-        if let Some((inbound, out, pool)) = ends {
-            there.tear_down(out, pool);
+        if let Some((inbound, out, pool)) = connection {
+            setup.tear_down(out, pool);
             inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
         }
         Some(channel)
     }
 
-    /// The next thing to do.
-    pub fn next_told(&mut self) -> Option<LinkDecision> {
-        self.told.pop_front()
+    /// The queue that a pushed route has declared at this broker.
+    pub fn push_queue(&self, route: RouteId) -> Option<Box<[u8]>> {
+        let (spec, peer) = (self.routes.spec(route)?, self.peer.as_ref()?);
+        let declares = spec.direction == RouteDirection::Push && !matches!(spec.kind, RouteKind::Queue { .. });
+        declares.then(|| LocalSetup::new(spec, peer).queue)
     }
 
-    /// Takes in an event that is no delivery and no settlement: those are the owner's. What it must do is told after
-    /// [`answer`](Self::answer).
-    pub fn hear(&self, event: &Event<'_>) -> LinkEvent {
-        LinkEvent(heard(event, self.stage, self.login.external))
+    /// The next thing to carry out.
+    pub fn next_decision(&mut self) -> Option<LinkDecision> {
+        self.decisions.pop_front()
     }
 
-    /// Answers what was heard.
-    pub fn answer(&mut self, hear: LinkEvent, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
-        match hear.0 {
-            ControlEvent::Start { offers, product, cluster_name, confirms } => {
-                let mechanism = if self.login.external { "EXTERNAL" } else { "PLAIN" };
-                if !offers {
-                    return self.end(&format!("{product} does not offer the mechanism {mechanism}"), true);
-                }
-                if !confirms {
-                    return self.end(&format!("{product} has no publisher confirms and basic.nack"), true);
-                }
-                let cluster_name = cluster_name.unwrap_or_else(|| self.login.address.clone());
-                let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
-                if peer == self.own {
-                    return self.end("a route from this broker to itself", true);
-                }
-                self.peer = Some(peer);
-                let properties = client_properties(&self.own).to_bytes();
-                let LinkLogin { user, password, external, .. } = &self.login;
-                let response = if *external { Vec::new() } else { sasl::plain_response(user, password) };
-                inbound.log_in(mechanism, &response, TableRef::new(&properties), out, pool);
-                self.stage = SessionStage::Login;
-            }
-            ControlEvent::Tune(tune) => {
-                let tuning = inbound.tune(&tune, &self.limits, out, pool);
-                self.told.push_back(LinkDecision::Tuned(tuning));
-                let Ok(vhost) = ShortStr::new(self.login.vhost.as_bytes()) else {
-                    return self.end("the name of the virtual host is too long", true);
-                };
-                inbound.open(vhost, out, pool);
-                self.stage = SessionStage::Opening;
-            }
-            ControlEvent::Open => {
+    /// Handles an event of the connection. Deliveries and acknowledgements are the owner's.
+    pub fn on_event(&mut self, event: &Event<'_>, out: &mut Outbound, pool: &Pool) {
+        match *event {
+            Event::Start(ref start) => self.on_start(start.mechanisms, start.server_properties),
+            Event::Secure { .. } => self.end("the other broker wants more than a password", true),
+            Event::Tune(tune) => self.decisions.push_back(LinkDecision::Tune(tune)),
+            Event::OpenOk => {
                 self.stage = SessionStage::Open;
-                self.told.push_back(LinkDecision::Open);
+                self.decisions.push_back(LinkDecision::Open);
             }
-            ControlEvent::ChannelOpened(channel) => {
-                if let Some(route) = self.route_of(channel) {
-                    self.channel_opened(route, out, pool);
+            Event::ChannelOpened { channel } => self.on_channel_opened(channel, out, pool),
+            Event::ChannelClosed { channel, code, text, .. } => self.on_channel_closed(channel, code, &text_of(text)),
+            Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
+            Event::Unblocked => self.blocked = None,
+            Event::CloseRequested { code, text, .. } => {
+                // RabbitMQ and this broker alike close the connection of whom they refuse: 403 before the login, 530 for the
+                // virtual host.
+                let is_early = self.stage != SessionStage::Open;
+                let text = format!("closed by the other broker: {code} {}", text_of(text));
+                self.end(&text, is_early && code != CONNECTION_FORCED);
+            }
+            Event::CloseOk => self.end("closed", false),
+            Event::Method { channel, ref method } => match method {
+                Method::QueueDeclareOk(ok) => {
+                    self.on_answer(channel, Some((ok.queue.as_bytes(), ok.message_count)), out, pool);
                 }
-            }
-            ControlEvent::Answer { channel, queue } => {
-                if let Some(route) = self.route_of(channel)
-                    && let Some(Some(there)) = self.routes.get_mut(route)
-                {
-                    let ran = there.step == SetupStep::Running;
-                    if there.on_answer(queue.as_ref().map(|(name, messages)| (&**name, *messages))) {
-                        self.say(route, ran, out, pool);
+                Method::BasicCancel(_) => {
+                    if let Some(route) = self.routes.on_channel(channel) {
+                        self.decisions.push_back(LinkDecision::RouteCancelled { route, channel });
                     }
                 }
-            }
-            ControlEvent::ChannelClosed { channel, code, text } => {
-                self.channel_closed(channel, code, text, inbound, out, pool)
-            }
-            ControlEvent::Nothing => {}
-            ControlEvent::Cancelled(channel) => {
-                if let Some(route) = self.route_of(channel) {
-                    let text = "the queue of the route was deleted at the source";
-                    self.end_channel(route, text, inbound, out, pool);
-                    self.told.push_back(LinkDecision::RouteOver { route, channel, text: Some(text.into()) });
+                Method::ChannelFlow(flow) => {
+                    out.method(pool, channel, &channel::FlowOk { active: flow.active }.into());
                 }
-            }
-            ControlEvent::Flow { channel, active } => out.method(pool, channel, &channel::FlowOk { active }.into()),
-            ControlEvent::Blocked(reason) => self.blocked = Some(reason),
-            ControlEvent::Unblocked => self.blocked = None,
-            ControlEvent::Over(end) => self.over(end),
+                _ => self.on_answer(channel, None, out, pool),
+            },
+            // The owner's, a server's, or without consequence.
+            Event::ChannelCloseOk { .. }
+            | Event::Deliver { .. }
+            | Event::GetOk { .. }
+            | Event::Return { .. }
+            | Event::Publish { .. }
+            | Event::Login { .. }
+            | Event::LoginResponse { .. }
+            | Event::Tuned(_)
+            | Event::Open { .. } => {}
         }
     }
 
-    fn channel_opened(&mut self, route: usize, out: &mut Outbound, pool: &Pool) {
-        if let Some(Some(there)) = self.routes.get_mut(route) {
-            if there.step == SetupStep::OpenChannel {
-                there.advance();
-            }
-            self.say(route, false, out, pool);
+    fn on_start(&mut self, mechanisms: &[u8], server_properties: TableRef<'_>) {
+        let text = |name| match server_properties.get(name).and_then(|value| value.as_bytes()) {
+            Some(bytes) if !bytes.is_empty() => Some(Box::from(String::from_utf8_lossy(bytes))),
+            _ => None,
+        };
+        let product = || text("product").unwrap_or("the other broker".into());
+        let mechanism = self.mechanism();
+        if !mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) {
+            return self.end(&format!("{} does not offer the mechanism {mechanism}", product()), true);
         }
+        let capabilities = Capabilities::of(server_properties);
+        if !(capabilities.has(Capabilities::PUBLISHER_CONFIRMS) && capabilities.has(Capabilities::BASIC_NACK)) {
+            return self.end(&format!("{} has no publisher confirms and basic.nack", product()), true);
+        }
+        let cluster_name = text("cluster_name").unwrap_or_else(|| self.login.address.clone());
+        let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
+        if peer == self.own {
+            return self.end("a route from this broker to itself", true);
+        }
+        self.peer = Some(peer);
+        self.stage = SessionStage::Login;
+        self.decisions.push_back(LinkDecision::LogIn);
     }
 
-    fn channel_closed(
+    fn mechanism(&self) -> &'static str {
+        if self.login.external { "EXTERNAL" } else { "PLAIN" }
+    }
+
+    /// Answers `connection.start`.
+    pub fn log_in(&self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        let properties = client_properties(&self.own).to_bytes();
+        let LinkLogin { user, password, external, .. } = &self.login;
+        let response = if *external { Vec::new() } else { sasl::plain_response(user, password) };
+        inbound.log_in(self.mechanism(), &response, TableRef::new(&properties), out, pool);
+    }
+
+    /// Answers `connection.tune` and asks for the virtual host. Returns the limits that apply from now on.
+    pub fn tune(
         &mut self,
-        channel: u16,
-        code: u16,
-        text: Box<str>,
+        tune: &connection::Tune,
         inbound: &mut Inbound,
         out: &mut Outbound,
         pool: &Pool,
-    ) {
-        let Some(route) = self.route_of(channel) else { return };
-        self.by_channel[usize::from(channel)] = None;
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        let ran = matches!(there.step, SetupStep::LocalSide | SetupStep::Bind | SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running);
-        if there.on_channel_closed(code, &text) {
-            self.open_channel(route, inbound, out, pool);
-        } else {
-            let channel = if ran { channel } else { 0 };
-            self.told.push_back(LinkDecision::RouteOver { route, channel, text: Some(text) });
+    ) -> Tuning {
+        let tuning = inbound.tune(tune, &self.limits, out, pool);
+        match ShortStr::new(self.login.vhost.as_bytes()) {
+            Ok(vhost) => {
+                inbound.open(vhost, out, pool);
+                self.stage = SessionStage::Opening;
+            }
+            Err(_) => self.end("the name of the virtual host is too long", true),
+        }
+        tuning
+    }
+
+    fn on_channel_opened(&mut self, channel: u16, out: &mut Outbound, pool: &Pool) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        if let Some(setup) = self.routes.get_mut(route)
+            && setup.step == SetupStep::OpenChannel
+        {
+            setup.advance();
+        }
+        self.send_step(route, false, out, pool);
+    }
+
+    /// An answer arrived on a channel: of a `queue.declare-ok`, the queue's name and how many messages it has.
+    fn on_answer(&mut self, channel: u16, queue: Option<(&[u8], u32)>, out: &mut Outbound, pool: &Pool) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let was_running = setup.step == SetupStep::Running;
+        if setup.on_answer(queue) {
+            self.send_step(route, was_running, out, pool);
         }
     }
 
-    fn say(&mut self, route: usize, ran: bool, out: &mut Outbound, pool: &Pool) {
+    fn on_channel_closed(&mut self, channel: u16, code: u16, text: &str) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        self.routes.release_channel(channel);
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let has_local_side = matches!(
+            setup.step,
+            SetupStep::LocalSide
+                | SetupStep::Bind
+                | SetupStep::DeleteOldInternal
+                | SetupStep::Consume
+                | SetupStep::Running
+        );
+        self.decisions.push_back(match setup.on_channel_closed(code, text) {
+            true => LinkDecision::OpenChannel(route),
+            false => {
+                let channel = if has_local_side { channel } else { 0 };
+                LinkDecision::RouteClosed { route, channel, text: text.into() }
+            }
+        });
+    }
+
+    fn send_step(&mut self, route: RouteId, was_running: bool, out: &mut Outbound, pool: &Pool) {
         let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
-        let Some(Some(there)) = self.routes.get_mut(route) else { return };
-        there.send_step(&parties, out, pool);
-        match there.step {
-            SetupStep::LocalSide => self.told.push_back(LinkDecision::Here(route)),
-            SetupStep::Running if !ran => self.told.push_back(LinkDecision::Runs(route)),
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        setup.send_step(&parties, out, pool);
+        match setup.step {
+            SetupStep::LocalSide => self.decisions.push_back(LinkDecision::SetUpLocalSide(route)),
+            SetupStep::Running if !was_running => self.decisions.push_back(LinkDecision::RouteRuns(route)),
             _ => {}
         }
     }
 
     fn end(&mut self, text: &str, is_refusal: bool) {
-        self.over(SessionEnd { text: text.into(), is_refusal, at_once: false });
-    }
-
-    fn over(&mut self, mut end: SessionEnd) {
-        let makes = |there: &RemoteSetup| there.step == SetupStep::DeclareInternal;
-        if !self.fanout_only && end.text.contains(COMMAND_INVALID) && self.routes.iter().flatten().any(makes) {
-            // It does not know the type; the next connection asks for a fanout exchange.
-            self.fanout_only = true;
-            end.at_once = true;
-        }
-        self.told.push_back(LinkDecision::Over(end));
-    }
-}
-
-/// Why a route takes nothing although its link is there.
-const RETURNS: &str = "this broker has just come back: those below get the time to ask for what they want";
-/// How RabbitMQ and this broker begin the refusal of an unknown type of exchange.
-const COMMAND_INVALID: &str = "COMMAND_INVALID";
-
-/// Something that was heard.
-pub struct LinkEvent(ControlEvent);
-
-fn heard(event: &Event<'_>, stage: SessionStage, external: bool) -> ControlEvent {
-    match event {
-        Event::Start(start) => {
-            let wanted: &[u8] = if external { b"EXTERNAL" } else { b"PLAIN" };
-            let text = |name| match start.server_properties.get(name).and_then(|value| value.as_bytes()) {
-                Some(bytes) if !bytes.is_empty() => Some(Box::from(String::from_utf8_lossy(bytes))),
-                _ => None,
-            };
-            let can = Capabilities::of(start.server_properties);
-            ControlEvent::Start {
-                offers: start.mechanisms.split(|&byte| byte == b' ').any(|name| name == wanted),
-                product: text("product").unwrap_or("the other broker".into()),
-                cluster_name: text("cluster_name"),
-                confirms: can.has(Capabilities::PUBLISHER_CONFIRMS) && can.has(Capabilities::BASIC_NACK),
-            }
-        }
-        Event::Tune(tune) => ControlEvent::Tune(*tune),
-        Event::Secure { .. } => over("the other broker wants more than a password", true),
-        Event::OpenOk => ControlEvent::Open,
-        Event::ChannelOpened { channel } => ControlEvent::ChannelOpened(*channel),
-        Event::ChannelClosed { channel, code, text, .. } => {
-            ControlEvent::ChannelClosed { channel: *channel, code: *code, text: text_of(*text) }
-        }
-        Event::ChannelCloseOk { .. } => ControlEvent::Nothing,
-        Event::Blocked { reason } => ControlEvent::Blocked(text_of(*reason)),
-        Event::Unblocked => ControlEvent::Unblocked,
-        Event::CloseRequested { code, text, .. } => {
-            // Who is refused is told by RabbitMQ and by this broker alike: 403 before the login, 530 for the virtual host.
-            let early = matches!(stage, SessionStage::Greeting | SessionStage::Login | SessionStage::Opening);
-            over(format!("closed by the other broker: {code} {}", text_of(*text)), early && *code != 320)
-        }
-        Event::CloseOk => over("closed", false),
-        Event::Method { channel, method } => {
-            let channel = *channel;
-            match method {
-                Method::QueueDeclareOk(ok) => {
-                    ControlEvent::Answer { channel, queue: Some((ok.queue.as_bytes().into(), ok.message_count)) }
-                }
-                Method::BasicCancel(basic::Cancel { .. }) => ControlEvent::Cancelled(channel),
-                Method::ChannelFlow(channel::Flow { active }) => ControlEvent::Flow { channel, active: *active },
-                _ => ControlEvent::Answer { channel, queue: None },
-            }
-        }
-        // The owner's, or a server's.
-        Event::Deliver { .. }
-        | Event::GetOk { .. }
-        | Event::Return { .. }
-        | Event::Publish { .. }
-        | Event::Login { .. }
-        | Event::LoginResponse { .. }
-        | Event::Tuned(_)
-        | Event::Open { .. } => ControlEvent::Nothing,
+        let declares_internal = |setup: &RemoteSetup| setup.step == SetupStep::DeclareInternal;
+        // The source does not know the type of exchange: the next session asks for a fanout exchange.
+        let at_once =
+            !self.fanout_only && text.contains(COMMAND_INVALID) && self.routes.setups().any(declares_internal);
+        self.fanout_only |= at_once;
+        self.decisions.push_back(LinkDecision::End(SessionEnd { text: text.into(), is_refusal, at_once }));
     }
 }
 

@@ -1,20 +1,18 @@
-//! What a pushed route needs here, at its source: the same as a pulled one has at the other end.
+//! What a pushed route needs at its source, which is this broker: a queue, an internal exchange and their bindings.
 //!
-//! Enters: a route, and who the two brokers are.  Leaves: the methods that make it.
-//! Owns:   their names.
-//! Never:  a method that is answered.
+//! Owns:   their names, and the methods that declare them, none of which is answered.
 
 use crate::remote_setup::{internal_arguments, queue_arguments, queue_name, static_arguments};
 use crate::{AckMode, BrokerIdentity, RouteKind, RouteSpec};
 use wire::method::{Method, exchange, queue};
 use wire::{ShortStr, TableRef};
 
-/// The queue and the internal exchange of a pushed route.
+/// The definitions of a pushed route at this broker.
 #[derive(Debug)]
 pub struct LocalSetup {
-    /// What is consumed.
+    /// The queue that is consumed.
     pub queue: Box<[u8]>,
-    /// Of a queue route there is nothing to make.
+    /// A queue route declares nothing.
     definitions: Option<LocalDefinitions>,
 }
 
@@ -33,42 +31,42 @@ fn short(bytes: &[u8]) -> ShortStr<'_> {
     ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
 }
 
-/// Of a route that pushes to `peer`.
-pub fn push_definitions(spec: &RouteSpec, peer: &BrokerIdentity) -> LocalSetup {
-    let key = match &spec.kind {
-        RouteKind::Queue { queue } => return LocalSetup { queue: queue.as_bytes().into(), definitions: None },
-        RouteKind::Static { key } => key.clone(),
-        // Not to be had, see `Plan`: the destination's bindings are not known here.
-        RouteKind::Dynamic => "".into(),
-    };
-    let queue = queue_name(spec, peer);
-    let durable = spec.durable && spec.ack == AckMode::Confirm;
-    let makes = LocalDefinitions {
-        internal: [&*queue, b" A"].concat().into(),
-        exchange: spec.exchange.clone(),
-        key,
-        binding_arguments: static_arguments(spec.forced).to_bytes(),
-        durable,
-        queue_arguments: queue_arguments(!durable).to_bytes(),
-        internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
-    };
-    LocalSetup { queue, definitions: Some(makes) }
-}
-
 impl LocalSetup {
-    /// The n-th method, from 0 on; `None` when all is made.
+    /// What a route needs that pushes to `peer`.
+    pub fn new(spec: &RouteSpec, peer: &BrokerIdentity) -> Self {
+        let key = match &spec.kind {
+            RouteKind::Queue { queue } => return LocalSetup { queue: queue.as_bytes().into(), definitions: None },
+            RouteKind::Static { key } => key.clone(),
+            // `FederationPlan` allows none: the destination's bindings are not known here.
+            RouteKind::Dynamic => "".into(),
+        };
+        let queue = queue_name(spec, peer);
+        let durable = spec.durable && spec.ack == AckMode::Confirm;
+        let definitions = LocalDefinitions {
+            internal: [&*queue, b" A"].concat().into(),
+            exchange: spec.exchange.clone(),
+            key,
+            binding_arguments: static_arguments(spec.forced).to_bytes(),
+            durable,
+            queue_arguments: queue_arguments(!durable).to_bytes(),
+            internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
+        };
+        LocalSetup { queue, definitions: Some(definitions) }
+    }
+
+    /// The method that declares the n-th definition, counted from 0; `None` after the last.
     pub fn method(&self, number: u8) -> Option<Method<'_>> {
-        let makes = self.definitions.as_ref()?;
-        let internal = short(&makes.internal);
+        let definitions = self.definitions.as_ref()?;
+        let internal = short(&definitions.internal);
         Some(match number {
             0 => queue::Declare {
                 queue: short(&self.queue),
                 passive: false,
-                durable: makes.durable,
+                durable: definitions.durable,
                 exclusive: false,
                 auto_delete: false,
                 no_wait: true,
-                arguments: TableRef::new(&makes.queue_arguments),
+                arguments: TableRef::new(&definitions.queue_arguments),
             }
             .into(),
             1 => exchange::Declare {
@@ -79,15 +77,15 @@ impl LocalSetup {
                 auto_delete: true,
                 internal: true,
                 no_wait: true,
-                arguments: TableRef::new(&makes.internal_arguments),
+                arguments: TableRef::new(&definitions.internal_arguments),
             }
             .into(),
             2 => exchange::Bind {
                 destination: internal,
-                source: short(makes.exchange.as_bytes()),
-                routing_key: short(makes.key.as_bytes()),
+                source: short(definitions.exchange.as_bytes()),
+                routing_key: short(definitions.key.as_bytes()),
                 no_wait: true,
-                arguments: TableRef::new(&makes.binding_arguments),
+                arguments: TableRef::new(&definitions.binding_arguments),
             }
             .into(),
             3 => queue::Bind {

@@ -4,7 +4,7 @@
 //! Owns:   what has to last until then: the login, the connection that gave a token, what else would do.
 //! Never:  waits; how long it may take is the port's to know.
 
-use crate::federation_links::{RdmaDial, DialRequest, DialError, DialedLink, DialFallback, DialCallback};
+use crate::link_dial::{RdmaDial, DialRequest, DialError, DialedLink, DialFallback, DialCallback};
 use link::{Link, Received};
 use std::io;
 use verbs::device::AnyDevice;

@@ -4,6 +4,7 @@
 //! Owns:   the link, the parser, the bytes that are not parsed yet, how far the connection has come.
 //! Never:  knows a queue.
 
+use crate::link_table::FederationLinkId;
 use crate::register::Seat;
 use crate::tokens::Ticket;
 use catalog::{UserId, VhostId};
@@ -91,9 +92,9 @@ pub(crate) struct Connection {
     /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
     /// The federation link that it was made for: this broker is the client.
-    pub federation_link: Option<u32>,
+    pub federation_link: Option<FederationLinkId>,
     /// The federation link that dials again when this connection is over.
-    pub closes_link: Option<u32>,
+    pub closes_link: Option<FederationLinkId>,
     /// Its timer; entries for other times are out of date.
     pub timer_at: Option<Instant>,
 }

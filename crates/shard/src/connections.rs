@@ -3,7 +3,8 @@
 //! Enters: connections and the instants at which they must be looked at.  Leaves: slots that are due for a turn or whose timer expired.
 //! Owns:   every connection of the shard, the free slots, the list of turns, the timers.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Phase};
+use crate::limits::FAREWELL;
 use crate::timers::Timers;
 use broker::Slot;
 use std::time::Instant;
@@ -105,6 +106,15 @@ impl Connections {
         if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
+        }
+    }
+
+    /// A phase begins that must be over soon.
+    pub fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
+        if let Some(connection) = self.get_mut(slot) {
+            connection.phase = phase;
+            connection.deadline = now + FAREWELL;
+            self.set_timer(slot, now + FAREWELL);
         }
     }
 

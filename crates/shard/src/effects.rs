@@ -5,7 +5,7 @@
 //! Never:  sends: the reactor flushes once per batch.
 
 use crate::mailbox::Mailbox;
-use crate::pushed::LinkOutput;
+use crate::link_output::LinkOutput;
 use crate::stamped::Stamped;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
@@ -196,7 +196,7 @@ fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) ->
 /// A delivery to another broker.
 #[cold]
 fn push(
-    tie: &mut LinkOutput,
+    link: &mut LinkOutput,
     out: &mut Outbound,
     copy_below_bytes: usize,
     pool: &Pool,
@@ -204,8 +204,8 @@ fn push(
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
-    if let Some(pushed) = tie.push_route(channel) {
-        pushed.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
+    if let Some(route) = link.push_route(channel) {
+        route.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
     }
 }
 
@@ -223,16 +223,16 @@ impl ShardEffects {
             }
             _ => (method, false),
         };
-        let is_tie = self.output(slot).is_some_and(|output| output.federation.is_some());
-        if is_tie && let Method::BasicNack(_) = method {
+        let is_dialed = self.output(slot).is_some_and(|output| output.federation.is_some());
+        if is_dialed && let Method::BasicNack(_) = method {
             self.acknowledge(slot, None);
         }
         let waits = match method {
             Method::BasicAck(ack) => self.hold_ack(slot, channel, ack.delivery_tag),
             _ => false,
         };
-        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
-            out.method(pool, channel, if is_tie { written } else { method });
+        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_dialed) {
+            out.method(pool, channel, if is_dialed { written } else { method });
         }
         let Some(stamped) = self.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
         match method {
@@ -247,10 +247,10 @@ impl ShardEffects {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
     fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
         let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
-        let Some(tie) = &mut output.federation else { return false };
-        let Some(acks) = tie.ack_batcher(channel) else { return false };
-        acks.accepted_up_to(tag);
-        if !std::mem::replace(&mut tie.is_queued, true) {
+        let Some(link) = &mut output.federation else { return false };
+        let Some(batcher) = link.ack_batcher(channel) else { return false };
+        batcher.accepted_up_to(tag);
+        if !std::mem::replace(&mut link.is_queued, true) {
             self.ack_holders.push(slot);
         }
         true
@@ -259,9 +259,9 @@ impl ShardEffects {
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
     pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        let tie = output.federation.as_mut().filter(|tie| tie.is_queued)?;
+        let link = output.federation.as_mut().filter(|link| link.is_queued)?;
         let before = output.out.bytes();
-        let again = tie.write_acks(&mut output.out, &self.pool, now);
+        let again = link.write_acks(&mut output.out, &self.pool, now);
         if output.out.bytes() > before {
             self.make_dirty(slot);
         }
@@ -280,8 +280,8 @@ impl ShardEffects {
                 }
                 None => {
                     self.ack_holders.swap_remove(at);
-                    if let Some(tie) = self.output(slot).and_then(|output| output.federation.as_mut()) {
-                        tie.is_queued = false;
+                    if let Some(link) = self.output(slot).and_then(|output| output.federation.as_mut()) {
+                        link.is_queued = false;
                     }
                 }
             }
@@ -315,9 +315,9 @@ impl Effects for ShardEffects {
             output.dirty = true;
             self.dirty.push(slot);
         }
-        if let Some(tie) = &mut output.federation {
+        if let Some(link) = &mut output.federation {
             let copied = &mut self.copied.bytes_out;
-            return push(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return push(link, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod asking;
+mod binding_watch;
 mod connection;
 mod connections;
 mod effects;
@@ -16,12 +17,18 @@ mod flush;
 mod handshake;
 mod latency;
 pub mod limits;
+mod link_context;
+mod link_dial;
+mod link_output;
+mod link_record;
+mod link_table;
+mod link_timers;
+mod local_routes;
 mod mailbox;
 mod operator;
 mod ports;
 mod proofs;
-mod push;
-mod pushed;
+mod push_setup;
 mod rdma;
 mod reactor;
 mod register;
@@ -31,16 +38,14 @@ mod shard;
 mod shared_state;
 mod spin;
 mod stamped;
-mod standing;
-mod tied;
 mod timers;
 mod tokens;
 mod vigil;
-mod wants;
 
 pub use broker::{Address, Request};
 pub use effects::{Copied, ShardEffects};
-pub use federation_links::{RdmaDial, DialRequest, DialError, DialedLink, DialFallback, DialProgress, DialCallback};
+pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialRequest, DialedLink, RdmaDial};
+pub use link_table::FederationLinkId;
 pub use handshake::External;
 pub use latency::IdleProcessors;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};

@@ -5,7 +5,7 @@
 //! Never:  looks into a byte, sleeps, or lets a port that breaks reach the others.
 
 use crate::asking::Asking;
-use crate::federation_links::{RdmaDial, DialRequest, DialCallback};
+use crate::link_dial::{RdmaDial, DialRequest, DialCallback};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma::RdmaPoll;
 use crate::shard::Shard;

@@ -4,7 +4,7 @@
 //! Owns:   the poll, the listeners (on the first shard), the thread's sleep.
 //! Never:  looks into a byte.
 
-use crate::federation_links::{DialRequest, DialError, DialProgress, DialCallback};
+use crate::link_dial::{DialRequest, DialError, DialProgress, DialCallback};
 use crate::limits::{LOOK_UP, ROUNDS_WITHOUT_POLL_MAX};
 use crate::mailbox::ShardWaker;
 use crate::ports::Ports;

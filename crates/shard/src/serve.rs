@@ -6,9 +6,9 @@
 
 use crate::connection::{Farewell, Phase};
 use crate::effects::ShardEffects;
-use crate::federate::hear;
 use crate::handshake::greeting_with;
 use crate::limits::TURN_BYTES;
+use crate::link_context::LinkContext;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
 use crate::stamped::was_here;
@@ -47,14 +47,15 @@ pub(crate) enum Next {
     Secret,
     /// The peer has ended the session.
     Leave,
-    /// Another broker, whose client this one is, has said something.
-    Heard(federation::LinkEvent),
+    /// The next event: a federation link has carried this one out.
+    Handled,
 }
 
 impl Shard {
     /// Reads a connection for one turn.
     pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
-        self.go_on_tied(slot, now);
+        let (links, mut cx) = self.federation(now);
+        links.resume(slot, &mut cx);
         let mut have = 0;
         let mut turn_bytes = 0;
         let mut fresh = false;
@@ -66,7 +67,7 @@ impl Shard {
         }
         loop {
             let may_read = self.may_serve(slot);
-            if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.comes_again(slot)) {
+            if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.is_redelivered(slot)) {
                 self.lose(slot, "the other broker closed the connection", now);
                 self.remove(slot);
                 return;
@@ -186,27 +187,33 @@ impl Shard {
                 at = *have;
                 break;
             }
-            let Some((out, pool)) = self.effects.session_writer(slot) else { break };
             let mut input = &self.scratch[at..*have];
-            let next = match connection.inbound.next(&mut input, out, pool) {
-                Ok(Some(event)) => {
-                    let taken = *have - input.len();
-                    let next = match connection.federation_link {
-                        None => carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared),
-                        Some(tie) => {
-                            let (ties, shared) = (&mut self.links, &self.shared);
-                            hear(ties, tie, slot, event, &mut self.broker, &mut self.effects, shared)
-                        }
+            let outcome = match connection.federation_link {
+                None => {
+                    let Some((out, pool)) = self.effects.session_writer(slot) else { break };
+                    connection.inbound.next(&mut input, out, pool).map(|event| {
+                        event.map(|event| carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared))
+                    })
+                }
+                Some(link) => {
+                    let mut cx = LinkContext {
+                        broker: &mut self.broker,
+                        effects: &mut self.effects,
+                        connections: &mut self.connections,
+                        shared: &self.shared,
+                        options: &self.options,
+                        draining: self.draining,
+                        now,
+                        timers_changed: false,
                     };
-                    at = taken;
-                    next
+                    self.links.receive(link, slot, &mut input, &mut cx)
                 }
-                Ok(None) => {
-                    at = *have - input.len();
-                    break;
-                }
+            };
+            at = *have - input.len();
+            let next = match outcome {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
                 Err(fault) => {
-                    at = *have - input.len();
                     self.fail(slot, &fault, now);
                     continue;
                 }
@@ -259,7 +266,7 @@ impl Shard {
 
     fn act(&mut self, slot: Slot, next: Next, now: Instant) {
         match next {
-            Next::Go | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
+            Next::Go | Next::Handled | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
             Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             Next::Login(login) => self.log_in(slot, login, now),
             Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
@@ -276,7 +283,6 @@ impl Shard {
                 }
             }
             Next::Leave => self.leave(slot, now),
-            Next::Heard(hear) => self.heard(slot, hear, now),
         }
     }
 
@@ -289,8 +295,9 @@ impl Shard {
         (class_id, method_id): (u16, u16),
         now: Instant,
     ) {
-        if self.is_tied(slot) {
-            return self.route_refused(slot, channel, &refusal.text, now);
+        if self.federation_link(slot).is_some() {
+            let (links, mut cx) = self.federation(now);
+            return links.on_refusal(slot, channel, &refusal.text, &mut cx);
         }
         let scope = match refusal.scope {
             catalog::Scope::Channel if channel > 0 => Scope::Channel,
@@ -310,8 +317,9 @@ impl Shard {
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
         }
-        if let Some(tie) = connection.federation_link {
-            return self.tie_failed(tie, slot, fault, now);
+        if connection.federation_link.is_some() {
+            let (links, mut cx) = self.federation(now);
+            return links.on_fault(slot, fault, &mut cx);
         }
         let Some((out, pool)) = self.effects.writer(slot) else { return };
         let done = connection.inbound.fail(fault, out, pool);

@@ -9,11 +9,11 @@
 use crate::connection::{Connection, Farewell, Phase};
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::federate::given_up;
+use crate::federate::abort_reason;
 use crate::federation_links::FederationLinks;
 use crate::handshake::{External, greeting_with};
 use crate::limits::{
-    ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
+    ANSWER_SHARED_BYTES_MIN, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
     MEMORY_CHECK, PACE, SCRATCH_BYTES,
 };
 use crate::mailbox::ShardWaker;
@@ -84,8 +84,6 @@ pub struct Shard {
     pub(crate) draining: bool,
     /// Links to other brokers.
     pub(crate) links: FederationLinks,
-    /// When acknowledgements to other brokers have waited long enough.
-    acks_at: Option<Instant>,
 }
 
 impl Shard {
@@ -109,7 +107,6 @@ impl Shard {
             paced: VecDeque::new(),
             draining: false,
             links: FederationLinks::default(),
-            acks_at: None,
         }
     }
 
@@ -239,15 +236,17 @@ impl Shard {
             self.take_proofs(now);
         }
         self.unpace(now);
-        self.tend_ties(now);
+        let (links, mut cx) = self.federation(now);
+        links.run_timers(&mut cx);
         self.serve_ready(now);
         self.broker.fire(&mut self.effects);
         self.broker.end_of_batch(&mut self.effects);
-        self.tell_wants();
+        let (links, mut cx) = self.federation(now);
+        links.propagate_bindings(&mut cx);
         self.run_deferred(now);
         self.fire_timers(now);
         self.check_memory(now);
-        self.acks_at = self.effects.acknowledge_all(now);
+        self.links.acknowledge(&mut self.effects, now);
         self.flush(now);
         self.effects.mailbox.send(true);
         self.outlook(now)
@@ -448,7 +447,7 @@ impl Shard {
             || (self.connections.has_ready() && !congested)
             || !self.effects.resumed.is_empty()
             || !self.effects.refusals.is_empty()
-            || !self.links.dials.is_empty()
+            || self.links.has_dials()
         {
             return Work::More;
         }
@@ -460,10 +459,8 @@ impl Shard {
             Some(now + PACE)
         };
         let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.links.next_at()]
-            .into_iter()
-            .flatten()
-            .min();
+        let timers = [look_up, paced, queues, self.connections.next_timer(), self.links.next_timer()];
+        let until = timers.into_iter().flatten().min();
         Work::Idle { until }
     }
 
@@ -484,7 +481,7 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.link.abort(why);
         }
-        self.lose(slot, given_up(why), now);
+        self.lose(slot, abort_reason(why), now);
         self.remove(slot);
     }
 
@@ -502,8 +499,8 @@ impl Shard {
         self.broker.close_session(slot, &mut self.effects);
         self.effects.close(slot);
         self.shared.connection_gone(self.options.shard.0);
-        if let Some(number) = connection.closes_link {
-            self.links.ended(number);
+        if let Some(link) = connection.closes_link {
+            self.links.on_closed(link);
         }
     }
 
@@ -541,10 +538,7 @@ impl Shard {
     }
 
     pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.phase = phase;
-        connection.deadline = now + FAREWELL;
-        self.connections.set_timer(slot, now + FAREWELL);
+        self.connections.limit_phase(slot, phase, now);
     }
 
     /// Whether mail from other shards has arrived.

@@ -51,12 +51,12 @@ pub struct Caller {
     /// Which of its links, by the address and, for the direction, by the shard's number for it.
     url: Box<str>,
     shard: usize,
-    tie: u32,
+    link: shard::FederationLinkId,
 }
 
 impl Caller {
     fn new(place: usize, shard: usize, dial: &DialRequest) -> Self {
-        Caller { place, url: dial.url.clone(), shard, tie: dial.link }
+        Caller { place, url: dial.url.clone(), shard, link: dial.link }
     }
 }
 
