@@ -5,7 +5,7 @@
 
 use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep};
 use crate::route_table::{RouteId, RouteTable};
-use crate::{BrokerIdentity, LinkState, LocalSetup, RouteDirection, RouteKind};
+use crate::{BrokerIdentity, LinkState};
 use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
@@ -24,6 +24,12 @@ pub struct LinkLogin {
     pub address: Box<str>,
     /// Whether a certificate, or a token shown when the link was made, authenticates this broker (SASL EXTERNAL).
     pub external: bool,
+}
+
+impl LinkLogin {
+    fn mechanism(&self) -> &'static str {
+        if self.external { "EXTERNAL" } else { "PLAIN" }
+    }
 }
 
 /// Why a session is over.
@@ -75,7 +81,7 @@ pub struct LinkSession {
     limits: SessionLimits,
     stage: SessionStage,
     peer: Option<BrokerIdentity>,
-    routes: RouteTable,
+    pub routes: RouteTable,
     /// The source does not know the exchange type `x-federation-upstream`: a fanout exchange replaces it.
     fanout_only: bool,
     blocked: Option<Box<str>>,
@@ -157,14 +163,6 @@ impl LinkSession {
         self.stage == SessionStage::Open
     }
 
-    pub fn routes(&self) -> &RouteTable {
-        &self.routes
-    }
-
-    pub fn routes_mut(&mut self) -> &mut RouteTable {
-        &mut self.routes
-    }
-
     /// Begins a route. `local_exchange` describes its exchange here, for a source that does not have it.
     pub fn begin_route(
         &mut self,
@@ -197,15 +195,6 @@ impl LinkSession {
         }
     }
 
-    /// Sends changes of what a route requests of its source.
-    pub fn send_bindings(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
-        if let Some(setup) = self.routes.get_mut(route)
-            && matches!(setup.step, SetupStep::Bind | SetupStep::Running)
-        {
-            setup.send_bindings(out, pool);
-        }
-    }
-
     /// Brokers downstream of one that came back have had the time to request their bindings again: delayed routes go on.
     pub fn end_delays(&mut self, mut writer: Option<(&mut Outbound, &Pool)>) {
         let ended = self.routes.setups_mut().filter_map(|(route, setup)| setup.end_delay().then_some(route));
@@ -228,11 +217,6 @@ impl LinkSession {
                 self.decisions.push_back(LinkDecision::RouteRuns(route));
             }
         }
-    }
-
-    /// Asks the source of each route how many messages wait.
-    pub fn request_lags(&mut self, out: &mut Outbound, pool: &Pool) {
-        self.routes.setups_mut().for_each(|(_, setup)| setup.request_lag(out, pool));
     }
 
     /// Closes the channel of a route, which ends with an error until it begins again.
@@ -270,13 +254,6 @@ impl LinkSession {
             inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
         }
         Some(channel)
-    }
-
-    /// The queue that a pushed route has declared at this broker.
-    pub fn push_queue(&self, route: RouteId) -> Option<Box<[u8]>> {
-        let (spec, peer) = (self.routes.spec(route)?, self.peer.as_ref()?);
-        let declares = spec.direction == RouteDirection::Push && !matches!(spec.kind, RouteKind::Queue { .. });
-        declares.then(|| LocalSetup::new(spec, peer).queue)
     }
 
     /// The next thing to carry out.
@@ -339,7 +316,7 @@ impl LinkSession {
             _ => None,
         };
         let product = || text("product").unwrap_or("the other broker".into());
-        let mechanism = self.mechanism();
+        let mechanism = self.login.mechanism();
         if !mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) {
             return self.end(&format!("{} does not offer the mechanism {mechanism}", product()), true);
         }
@@ -357,16 +334,12 @@ impl LinkSession {
         self.decisions.push_back(LinkDecision::LogIn);
     }
 
-    fn mechanism(&self) -> &'static str {
-        if self.login.external { "EXTERNAL" } else { "PLAIN" }
-    }
-
     /// Answers `connection.start`.
     pub fn log_in(&self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
         let properties = client_properties(&self.own).to_bytes();
         let LinkLogin { user, password, external, .. } = &self.login;
         let response = if *external { Vec::new() } else { sasl::plain_response(user, password) };
-        inbound.log_in(self.mechanism(), &response, TableRef::new(&properties), out, pool);
+        inbound.log_in(self.login.mechanism(), &response, TableRef::new(&properties), out, pool);
     }
 
     /// Answers `connection.tune` and asks for the virtual host. Returns the limits that apply from now on.

@@ -3,7 +3,7 @@
 //! Owns:   their names, and the methods that declare them, none of which is answered.
 
 use crate::remote_setup::{internal_arguments, queue_arguments, queue_name, static_arguments};
-use crate::{AckMode, BrokerIdentity, RouteKind, RouteSpec};
+use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use wire::method::{Method, exchange, queue};
 use wire::{ShortStr, TableRef};
 
@@ -52,6 +52,12 @@ impl LocalSetup {
             internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
         };
         LocalSetup { queue, definitions: Some(definitions) }
+    }
+
+    /// The queue that a route which pushes to `peer` has declared here. A queue route declares none.
+    pub fn declared_queue(spec: &RouteSpec, peer: &BrokerIdentity) -> Option<Box<[u8]>> {
+        let declares = spec.direction == RouteDirection::Push && !matches!(spec.kind, RouteKind::Queue { .. });
+        declares.then(|| queue_name(spec, peer))
     }
 
     /// The method that declares the n-th definition, counted from 0; `None` after the last.

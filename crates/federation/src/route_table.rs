@@ -2,6 +2,8 @@
 
 use crate::remote_setup::{RemoteSetup, SetupStep};
 use crate::{BindingPropagation, RouteSpec};
+use session::Outbound;
+use slab::Pool;
 
 /// Identifies a route of one link. The id of a removed route is used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -123,7 +125,7 @@ impl RouteTable {
     }
 
     /// What a dynamic route requests of its source. Whoever changes it calls
-    /// [`send_bindings`](crate::LinkSession::send_bindings) afterwards.
+    /// [`send_bindings`](Self::send_bindings) afterwards.
     pub fn propagation(&mut self, route: RouteId) -> Option<&mut BindingPropagation> {
         self.get_mut(route)?.propagation.as_deref_mut()
     }
@@ -136,11 +138,25 @@ impl RouteTable {
     }
 
     /// Of a static route: whether messages of its exchange here go where they may come twice, so that they are to be stamped.
-    /// [`send_bindings`](crate::LinkSession::send_bindings) sends a change to the source.
+    /// [`send_bindings`](Self::send_bindings) sends a change to the source.
     pub fn set_wants_stamps(&mut self, route: RouteId, wants_stamps: bool) {
         if let Some(setup) = self.get_mut(route) {
             setup.set_wants_stamps(wants_stamps);
         }
+    }
+
+    /// Sends changes of what a route requests of its source.
+    pub fn send_bindings(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
+        if let Some(setup) = self.get_mut(route)
+            && matches!(setup.step, SetupStep::Bind | SetupStep::Running)
+        {
+            setup.send_bindings(out, pool);
+        }
+    }
+
+    /// Asks the source of each route how many messages wait.
+    pub fn request_lags(&mut self, out: &mut Outbound, pool: &Pool) {
+        self.setups_mut().for_each(|(_, setup)| setup.request_lag(out, pool));
     }
 
     pub(crate) fn get(&self, route: RouteId) -> Option<&RemoteSetup> {

@@ -31,7 +31,7 @@ impl BindingWatch {
         let seed = cx.effects.chance();
         if spec.kind == RouteKind::Dynamic {
             let propagation = BindingPropagation::new(session.own().clone(), spec, seed);
-            session.routes_mut().set_propagation(route, propagation);
+            session.routes.set_propagation(route, propagation);
         }
         refresh_stamps(session, route, spec, vhost, cx);
         resync(session, route, spec, vhost, cx);
@@ -49,8 +49,8 @@ impl BindingWatch {
     ) -> bool {
         let mut is_concerned = false;
         let mut is_stale = false;
-        let Some(spec) = session.routes().spec(route).cloned() else { return false };
-        let mut propagation = session.routes_mut().propagation(route);
+        let Some(spec) = session.routes.spec(route).cloned() else { return false };
+        let mut propagation = session.routes.propagation(route);
         for change in changes.iter().filter(|change| change.watch == self.id) {
             is_concerned = true;
             let Some(propagation) = &mut propagation else { continue };
@@ -89,7 +89,7 @@ fn refresh_stamps(
     let catalog = cx.broker.catalog();
     let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
     let wants_stamps = exchange.is_some_and(|exchange| catalog.asks_for_stamps(exchange));
-    session.routes_mut().set_wants_stamps(route, wants_stamps);
+    session.routes.set_wants_stamps(route, wants_stamps);
 }
 
 /// Compares what is requested of the source with all bindings of the exchange.
@@ -97,7 +97,7 @@ fn resync(session: &mut LinkSession, route: RouteId, spec: &RouteSpec, vhost: Vh
     let catalog = cx.broker.catalog();
     let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
     let bindings = exchange.into_iter().flat_map(|exchange| catalog.bindings_from(exchange));
-    if let Some(propagation) = session.routes_mut().propagation(route) {
+    if let Some(propagation) = session.routes.propagation(route) {
         propagation.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
     }
 }

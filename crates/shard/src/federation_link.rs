@@ -15,7 +15,7 @@ use crate::local_routes::LocalRoutes;
 use crate::push_setup::{PushProgress, PushSetup};
 use broker::{Effects, Slot};
 use catalog::{BindingChange, SessionId};
-use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, SessionEnd};
+use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
 use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
 use link::Link;
 use session::{Inbound, Outbound, Tuning};
@@ -163,7 +163,7 @@ impl FederationLink {
 
     /// Closes a connection without routes.
     pub fn close_if_unused(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
-        if self.session.is_open() && self.session.routes().is_empty() {
+        if self.session.is_open() && self.session.routes.is_empty() {
             self.close(slot, "it has no routes", false, cx);
         }
     }
@@ -200,13 +200,13 @@ impl FederationLink {
         if self.timers.lag_expired(cx.now)
             && let Some((out, pool)) = cx.effects.writer(slot)
         {
-            self.session.request_lags(out, pool);
+            self.session.routes.request_lags(out, pool);
         }
         if self.timers.delay_expired(cx.now) {
             self.session.end_delays(cx.effects.writer(slot));
         }
         let FederationLink { session, routes, .. } = self;
-        let all = session.routes().iter().map(|(route, _)| route);
+        let all = session.routes.iter().map(|(route, _)| route);
         all.filter(|route| routes.take_retry(*route, cx.now)).collect()
     }
 
@@ -278,10 +278,10 @@ impl FederationLink {
 
     /// Adds a route. Returns its id unless there is one that carries the same.
     pub fn add_route(&mut self, spec: RouteSpec, delayed: bool, now: Instant) -> Option<RouteId> {
-        if self.session.routes().find(&spec).is_some() {
+        if self.session.routes.find(&spec).is_some() {
             return None;
         }
-        let route = self.session.routes_mut().add(spec, delayed);
+        let route = self.session.routes.add(spec, delayed);
         if delayed {
             self.timers.delay_routes(now);
         }
@@ -295,7 +295,7 @@ impl FederationLink {
     /// Whether a route that begins now starts to watch the bindings of its exchange.
     pub fn starts_watch(&self, route: RouteId, slot: Slot, cx: &LinkContext<'_>) -> bool {
         let is_watching = self.routes.get(route).is_some_and(|route| route.watch.is_some());
-        let Some(spec) = self.session.routes().spec(route).filter(|_| self.session.peer().is_some()) else {
+        let Some(spec) = self.session.routes.spec(route).filter(|_| self.session.peer().is_some()) else {
             return false;
         };
         !is_watching
@@ -306,7 +306,7 @@ impl FederationLink {
 
     /// Begins a route on the open connection.
     pub fn begin_route(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
-        let (Some(spec), Some(peer)) = (self.session.routes().spec(route).cloned(), self.session.peer().cloned())
+        let (Some(spec), Some(peer)) = (self.session.routes.spec(route).cloned(), self.session.peer().cloned())
         else {
             return;
         };
@@ -314,7 +314,7 @@ impl FederationLink {
         let is_queue_route = matches!(spec.kind, RouteKind::Queue { .. });
         if exchange.is_none() && (spec.direction == RouteDirection::Pull || !is_queue_route) {
             let text = format!("there is no exchange '{}' here", spec.exchange);
-            self.session.routes_mut().set_error(route, &text);
+            self.session.routes.set_error(route, &text);
             return self.fail_route(route, &text, cx);
         }
         if self.starts_watch(route, slot, cx)
@@ -342,7 +342,7 @@ impl FederationLink {
 
     /// Removes a route and what it has declared at both ends, connected or not.
     pub fn remove_route(&mut self, spec: &RouteSpec, cx: &mut LinkContext<'_>) {
-        let Some(route) = self.session.routes().find(spec) else { return };
+        let Some(route) = self.session.routes.find(spec) else { return };
         let slot = match self.phase {
             LinkPhase::Connected { slot } => Some(slot),
             _ => None,
@@ -350,7 +350,8 @@ impl FederationLink {
         if let Some(watch) = self.routes.entry(route).watch.take() {
             watch.stop(cx);
         }
-        let push_queue = self.session.push_queue(route).zip(cx.vhost(&self.spec));
+        let peer = self.session.peer();
+        let push_queue = peer.and_then(|peer| LocalSetup::declared_queue(spec, peer)).zip(cx.vhost(&self.spec));
         if let Some(slot) = slot {
             // What is safe here is not sent again.
             cx.effects.acknowledge(slot, None);
@@ -375,13 +376,13 @@ impl FederationLink {
         match (slot, self.phase) {
             (Some(slot), _) => self.close_if_unused(slot, cx),
             (None, LinkPhase::Dialing { .. }) => {}
-            (None, _) if self.session.routes().is_empty() => self.phase = LinkPhase::Idle,
+            (None, _) if self.session.routes.is_empty() => self.phase = LinkPhase::Idle,
             (None, _) => {}
         }
     }
 
     fn set_up_local_side(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
-        let routes = self.session.routes();
+        let routes = &self.session.routes;
         let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else { return };
         if !cx.broker.has_channel(slot, channel) {
             cx.broker.open_channel(slot, channel);
@@ -423,7 +424,7 @@ impl FederationLink {
         let waits = |route: RouteId| {
             self.routes.get(route).and_then(|route| route.push.as_ref()).is_some_and(|push| !push.is_done())
         };
-        let waiting = self.session.routes().iter().map(|(route, _)| route).filter(|route| waits(*route));
+        let waiting = self.session.routes.iter().map(|(route, _)| route).filter(|route| waits(*route));
         let waiting: Vec<_> = waiting.collect();
         for route in waiting {
             self.advance_push(route, slot, cx);
@@ -432,7 +433,7 @@ impl FederationLink {
 
     /// The broker core has refused a command of a route, at once or after asking another shard.
     pub fn on_refusal(&mut self, slot: Slot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
-        let Some(route) = self.session.routes().on_channel(channel) else {
+        let Some(route) = self.session.routes.on_channel(channel) else {
             return self.close(slot, text, false, cx);
         };
         cx.effects.acknowledge(slot, None);
@@ -469,14 +470,14 @@ impl FederationLink {
     pub fn apply_binding_changes(&mut self, changes: &[BindingChange], cx: &mut LinkContext<'_>) {
         let vhost = cx.vhost(&self.spec);
         let FederationLink { session, routes, phase, .. } = self;
-        let all: Vec<_> = session.routes().iter().map(|(route, _)| route).collect();
+        let all: Vec<_> = session.routes.iter().map(|(route, _)| route).collect();
         for route in all {
             let Some(watch) = routes.get(route).and_then(|route| route.watch.as_ref()) else { continue };
             if watch.apply(changes, session, route, vhost, cx)
                 && let LinkPhase::Connected { slot } = *phase
                 && let Some((out, pool)) = cx.effects.writer(slot)
             {
-                session.send_bindings(route, out, pool);
+                session.routes.send_bindings(route, out, pool);
             }
         }
     }

@@ -90,7 +90,7 @@ impl FederationLinks {
     fn remove_link(&mut self, id: FederationLinkId, cx: &mut LinkContext<'_>) {
         let Some(link) = self.table.get_mut(id) else { return };
         link.is_removed = true;
-        let routes: Vec<_> = link.session.routes().iter().map(|(_, spec)| spec.clone()).collect();
+        let routes: Vec<_> = link.session.routes.iter().map(|(_, spec)| spec.clone()).collect();
         for spec in routes {
             link.remove_route(&spec, cx);
         }
@@ -186,7 +186,7 @@ impl FederationLinks {
                 continue;
             }
             match link.phase {
-                LinkPhase::Waiting { .. } if cx.draining || link.session.routes().is_empty() => {
+                LinkPhase::Waiting { .. } if cx.draining || link.session.routes.is_empty() => {
                     link.phase = LinkPhase::Idle;
                 }
                 LinkPhase::Waiting { refused, .. } if predecessor_closes => {
@@ -224,8 +224,8 @@ impl FederationLinks {
         match event {
             Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
                 let FederationLink { session, routes, spec, .. } = link;
-                let Some(route) = session.routes().on_channel(channel) else { return Ok(Some(Next::Go)) };
-                let (Some(local), Some(route)) = (routes.get_mut(route), session.routes().spec(route)) else {
+                let Some(route) = session.routes.on_channel(channel) else { return Ok(Some(Next::Go)) };
+                let (Some(local), Some(route)) = (routes.get_mut(route), session.routes.spec(route)) else {
                     return Ok(Some(Next::Go));
                 };
                 let body = match &body {
@@ -271,7 +271,7 @@ impl FederationLinks {
         if !link.open_session(slot, cx) {
             return;
         }
-        let routes: Vec<_> = link.session.routes().iter().map(|(route, _)| route).collect();
+        let routes: Vec<_> = link.session.routes.iter().map(|(route, _)| route).collect();
         self.begin_routes(id, &routes, slot, cx);
         // The last route may have been removed in the meantime.
         if let Some(link) = self.table.get_mut(id) {
@@ -311,7 +311,7 @@ impl FederationLinks {
 
     /// Whether the source keeps everything that this connection brings until it is acknowledged.
     pub fn is_redelivered(&self, id: FederationLinkId) -> bool {
-        self.table.get(id).is_some_and(|link| link.session.routes().iter().all(|(_, spec)| spec.ack == AckMode::Confirm))
+        self.table.get(id).is_some_and(|link| link.session.routes.iter().all(|(_, spec)| spec.ack == AckMode::Confirm))
     }
 
     /// Propagates changes of bindings to the sources of the routes that they concern.
@@ -377,5 +377,173 @@ fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, eff
         Ok(Flow::Go) => Next::Go,
         Ok(Flow::Wait | Flow::Gather) => Next::Wait,
         Err(refusal) => Next::Refuse { channel, refusal, method: id },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DialError, FederationLinks, LinkContext};
+    use crate::connections::Connections;
+    use crate::effects::ShardEffects;
+    use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
+    use crate::shard::ShardOptions;
+    use crate::shared_state::SharedState;
+    use broker::{Broker, BrokerOptions};
+    use catalog::{Catalog, Limits, ShardId};
+    use federation::limits::{BACK_OFF_MIN, REFUSED_WAIT};
+    use federation::{AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
+    use session::{Greeting, SessionLimits};
+    use slab::{Pool, PoolOptions};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+    use wire::Table;
+
+    struct IgnoredWake;
+
+    impl WakeTarget for IgnoredWake {
+        fn wake(&self) {}
+    }
+
+    /// What the links borrow, without a shard.
+    struct Surroundings {
+        broker: Broker,
+        effects: ShardEffects,
+        connections: Connections,
+        shared: SharedState,
+        options: ShardOptions,
+        now: Instant,
+    }
+
+    impl Surroundings {
+        #[expect(clippy::disallowed_methods, reason = "a time to begin with")]
+        fn new() -> Self {
+            let (shard, now) = (ShardId(0), Instant::now());
+            let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoredWake))]).pop().expect("one shard's");
+            let catalog = Catalog::new(Limits::default());
+            let broker_options = BrokerOptions {
+                shard,
+                shards: 1,
+                queue_bytes_max: 1 << 20,
+                epoch_unix_s: 0,
+                consumer_timeout_ms: 0,
+            };
+            let options = ShardOptions {
+                shard,
+                session: SessionLimits::default(),
+                rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
+                greeting: Arc::new(Greeting::new(&Table::new(), "PLAIN")),
+                login_timeout: Duration::from_secs(10),
+                epoch: now,
+                cluster_name: "here".into(),
+            };
+            Surroundings {
+                broker: Broker::new(broker_options, catalog),
+                effects: ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [0; 32]),
+                connections: Connections::default(),
+                shared: SharedState::new(1, 1 << 30, 10),
+                options,
+                now,
+            }
+        }
+
+        fn cx(&mut self) -> LinkContext<'_> {
+            LinkContext {
+                broker: &mut self.broker,
+                effects: &mut self.effects,
+                connections: &mut self.connections,
+                shared: &self.shared,
+                options: &self.options,
+                draining: false,
+                now: self.now,
+                timers_changed: false,
+            }
+        }
+    }
+
+    fn key() -> LinkKey {
+        LinkKey { vhost: "/".into(), peer: "there".into() }
+    }
+
+    fn link(url: &str) -> LinkSpec {
+        LinkSpec { key: key(), url: url.into(), user: "guest".into(), durable: false }
+    }
+
+    fn route() -> RouteSpec {
+        RouteSpec {
+            exchange: "amq.topic".into(),
+            kind: RouteKind::Dynamic,
+            direction: RouteDirection::Pull,
+            ack: AckMode::Confirm,
+            credit: 10,
+            hops_max: 3,
+            durable: false,
+            forced: false,
+        }
+    }
+
+    fn failure(is_refusal: bool) -> DialError {
+        DialError { text: "no".into(), is_refusal }
+    }
+
+    /// Links with one route that dials, and its first dial.
+    fn dialing(around: &mut Surroundings) -> (FederationLinks, crate::DialRequest) {
+        let mut links = FederationLinks::default();
+        links.apply(FederationCommand::AddLink(link("amqp://there")), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        assert!(!links.has_dials() && links.next_timer().is_none(), "a link without routes is idle");
+        links.apply(FederationCommand::AddRoute(key(), route()), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        let dial = links.next_dial().expect("it has a route");
+        assert_eq!((&*dial.url, links.next_timer()), ("amqp://there", None));
+        (links, dial)
+    }
+
+    #[test]
+    fn a_failed_dial_is_made_again_after_a_wait() {
+        let mut around = Surroundings::new();
+        let (mut links, dial) = dialing(&mut around);
+        assert!(links.on_dial_outcome(&dial, Err(failure(false)), &mut around.cx()).is_none());
+        let at = links.next_timer().expect("it waits");
+        assert!((BACK_OFF_MIN / 2..=BACK_OFF_MIN).contains(&(at - around.now)));
+        links.run_timers(&mut around.cx());
+        assert!(!links.has_dials(), "too early");
+        around.now = at;
+        links.run_timers(&mut around.cx());
+        let again = links.next_dial().expect("the wait is over");
+        assert!(again.link == dial.link && again.serial != dial.serial);
+        // An outcome of the first dial, told twice, changes nothing.
+        assert!(links.on_dial_outcome(&dial, Err(failure(true)), &mut around.cx()).is_none());
+        assert_eq!(links.statuses(&mut around.cx())[0].state, LinkState::Connecting);
+        assert!(links.on_dial_outcome(&again, Err(failure(true)), &mut around.cx()).is_none());
+        assert!(links.next_timer().expect("it waits") - around.now >= REFUSED_WAIT / 2);
+        assert!(matches!(links.statuses(&mut around.cx())[0].state, LinkState::Refused { .. }));
+    }
+
+    #[test]
+    fn another_login_replaces_the_dial_under_way() {
+        let mut around = Surroundings::new();
+        let (mut links, before) = dialing(&mut around);
+        links.apply(FederationCommand::ChangeLink(link("amqp://a:b@there")), &mut around.cx());
+        let after = links.next_dial().expect("with the new login");
+        assert_eq!((&*after.url, after.link), ("amqp://a:b@there", before.link));
+        links.on_dial_outcome(&before, Err(failure(false)), &mut around.cx());
+        assert_eq!(links.next_timer(), None, "nobody waits for it");
+        links.on_dial_outcome(&after, Err(failure(false)), &mut around.cx());
+        assert!(links.next_timer().is_some());
+    }
+
+    #[test]
+    fn a_removed_link_is_gone_and_its_id_is_free() {
+        let mut around = Surroundings::new();
+        let (mut links, dial) = dialing(&mut around);
+        links.apply(FederationCommand::RemoveLink(key()), &mut around.cx());
+        assert!(links.statuses(&mut around.cx()).is_empty());
+        links.on_dial_outcome(&dial, Err(failure(false)), &mut around.cx());
+        assert_eq!(links.next_timer(), None);
+        links.apply(FederationCommand::AddLink(link("amqp://there")), &mut around.cx());
+        links.apply(FederationCommand::AddRoute(key(), route()), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        let again = links.next_dial().expect("a new link");
+        assert!(again.link == dial.link && again.serial > dial.serial);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn link_status(link: &mut FederationLink, cx: &mut LinkContext<'_>) -
     if link.record.state.0 != state.name() {
         link.record.state = (state.name(), cx.now);
     }
-    let routes = link.session.routes().iter().map(|(route, spec)| route_status(link, route, spec, cx)).collect();
+    let routes = link.session.routes.iter().map(|(route, spec)| route_status(link, route, spec, cx)).collect();
     LinkStatus {
         spec: link.spec.clone(),
         state,
@@ -53,11 +53,11 @@ pub(crate) fn link_status(link: &mut FederationLink, cx: &mut LinkContext<'_>) -
 }
 
 fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> RouteStatus {
-    let progress = link.session.routes().progress(route);
+    let progress = link.session.routes.progress(route);
     let mut counts = link.routes.get(route).map(|route| route.counts).unwrap_or_default();
     let mut unacknowledged = 0;
     if let LinkPhase::Connected { slot } = link.phase
-        && let Some(channel) = link.session.routes().channel(route)
+        && let Some(channel) = link.session.routes.channel(route)
     {
         unacknowledged = cx.broker.under_way(slot, channel);
         if let Some(pushed) = cx.link_output(slot).and_then(|output| output.push_route(channel)) {
@@ -74,7 +74,7 @@ fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mu
         dropped: counts.dropped,
         unacknowledged,
         lag: progress.lag,
-        bindings: link.session.routes().requested_bindings(route),
+        bindings: link.session.routes.requested_bindings(route),
     }
 }
 

@@ -175,8 +175,8 @@ impl LocalRoutes {
     pub fn keep_counts(&mut self, session: &LinkSession, slot: Slot, only: Option<u16>, cx: &mut LinkContext<'_>) {
         stamped::forget(cx.shared, cx.effects, slot, only);
         let Some(output) = cx.link_output(slot) else { return };
-        for (route, _) in session.routes().iter() {
-            if let Some(channel) = session.routes().channel(route)
+        for (route, _) in session.routes.iter() {
+            if let Some(channel) = session.routes.channel(route)
                 && only.is_none_or(|only| only == channel)
                 && let Some(pushed) = output.set_push_route(channel, None)
             {

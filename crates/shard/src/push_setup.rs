@@ -56,7 +56,7 @@ impl PushSetup {
         slot: Slot,
         cx: &mut LinkContext<'_>,
     ) -> PushProgress {
-        let routes = session.routes();
+        let routes = &session.routes;
         let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else {
             return PushProgress::Gone;
         };
