@@ -1,159 +1,77 @@
-//! A mirror: what a dynamic route asks the source for, so that unwanted messages never cross.
+//! Propagation of bindings: what a dynamic route requests of its source, so that only messages with a consumer cross the link.
 //!
-//! Enters: the bindings of the destination's exchange, all of them and then their changes.  Leaves: bindings for the source's
-//!         exchange, and those to be taken back.
-//! Owns:   every want (a key with arguments) once, how often and by which paths it came, and what the source was asked for.
-//! Never:  sends anything, or waits for an answer; asks a source for what it has said itself.
+//! Enters: the bindings of the destination's exchange, then their changes.  Leaves: binds and unbinds of the source's exchange.
+//! Owns:   which interests exist, by how many bindings and paths, and what was requested of the source.
 //!
-//! A binding without `x-bound-from` is a want of this broker; all that say the same are one. A binding with it was made by a
-//! broker further down: it goes on with this broker in front of its path, unless the source is on the path already. Of many
-//! paths of one want few go on: this broker's own alone, else the one with most hops left, the shortest of these; and for each broker
-//! that is on all chosen ones the best path without it, if there is one, so that the want gets around that broker too. Where
-//! brokers form a tree one or two of them do. Paths contain no broker twice and a path ends where its first binding does, so a
-//! want that nobody has any more disappears everywhere: nothing counts to infinity.
+//! A binding without `x-bound-from` is an interest of this broker; equal bindings are one interest. A binding with it was made by
+//! a broker further downstream: it is propagated with this broker prepended to its path, unless the source is on that path
+//! already. Bindings propagate along few paths: along this broker's own if there is one, otherwise along the one with the most
+//! hops left, the shortest of these; and for each broker that is on all chosen paths, along the best path without it, so that
+//! the interest gets around that broker too. In a tree of brokers that makes one or two paths. A path contains no broker twice
+//! and ends when its first binding does. An interest that nobody has any more therefore disappears everywhere: nothing counts
+//! to infinity.
 
-use crate::{
-    BrokerIdentity, RouteSpec,
-    limits::PATHS_PASSED_MAX,
-    binding_path::{OWN_PATH, BindingPathId, BindingPaths},
-};
-use catalog::{
-    arguments::{X_BOUND_FROM, X_HARRIER_WINDOW},
-    limits::ARGUMENTS_BYTES_MAX,
-};
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-use std::{
-    cmp::Reverse,
-    collections::VecDeque,
-    hash::{BuildHasher, Hasher},
-};
+use crate::binding_interest::{InterestId, InterestOrigin, InterestTable};
+use crate::binding_path::{BindingPathId, BindingPaths, OWN_PATH};
+use crate::limits::PATHS_PASSED_MAX;
+use crate::{BrokerIdentity, RouteSpec};
+use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
+use catalog::limits::ARGUMENTS_BYTES_MAX;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use wire::{Table, TableRef, Value};
 
-/// What to write to the source next: `exchange.bind` or `exchange.unbind` of its exchange towards the internal one.
+/// The next request to the source: `exchange.bind` or `exchange.unbind` between its exchange and the internal one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BindingOperation<'a> {
-    /// It is a bind, or an unbind of what was bound with the same key and arguments.
+    /// Whether it binds; otherwise it removes the binding with the same key and arguments.
     pub bind: bool,
-    /// The routing key.
     pub key: &'a [u8],
-    /// The arguments: those of the want, `x-bound-from`, and `x-harrier-window` where that is asked for.
+    /// Those of the interest, `x-bound-from`, and `x-harrier-window` on a forced route.
     pub arguments: TableRef<'a>,
 }
 
-/// By which path a want came, and how often. 8 bytes.
-#[derive(Clone, Copy)]
-struct InterestOrigin {
-    path: BindingPathId,
-    count: OriginCount,
-}
-
-/// How many bindings say it, and in the lowest bit whether the source was asked for it.
-#[derive(Clone, Copy)]
-struct OriginCount(u32);
-
-impl OriginCount {
-    const ONE: u32 = 2;
-    fn bindings(self) -> u32 {
-        self.0 >> 1
-    }
-    fn is_requested(self) -> bool {
-        self.0 & 1 != 0
-    }
-    fn is_zero(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// A key with arguments that somebody wants.
-struct BindingInterest {
-    /// A length octet, the key, the arguments encoded without the two that mirrors write.
-    encoded: Box<[u8]>,
-    first_origin: Option<InterestOrigin>,
-    more_origins: Box<[InterestOrigin]>,
-    /// It is on the list of those to look at.
-    due: bool,
-}
-
-const _: () = assert!(size_of::<BindingInterest>() == 48);
-
-impl BindingInterest {
-    fn origins(&self) -> impl Iterator<Item = &InterestOrigin> {
-        self.first_origin.iter().chain(&*self.more_origins)
-    }
-
-    fn origin_mut(&mut self, path: BindingPathId) -> Option<&mut InterestOrigin> {
-        self.first_origin.iter_mut().chain(&mut *self.more_origins).find(|origin| origin.path == path)
-    }
-
-    fn push(&mut self, origin: InterestOrigin) {
-        match self.first_origin {
-            None => self.first_origin = Some(origin),
-            Some(_) => self.more_origins = self.more_origins.iter().copied().chain([origin]).collect(),
-        }
-    }
-
-    /// Forgets the origins that say nothing any more.
-    fn prune(&mut self, mut release: impl FnMut(BindingPathId)) {
-        if self.origins().all(|origin| !origin.count.is_zero()) {
-            return;
-        }
-        for origin in self.origins().filter(|origin| origin.count.is_zero()) {
-            release(origin.path);
-        }
-        let mut left = self.first_origin.iter().chain(&*self.more_origins).copied().filter(|origin| !origin.count.is_zero());
-        let first = left.next();
-        let more = left.collect();
-        (self.first_origin, self.more_origins) = (first, more);
-    }
-}
-
-/// What one dynamic route asks for.
+/// The bindings that one dynamic route propagates.
 pub struct BindingPropagation {
     paths: BindingPaths,
-    interests: Vec<BindingInterest>,
-    free: Vec<u32>,
-    index: HashTable<u32>,
-    hash: FixedState,
-    /// Wants whose bindings at the source may not be what they should.
-    due: VecDeque<u32>,
+    interests: InterestTable,
+    /// Interests whose bindings at the source may be out of date.
+    due: VecDeque<InterestId>,
     own: BrokerIdentity,
     exchange: Box<str>,
-    window: bool,
-    /// This broker's entry in the paths it passes on: the table's entries up to `hops`.
+    stamps_messages: bool,
+    /// This broker's entry in the paths it propagates: the table's entries up to `hops`.
     own_hop: Vec<u8>,
     requested: u64,
     unreadable: u64,
+    /// The interest that was encoded last.
     encoded: Vec<u8>,
     chosen: Vec<BindingPathId>,
-    written: Vec<u8>,
+    /// The key and arguments of the last operation.
+    operation: Vec<u8>,
 }
 
 impl BindingPropagation {
-    /// That of a route of this broker, with nothing to ask for yet. `hash_seed` is drawn at random, as the catalog's.
+    /// For a route of this broker `own`, without bindings yet. `hash_seed` is drawn at random, because peers choose the keys.
     pub fn new(own: BrokerIdentity, spec: &RouteSpec, hash_seed: u64) -> Self {
         Self {
             paths: BindingPaths::new(own.clone(), spec.hops_max.min(i16::MAX as u16), hash_seed),
-            interests: Vec::new(),
-            free: Vec::new(),
-            index: HashTable::new(),
-            hash: FixedState::with_seed(hash_seed),
+            interests: InterestTable::new(hash_seed),
             due: VecDeque::new(),
             own,
             exchange: spec.exchange.clone(),
-            window: spec.forced,
+            stamps_messages: spec.forced,
             own_hop: Vec::new(),
             requested: 0,
             unreadable: 0,
             encoded: Vec::new(),
             chosen: Vec::new(),
-            written: Vec::new(),
+            operation: Vec::new(),
         }
     }
 
-    /// The source is known, and a fresh internal exchange that nothing leads to yet: everything is to be asked for anew. A source
-    /// that does not say who it is gets what it said itself, and drops it. `suffix` tells this internal exchange from the
-    /// one before.
+    /// Begins again with a source and its new internal exchange, which has no bindings yet. A source without an identity is asked
+    /// for its own bindings too, and drops them. `suffix` distinguishes the internal exchange from the one before.
     pub fn begin(&mut self, source: Option<BrokerIdentity>, suffix: char) {
         self.paths.set_source(source);
         self.own_hop.clear();
@@ -167,68 +85,62 @@ impl BindingPropagation {
         self.restart();
     }
 
-    /// Everything is to be asked for anew, of an internal exchange that nothing leads to.
+    /// Begins again with an internal exchange without bindings.
     pub fn restart(&mut self) {
         self.requested = 0;
-        for at in 0..self.interests.len() {
-            let BindingInterest { first_origin: first, more_origins: more, .. } = &mut self.interests[at];
-            for origin in first.iter_mut().chain(&mut **more) {
-                origin.count.0 &= !1;
-            }
-            self.mark_due(at as u32);
+        for id in self.interests.ids() {
+            self.interests.get_mut(id).origins_mut().for_each(|origin| origin.count.clear_requested());
+            self.mark_due(id);
         }
     }
 
-    /// All bindings of the exchange as they are now: what changes at the source is the difference.
+    /// Replaces all bindings of the exchange by these: the difference is requested of the source.
     pub fn resync<'a>(&mut self, bindings: impl IntoIterator<Item = (&'a [u8], Option<&'a Table>)>) {
         self.unreadable = 0;
-        for at in 0..self.interests.len() {
-            let BindingInterest { first_origin: first, more_origins: more, .. } = &mut self.interests[at];
-            for origin in first.iter_mut().chain(&mut **more) {
-                origin.count.0 &= 1;
-            }
-            self.mark_due(at as u32);
+        for id in self.interests.ids() {
+            self.interests.get_mut(id).origins_mut().for_each(|origin| origin.count.clear_bindings());
+            self.mark_due(id);
         }
         for (key, arguments) in bindings {
             self.add(key, arguments);
         }
     }
 
-    /// A binding is new.
+    /// A binding was added.
     pub fn add(&mut self, key: &[u8], arguments: Option<&Table>) {
         let path = match arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) {
             None => OWN_PATH,
             Some(argument) => match self.paths.acquire(argument) {
                 Ok(path) => path,
-                // It ends here. To take it for a want of this broker's own would let it come round again, and stay for ever,
-                // where a broker in a ring writes what others cannot read.
+                // It is propagated no further. If it counted as this broker's own, it would travel around a ring forever in which a
+                // broker writes what others cannot read.
                 Err(_) => return self.unreadable += 1,
             },
         };
         self.encode_interest(key, arguments);
-        let at = match self.find(&self.encoded) {
-            Some(at) => at,
-            None => self.insert_interest(),
+        let id = match self.interests.find(&self.encoded) {
+            Some(id) => id,
+            None => self.interests.insert(&self.encoded),
         };
-        let want = &mut self.interests[at as usize];
-        let is_first = match want.origin_mut(path) {
+        let interest = self.interests.get_mut(id);
+        let is_first = match interest.origin_mut(path) {
             Some(origin) => {
                 let is_first = origin.count.bindings() == 0;
-                origin.count.0 += OriginCount::ONE;
+                origin.count.add_binding();
                 self.paths.release(path);
                 is_first
             }
             None => {
-                want.push(InterestOrigin { path, count: OriginCount(OriginCount::ONE) });
+                interest.add_origin(path);
                 true
             }
         };
         if is_first {
-            self.mark_due(at);
+            self.mark_due(id);
         }
     }
 
-    /// A binding is gone. Answers whether it was known: if not, something was missed, and a `resync` is due.
+    /// A binding was removed. Returns whether it was known; if not, a change was missed and a `resync` is due.
     #[must_use]
     pub fn remove(&mut self, key: &[u8], arguments: Option<&Table>) -> bool {
         let path = match arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) {
@@ -244,81 +156,80 @@ impl BindingPropagation {
             },
         };
         self.encode_interest(key, arguments);
-        let Some(at) = self.find(&self.encoded) else { return false };
-        let origin = self.interests[at as usize].origin_mut(path).filter(|origin| origin.count.bindings() > 0);
+        let Some(id) = self.interests.find(&self.encoded) else { return false };
+        let origin = self.interests.get_mut(id).origin_mut(path).filter(|origin| origin.count.bindings() > 0);
         let Some(origin) = origin else { return false };
-        origin.count.0 -= OriginCount::ONE;
+        origin.count.remove_binding();
         if origin.count.bindings() == 0 {
-            self.mark_due(at);
+            self.mark_due(id);
         }
         true
     }
 
-    /// What to write next, until there is nothing: a new path of a want is bound before an old one is unbound. The order is that of
-    /// the changes; what came and went in the meantime is not said.
+    /// The next request to the source, in the order of the changes. A new path of an interest is bound before an old one is unbound;
+    /// bindings that were added and removed in the meantime are left out.
     pub fn next_operation(&mut self) -> Option<BindingOperation<'_>> {
-        while let Some(&at) = self.due.front() {
-            self.choose_paths(at);
-            let want = &mut self.interests[at as usize];
+        while let Some(&id) = self.due.front() {
+            self.choose_paths(id);
+            let interest = self.interests.get_mut(id);
             let is_chosen = |origin: &InterestOrigin| self.chosen.contains(&origin.path);
-            let origins = || want.origins();
-            let to_do = origins()
+            let origins = || interest.origins();
+            let out_of_date = origins()
                 .find(|origin| is_chosen(origin) && !origin.count.is_requested())
                 .or_else(|| origins().find(|origin| !is_chosen(origin) && origin.count.is_requested()));
-            if let Some(&InterestOrigin { path, .. }) = to_do {
-                return Some(self.toggle_request(at, path));
+            if let Some(&InterestOrigin { path, .. }) = out_of_date {
+                return Some(self.toggle_request(id, path));
             }
             self.due.pop_front();
-            want.due = false;
-            want.prune(|path| self.paths.release(path));
-            if want.first_origin.is_none() {
-                self.remove_interest(at);
+            interest.is_due = false;
+            interest.prune(|path| self.paths.release(path));
+            if interest.is_empty() {
+                self.interests.remove(id);
             }
         }
         None
     }
 
-    /// Whether there may be something to write.
+    /// Whether there may be requests to send.
     pub fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Bindings that the source was asked for.
+    /// How many bindings are requested of the source.
     pub fn requested(&self) -> u64 {
         self.requested
     }
 
-    /// Keys with arguments that somebody wants, whether they may be asked for or not.
+    /// How many interests there are, whether they may be propagated or not.
     pub fn interests(&self) -> usize {
-        self.index.len()
+        self.interests.len()
     }
 
-    /// Bindings whose `x-bound-from` cannot be read: they lead here, and no further.
+    /// How many bindings have an `x-bound-from` that cannot be read. They are not propagated.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Bytes that it holds, about.
+    /// Bytes on the heap, approximately.
     pub fn bytes(&self) -> usize {
-        let texts: usize = self.interests.iter().map(|want| want.encoded.len() + want.more_origins.len() * size_of::<InterestOrigin>()).sum();
-        let tables = self.interests.capacity() * size_of::<BindingInterest>() + self.index.capacity() * 5 + self.due.capacity() * 4;
-        texts + tables + self.paths.bytes()
+        self.interests.bytes() + self.due.capacity() * size_of::<InterestId>() + self.paths.bytes()
     }
 
-    /// The paths by which the source is to be asked for a want.
-    fn choose_paths(&mut self, at: u32) {
+    /// Chooses the paths along which an interest is propagated.
+    fn choose_paths(&mut self, id: InterestId) {
         self.chosen.clear();
-        let (want, paths) = (&self.interests[at as usize], &self.paths);
-        let room = ARGUMENTS_BYTES_MAX.checked_sub(want.encoded.len() + self.own_hop.len() + OVERHEAD_BYTES);
-        // What would be too large for the source to take is not asked for.
-        let may_go = |origin: &&InterestOrigin| {
+        let (interest, paths) = (self.interests.get(id), &self.paths);
+        let fixed_bytes = interest.encoded.len() + self.own_hop.len() + OVERHEAD_BYTES;
+        // The source would refuse larger arguments.
+        let path_bytes_max = ARGUMENTS_BYTES_MAX.checked_sub(fixed_bytes);
+        let is_eligible = |origin: &&InterestOrigin| {
             origin.count.bindings() > 0
                 && paths.hops(origin.path) > 0
-                && room.is_some_and(|room| paths.list(origin.path).len() <= room)
+                && path_bytes_max.is_some_and(|bytes_max| paths.list(origin.path).len() <= bytes_max)
         };
         let best = |without: &[u8]| {
-            let mut rank =
-                want.origins().filter(may_go).filter(|origin| paths.brokers(origin.path).all(|b| b != without));
+            let avoids = |origin: &&InterestOrigin| paths.brokers(origin.path).all(|broker| broker != without);
+            let mut rank = interest.origins().filter(is_eligible).filter(avoids);
             let first = rank.next()?;
             let order = |origin: &&InterestOrigin| {
                 (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_requested(), origin.path)
@@ -338,95 +249,61 @@ impl BindingPropagation {
         }
     }
 
-    /// Asks for a want by a path, or no longer.
-    fn toggle_request(&mut self, at: u32, path: BindingPathId) -> BindingOperation<'_> {
-        let Self { paths, interests: wants, written, own_hop: hop, .. } = self;
-        let want = &mut wants[at as usize];
-        let Some(origin) = want.origin_mut(path) else { unreachable!("the path was found among the origins") };
-        origin.count.0 ^= 1;
+    /// Requests an interest along a path, or withdraws the request.
+    fn toggle_request(&mut self, id: InterestId, path: BindingPathId) -> BindingOperation<'_> {
+        let Self { paths, interests, operation, own_hop, .. } = self;
+        let interest = interests.get_mut(id);
+        let Some(origin) = interest.origin_mut(path) else { unreachable!("the path was found among the origins") };
+        origin.count.toggle_requested();
         let bind = origin.count.is_requested();
         if bind {
             self.requested += 1;
         } else {
             self.requested -= 1;
         }
-        written.clear();
-        let (&key_bytes, said) = want.encoded.split_first().unwrap_or((&0, &[]));
-        written.extend_from_slice(said);
-        push_name(written, X_BOUND_FROM);
-        written.push(b'A');
-        let hop_bytes = hop.len() + HOPS_BYTES;
-        push_length(written, 5 + hop_bytes + paths.list(path).len());
-        written.push(b'F');
-        push_length(written, hop_bytes);
-        written.extend_from_slice(hop);
-        push_name(written, "hops");
-        Value::I16(paths.hops(path).cast_signed()).encode(written);
-        written.extend_from_slice(paths.list(path));
-        if self.window {
-            push_name(written, X_HARRIER_WINDOW);
-            Value::Bool(true).encode(written);
+        operation.clear();
+        let (&key_bytes, encoded) = interest.encoded.split_first().unwrap_or((&0, &[]));
+        operation.extend_from_slice(encoded);
+        push_name(operation, X_BOUND_FROM);
+        operation.push(b'A');
+        let hop_bytes = own_hop.len() + HOPS_BYTES;
+        push_length(operation, 5 + hop_bytes + paths.list(path).len());
+        operation.push(b'F');
+        push_length(operation, hop_bytes);
+        operation.extend_from_slice(own_hop);
+        push_name(operation, "hops");
+        Value::I16(paths.hops(path).cast_signed()).encode(operation);
+        operation.extend_from_slice(paths.list(path));
+        if self.stamps_messages {
+            push_name(operation, X_HARRIER_WINDOW);
+            Value::Bool(true).encode(operation);
         }
-        let (key, arguments) = written.split_at(usize::from(key_bytes));
+        let (key, arguments) = operation.split_at(usize::from(key_bytes));
         BindingOperation { bind, key, arguments: TableRef::new(arguments) }
     }
 
-    /// What a binding says, but for what mirrors write, into `self.said`.
+    /// Encodes the interest of a binding, without the arguments that propagation adds, into `self.encoded`.
     fn encode_interest(&mut self, key: &[u8], arguments: Option<&Table>) {
-        let said = &mut self.encoded;
-        said.clear();
+        let encoded = &mut self.encoded;
+        encoded.clear();
         // A routing key is a short string.
-        said.push(key.len() as u8);
-        said.extend_from_slice(key);
+        encoded.push(key.len() as u8);
+        encoded.extend_from_slice(key);
         for (name, value) in arguments.into_iter().flat_map(Table::iter) {
-            if name == X_BOUND_FROM || (self.window && name == X_HARRIER_WINDOW) {
+            if name == X_BOUND_FROM || (self.stamps_messages && name == X_HARRIER_WINDOW) {
                 continue;
             }
-            said.push(name.len() as u8);
-            said.extend_from_slice(name.as_bytes());
-            value.encode(said);
+            encoded.push(name.len() as u8);
+            encoded.extend_from_slice(name.as_bytes());
+            value.encode(encoded);
         }
     }
 
-    fn find(&self, said: &[u8]) -> Option<u32> {
-        let same = |&at: &u32| *self.interests[at as usize].encoded == *said;
-        self.index.find(hash_of(&self.hash, said), same).copied()
-    }
-
-    /// A want that says `self.said`, which nothing says yet.
-    fn insert_interest(&mut self) -> u32 {
-        let want = BindingInterest { encoded: self.encoded.as_slice().into(), first_origin: None, more_origins: Box::default(), due: false };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.interests[at as usize] = want;
-                at
-            }
-            None => {
-                self.interests.push(want);
-                (self.interests.len() - 1) as u32
-            }
-        };
-        let (wants, hash) = (&self.interests, &self.hash);
-        self.index.insert_unique(hash_of(hash, &self.encoded), at, |&other| hash_of(hash, &wants[other as usize].encoded));
-        at
-    }
-
-    /// One that nobody says any more, and the source was not asked for.
-    fn remove_interest(&mut self, at: u32) {
-        let said = std::mem::take(&mut self.interests[at as usize].encoded);
-        match self.index.find_entry(hash_of(&self.hash, &said), |&other| other == at) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every want is in the index"),
-        }
-        self.free.push(at);
-    }
-
-    fn mark_due(&mut self, at: u32) {
-        let want = &mut self.interests[at as usize];
-        // A free place says nothing.
-        if !want.due && want.first_origin.is_some() {
-            want.due = true;
-            self.due.push_back(at);
+    fn mark_due(&mut self, id: InterestId) {
+        let interest = self.interests.get_mut(id);
+        if !interest.is_due && !interest.is_empty() {
+            interest.is_due = true;
+            self.due.push_back(id);
         }
     }
 }
@@ -434,22 +311,16 @@ impl BindingPropagation {
 /// Bytes of `hops` in a table.
 const HOPS_BYTES: usize = 1 + 4 + 3;
 
-/// What a mirrored binding's arguments have besides the want's, the path and this broker's hop.
+/// Bytes of a propagated binding's arguments beside the interest's, the path and this broker's hop.
 const OVERHEAD_BYTES: usize = 4 + (1 + X_BOUND_FROM.len() + 5) + (5 + HOPS_BYTES) + (1 + X_HARRIER_WINDOW.len() + 2);
 
-fn hash_of(hash: &FixedState, said: &[u8]) -> u64 {
-    let mut hasher = hash.build_hasher();
-    hasher.write(said);
-    hasher.finish()
-}
-
 fn push_name(out: &mut Vec<u8>, name: &str) {
-    // Names of this file, which are short.
+    // The names in this file are short.
     out.push(name.len() as u8);
     out.extend_from_slice(name.as_bytes());
 }
 
 fn push_length(out: &mut Vec<u8>, bytes: usize) {
-    // `choose` sees to it that arguments stay below their limit.
+    // `choose_paths` keeps arguments below their limit.
     out.extend_from_slice(&(bytes as u32).to_be_bytes());
 }

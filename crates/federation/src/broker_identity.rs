@@ -1,14 +1,10 @@
-//! Who a broker is, to other brokers.
-//!
-//! Enters: names.  Leaves: comparisons.
-//! Owns:   that a broker is a cluster name and a virtual host, as in RabbitMQ.
-//! Never:  an address: a broker may have many, and none of them for ever.
+//! The identity of a broker: as in RabbitMQ, its cluster name and a virtual host. Addresses are none, since a broker may have
+//! several and change them.
 
 /// One virtual host of one broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BrokerIdentity {
-    /// What the broker calls itself (`cluster_name` among its properties). Other brokers must have other names.
+    /// The property `cluster_name` of the broker, which no other broker may share.
     pub cluster_name: Box<str>,
-    /// The virtual host.
     pub vhost: Box<str>,
 }

@@ -1,21 +1,19 @@
-//! The duplicate window: which stamped messages this broker has had lately.
+//! The duplicate window: recognizes stamped messages that have arrived before.
 //!
-//! Enters: stamps of messages that come over links.  Leaves: whether one has been here already.
-//! Owns:   the last so many stamps, the oldest going first.
-//! Never:  sees a message without a stamp; grows beyond its limit.
+//! Owns:   the most recent stamps, of which the oldest is dropped first.
 //!
-//! All links of a broker share one: a message that comes by two paths comes to two shards, perhaps at once. Who finds a stamp in
-//! it acknowledges the message and drops it; who was refused the message by this broker takes its stamp out, or the source's next
-//! try would be dropped.
+//! All links of a broker share one window, since a message that takes two paths arrives at two shards, perhaps at the same time.
+//! A link acknowledges and drops a message whose stamp is in the window. When this broker refuses a message, its stamp is removed,
+//! or the source's next try would be dropped.
 
 use catalog::Stamp;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
-/// The window.
+/// The stamps of messages that have arrived lately.
 pub struct DuplicateWindow {
-    /// Stamps in the order they came, from `oldest` around; `None` where one was taken out.
+    /// Stamps in the order of arrival, starting at `oldest` and wrapping around; `None` where one was removed.
     stamps: Vec<Option<Stamp>>,
     oldest: usize,
     index: HashTable<u32>,
@@ -24,8 +22,8 @@ pub struct DuplicateWindow {
 }
 
 impl DuplicateWindow {
-    /// One of so many stamps ([`WINDOW_STAMPS_MAX`](crate::limits::WINDOW_STAMPS_MAX), but for tests). `hash_seed` is drawn at
-    /// random: peers write stamps.
+    /// A window of `stamps_max` stamps ([`WINDOW_STAMPS_MAX`](crate::limits::WINDOW_STAMPS_MAX), except in tests). `hash_seed` is
+    /// drawn at random, because peers choose the stamps.
     pub fn new(stamps_max: usize, hash_seed: u64) -> Self {
         assert!(stamps_max > 0 && u32::try_from(stamps_max).is_ok(), "a window of {stamps_max} stamps");
         Self {
@@ -37,8 +35,7 @@ impl DuplicateWindow {
         }
     }
 
-    /// A message with this stamp is here. Answers whether it is for the first time; the oldest stamp goes if there is no
-    /// room.
+    /// Inserts the stamp of a message that arrived. Returns whether it is new. A full window drops its oldest stamp.
     pub fn insert(&mut self, stamp: Stamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         if self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)).is_some() {
@@ -62,7 +59,8 @@ impl DuplicateWindow {
         true
     }
 
-    /// This broker did not take the message: when it comes again, it is as if for the first time. Answers whether it was there.
+    /// Removes the stamp of a message that this broker refused, so that it is new when it arrives again. Returns whether it was
+    /// there.
     pub fn remove(&mut self, stamp: Stamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         let Some(&at) = self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)) else { return false };
@@ -78,12 +76,10 @@ impl DuplicateWindow {
         self.stamps[at as usize] = None;
     }
 
-    /// How many stamps there are.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -102,31 +98,31 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_twice_is_seen_and_the_oldest_goes_first() {
+    fn duplicates_are_recognized_and_the_oldest_stamp_is_dropped_first() {
         let mut window = DuplicateWindow::new(3, 1);
         assert!(window.is_empty());
         assert_eq!(
             [1, 2, 1, 3, 2, 4, 1].map(|number| window.insert(stamp(number))),
             [true, true, false, true, false, true, true]
         );
-        // 4 took the place of 1, and 1 that of 2.
+        // 4 replaced 1, and 1 replaced 2.
         assert_eq!([3, 4, 1, 2].map(|number| window.insert(stamp(number))), [false, false, false, true]);
         assert_eq!(window.len(), 3);
     }
 
     #[test]
-    fn a_refused_message_may_come_again() {
+    fn a_removed_stamp_is_new_again() {
         let mut window = DuplicateWindow::new(2, 1);
         assert!(window.insert(stamp(1)) && window.insert(stamp(2)));
         assert!(window.remove(stamp(1)));
-        assert!(!window.remove(stamp(1)), "it is out");
-        assert!(!window.remove(stamp(9)), "it was never in");
+        assert!(!window.remove(stamp(1)), "it is removed");
+        assert!(!window.remove(stamp(9)), "it was never there");
         assert!(window.insert(stamp(1)) && !window.insert(stamp(1)));
-        assert!(!window.insert(stamp(2)), "it went into the place that was free");
+        assert!(!window.insert(stamp(2)), "it took the free place");
     }
 
     #[test]
-    fn brokers_and_shards_number_for_themselves() {
+    fn stamps_differ_by_broker_and_shard() {
         let mut window = DuplicateWindow::new(8, 1);
         for stamp in [Stamp::new(1, 0, 5), Stamp::new(2, 0, 5), Stamp::new(1, 1, 5), Stamp::new(1, 0, 6)] {
             assert!(window.insert(stamp));
@@ -134,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_stays_as_large_as_it_is() {
+    fn a_full_window_does_not_grow() {
         let mut window = DuplicateWindow::new(WINDOW_STAMPS_MAX, 1);
         for number in 0..3 * WINDOW_STAMPS_MAX as u64 {
             assert!(window.insert(stamp(number)));
@@ -144,9 +140,9 @@ mod tests {
     }
 
     proptest! {
-        /// As a list that is looked through.
+        /// The window behaves like a list that is searched.
         #[test]
-        fn as_a_list(stamps_max in 1..9_usize, steps in prop::collection::vec((0..12_u64, any::<bool>(), any::<bool>()), 0..200)) {
+        fn behaves_like_a_list(stamps_max in 1..9_usize, steps in prop::collection::vec((0..12_u64, any::<bool>(), any::<bool>()), 0..200)) {
             let mut window = DuplicateWindow::new(stamps_max, 3);
             // A place that was freed in the middle stays one until it is its turn.
             let mut list: VecDeque<Option<u64>> = VecDeque::new();

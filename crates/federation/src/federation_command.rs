@@ -1,31 +1,29 @@
-//! What an operator orders of a broker's links.
+//! Commands of an operator that change the links and routes of a broker.
 //!
-//! Enters: links and routes.  Leaves: orders for the shard that has the link.
-//! Owns:   what may be ordered.
-//! Never:  refuses one: whoever gives it has looked (`Plan`).
+//! Each was checked against the `FederationPlan` before, so that carrying it out never fails.
 
 use crate::{LinkKey, LinkSpec, RouteSpec};
 
 /// A change of links and routes.
 #[derive(Clone, Debug)]
 pub enum FederationCommand {
-    /// A link that is not there yet: it is dialled as soon as it has a route.
+    /// Adds a link, which dials as soon as it has a route.
     AddLink(LinkSpec),
-    /// One that is there has another login: it is dialled anew, and its routes go on where they were.
+    /// Gives a link another login: it reconnects, and its routes continue where they were.
     ChangeLink(LinkSpec),
-    /// It ends, and its routes with it.
+    /// Removes a link and its routes.
     RemoveLink(LinkKey),
-    /// A route on a link that is there.
+    /// Adds a route to a link.
     AddRoute(LinkKey, RouteSpec),
-    /// The same, and it was there before this broker began: what waits for it at the source waits until those below have had the
-    /// time to ask again (`limits::RETURN_WAIT`).
+    /// Adds a route that existed before this broker restarted: it takes nothing until the brokers downstream have had the time to
+    /// request their bindings again (`limits::RETURN_WAIT`).
     ReturnRoute(LinkKey, RouteSpec),
-    /// It ends: what it made at the other end goes.
+    /// Removes a route and what it has declared at the other end.
     RemoveRoute(LinkKey, RouteSpec),
 }
 
 impl FederationCommand {
-    /// Which link it is for.
+    /// The link concerned.
     pub fn link(&self) -> &LinkKey {
         match self {
             FederationCommand::AddLink(spec) | FederationCommand::ChangeLink(spec) => &spec.key,

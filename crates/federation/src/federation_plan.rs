@@ -1,29 +1,27 @@
-//! The links and routes that an operator wants of one broker.
+//! The plan of a broker's federation: the links and routes that an operator has configured.
 //!
-//! Enters: links and routes to add and to remove.  Leaves: orders for the links concerned, or why there are none, in words.
-//! Owns:   what is wanted; what must not be; which of it outlives the broker.
-//! Never:  knows whether a link runs; keeps anything itself.
+//! Enters: links and routes to add and to remove.  Leaves: commands for the links concerned, or why the plan forbids the change.
+//! Owns:   which links and routes exist, which combinations are forbidden, and which survive a restart.
 
 use crate::limits::{LINKS_MAX, ROUTES_MAX};
 use crate::{RouteDirection, LinkKey, LinkSpec, FederationCommand, RouteKind, RouteSpec};
 use std::fmt;
 
-/// A link with its routes.
+/// A link and its routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedLink {
-    /// The link.
     pub link: LinkSpec,
-    /// Its routes, in the order in which they came.
+    /// In the order in which they were added.
     pub routes: Vec<RouteSpec>,
 }
 
-/// What is wanted of one broker, in the order in which it came.
+/// The links and routes of one broker, in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FederationPlan {
     links: Vec<PlannedLink>,
 }
 
-/// Why a plan is not changed.
+/// Why a change of the plan is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
     /// There is no such link.
@@ -44,7 +42,7 @@ pub enum PlanError {
     },
     /// The other broker would be this one.
     ToItself(LinkKey),
-    /// What the destination's bindings want is known to the destination, so that it has to be the one that dials.
+    /// Only the destination of a dynamic route knows its bindings, so it has to be the one that dials.
     DynamicPush,
     /// There are as many links as there may be.
     TooManyLinks,
@@ -53,7 +51,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// For programs.
+    /// An identifier for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             PlanError::NoLink(_) => "no-link",
@@ -89,7 +87,7 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl RouteSpec {
-    /// Which route it is, in the form of listings: exchange and what is carried.
+    /// The route as listings show it: its exchange and what it carries.
     pub fn title(&self) -> String {
         let pushed = if self.direction == RouteDirection::Push { ", pushed" } else { "" };
         match &self.kind {
@@ -101,21 +99,19 @@ impl RouteSpec {
 }
 
 impl FederationPlan {
-    /// Every link with its routes.
     pub fn links(&self) -> &[PlannedLink] {
         &self.links
     }
 
-    /// A link.
     pub fn link(&self, key: &LinkKey) -> Option<&PlannedLink> {
         self.links.iter().find(|planned| planned.link.key == *key)
     }
 
-    /// Adds a link, or changes one that is there: with another login it is dialled anew, and keeps its routes; one that is durable
-    /// stays so. `own` are the addresses by which this broker is known in the link's virtual host.
+    /// Adds a link, or changes one that exists: with another login it reconnects and keeps its routes; a durable link stays durable.
+    /// `own` are the addresses of this broker in the link's virtual host.
     ///
     /// # Errors
-    /// To this broker itself; one too many.
+    /// The link leads to this broker itself, or there are too many links.
     pub fn add_link(&mut self, mut link: LinkSpec, own: &[Box<str>]) -> Result<Vec<FederationCommand>, PlanError> {
         if own.contains(&link.key.peer) {
             return Err(PlanError::ToItself(link.key));
@@ -136,24 +132,24 @@ impl FederationPlan {
     /// Removes a link and its routes.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such link.
     pub fn remove_link(&mut self, key: &LinkKey) -> Result<Vec<FederationCommand>, PlanError> {
         let at = self.position(key)?;
         self.links.remove(at);
         Ok(vec![FederationCommand::RemoveLink(key.clone())])
     }
 
-    /// Adds a route to a link that is there. A durable route makes its link durable.
+    /// Adds a route to a link. A durable route makes its link durable.
     ///
     /// # Errors
-    /// No such link; a route that carries the same; one too many; a dynamic route that is to be pushed.
+    /// There is no such link, a route that carries the same, or too many routes; or a dynamic route would be pushed.
     pub fn add_route(&mut self, key: &LinkKey, route: RouteSpec) -> Result<Vec<FederationCommand>, PlanError> {
         if route.kind == RouteKind::Dynamic && route.direction == RouteDirection::Push {
             return Err(PlanError::DynamicPush);
         }
         let at = self.position(key)?;
         let planned = &mut self.links[at];
-        if planned.routes.iter().any(|there| there.carries_same(&route)) {
+        if planned.routes.iter().any(|other| other.carries_same(&route)) {
             return Err(PlanError::Duplicate { link: key.clone(), route: route.title().into() });
         }
         if planned.routes.len() >= ROUTES_MAX {
@@ -164,10 +160,10 @@ impl FederationPlan {
         Ok(vec![FederationCommand::AddRoute(key.clone(), route)])
     }
 
-    /// Removes the route that carries the same as this one; with its last route the link too, if that is wanted.
+    /// Removes the route that carries the same as this one, and with the last route its link if `and_empty_link`.
     ///
     /// # Errors
-    /// No such link, no such route.
+    /// There is no such link or route.
     pub fn remove_route(
         &mut self,
         key: &LinkKey,
@@ -176,17 +172,17 @@ impl FederationPlan {
     ) -> Result<Vec<FederationCommand>, PlanError> {
         let at = self.position(key)?;
         let planned = &mut self.links[at];
-        let found = planned.routes.iter().position(|there| there.carries_same(route));
+        let found = planned.routes.iter().position(|other| other.carries_same(route));
         let found = found.ok_or_else(|| PlanError::NoRoute { link: key.clone(), route: route.title().into() })?;
         let route = planned.routes.remove(found);
-        let mut orders = vec![FederationCommand::RemoveRoute(key.clone(), route)];
+        let mut commands = vec![FederationCommand::RemoveRoute(key.clone(), route)];
         if planned.routes.is_empty() && and_empty_link {
-            orders.extend(self.remove_link(key)?);
+            commands.extend(self.remove_link(key)?);
         }
-        Ok(orders)
+        Ok(commands)
     }
 
-    /// What is wanted at the next start, too.
+    /// The part that survives a restart.
     pub fn durable(&self) -> FederationPlan {
         let links = self.links.iter().filter(|planned| planned.link.durable);
         let kept = links.map(|planned| PlannedLink {
@@ -196,7 +192,7 @@ impl FederationPlan {
         FederationPlan { links: kept.collect() }
     }
 
-    /// All of it as orders, for a broker that begins.
+    /// Commands that set up the whole plan at a broker that starts.
     pub fn commands(&self) -> Vec<FederationCommand> {
         let of = |planned: &PlannedLink| {
             let key = planned.link.key.clone();

@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod ack_batcher;
+mod binding_interest;
 mod binding_path;
 mod binding_propagation;
+mod binding_requests;
 mod broker_identity;
 mod duplicate_window;
 mod federation_command;

@@ -1,35 +1,30 @@
-//! Links and routes as an operator wants them.
-//!
-//! Enters: the words of an operator.  Leaves: what a link is told to be.
-//! Owns:   the vocabulary of links and routes (qpid-route's, with what it lacked).
-//! Never:  says how things stand; see `status`.
+//! Links and routes as an operator specifies them, in the vocabulary of qpid-route with some additions.
 
-/// What tells the links of one broker apart: the virtual host here, and the other broker's address without its password.
+/// Identifies a link of one broker, whatever its direction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkKey {
     /// The virtual host of this broker.
     pub vhost: Box<str>,
-    /// The other broker: an address as clients write it, without a password.
+    /// The other broker's address as clients write it, without a password.
     pub peer: Box<str>,
 }
 
-/// A link: a connection to another broker, made again whenever it breaks.
+/// A link: a connection to another broker that is made again whenever it breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// Which one.
     pub key: LinkKey,
     /// The other broker's address as clients write it (`amqp://user:password@host:port/vhost`), with its password.
     pub url: Box<str>,
-    /// In whose name messages are published and consumed here.
+    /// The user in whose name messages are published and consumed here.
     pub user: Box<str>,
-    /// Kept when this broker ends.
+    /// It survives a restart of this broker.
     pub durable: bool,
 }
 
-/// Which way messages go.
+/// The direction of messages, seen from the broker that dials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteDirection {
-    /// From the other broker to this one, which has dialled.
+    /// From the other broker to this one, which has dialed.
     Pull,
     /// From this broker to the other one (`--src-local`).
     Push,
@@ -38,7 +33,7 @@ pub enum RouteDirection {
 /// When the source may forget a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
-    /// When it has sent it: at most once.
+    /// As soon as it has sent it: at most once.
     None,
     /// When the destination has routed it, and stored it where it must: at least once, and once as long as nothing breaks.
     Confirm,
@@ -47,16 +42,14 @@ pub enum AckMode {
 /// What a route carries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteKind {
-    /// What the destination's bindings to the exchange want.
+    /// Messages that match the destination's bindings to the exchange.
     Dynamic,
-    /// What is published to the exchange with this key (pattern, of a topic exchange).
+    /// Messages published to the exchange with this key, which is a pattern for a topic exchange.
     Static {
-        /// The key.
         key: Box<str>,
     },
-    /// What is in this queue of the source; the key stays what it was.
+    /// Messages of this queue at the source; their keys are kept.
     Queue {
-        /// Its name.
         queue: Box<str>,
     },
 }
@@ -64,27 +57,24 @@ pub enum RouteKind {
 /// A route: messages from the source to an exchange of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// The exchange: of the same name at both ends, but for queue routes, where it is the destination's.
+    /// The exchange, which has the same name at both ends. That of a queue route is the destination's.
     pub exchange: Box<str>,
-    /// What is carried.
     pub kind: RouteKind,
-    /// Which way.
     pub direction: RouteDirection,
-    /// Reliability.
     pub ack: AckMode,
-    /// Messages under way that nobody has acknowledged, at most; 0: no limit. Means nothing with `Ack::None`, where the
-    /// destination's reading is the limit.
+    /// At most so many messages are unacknowledged; 0 means no limit. It has no effect with `AckMode::None`, where the limit is how
+    /// fast the destination reads.
     pub credit: u16,
-    /// Brokers that a message may have come through.
+    /// How many brokers a message may have passed.
     pub hops_max: u16,
-    /// Kept when this broker ends.
+    /// It survives a restart of this broker.
     pub durable: bool,
-    /// A second path was asked for: what comes twice is dropped.
+    /// The operator allowed a second path: duplicates are dropped.
     pub forced: bool,
 }
 
 impl RouteSpec {
-    /// Whether two routes of one link would carry the same: there may be one of them.
+    /// Whether two routes of a link would carry the same messages, of which there may be only one.
     pub fn carries_same(&self, other: &Self) -> bool {
         self.exchange == other.exchange && self.kind == other.kind && self.direction == other.direction
     }

@@ -1,40 +1,35 @@
-//! How a link and its routes stand.
+//! The status of a link and its routes, for operators.
 //!
-//! Enters: what has happened.  Leaves: what an operator is shown.
-//! Owns:   the states that a link can be in, each of which says why nothing flows, if nothing does.
-//! Never:  changes anything.
+//! Owns:   the states of a link, each of which explains why no messages flow, if none do.
 
 use crate::{BrokerIdentity, LinkSpec, RouteSpec};
 use std::time::Duration;
 
-/// What a link is doing.
+/// The state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// A connection is being made, and what the routes need at the other end.
+    /// The connection, or what the routes need at the other end, is being set up.
     Connecting,
-    /// Messages flow as they come.
+    /// Messages flow as they arrive.
     Running,
-    /// The other broker has said that it takes no publishes (`connection.blocked`), or does not read.
+    /// The other broker accepts no publishes (`connection.blocked`), or does not read.
     BlockedThere {
-        /// In its words.
         reason: Box<str>,
     },
-    /// This broker takes nothing at the moment: its memory is short, or a queue is full.
+    /// This broker accepts no messages at the moment: its memory is short, or a queue is full.
     BlockedHere,
-    /// The connection failed; another is tried soon.
+    /// The connection failed; the next try follows soon.
     BackingOff {
-        /// In so long.
         next_in: Duration,
     },
-    /// The other broker refuses the login, or the routes make no sense there: another try is made, but not soon.
+    /// The other broker refuses the login, or what the routes need: the next try follows much later.
     Refused {
-        /// In so long.
         next_in: Duration,
     },
 }
 
 impl LinkState {
-    /// In one or two words.
+    /// One or two words.
     pub const fn name(&self) -> &'static str {
         match self {
             LinkState::Connecting => "connecting",
@@ -47,48 +42,42 @@ impl LinkState {
     }
 }
 
-/// A link as it stands.
+/// The status of a link.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
-    /// What it is to be.
     pub spec: LinkSpec,
-    /// What it is doing.
     pub state: LinkState,
-    /// For how long.
+    /// How long it has been in this state.
     pub state_for: Duration,
-    /// Who the other broker says it is, once it has.
+    /// The other broker, once it has identified itself.
     pub peer: Option<BrokerIdentity>,
-    /// What the connection goes over ("tcp", "tls", "unix", "rdma", "rsocket"); while there is none, empty.
+    /// The transport of the connection ("tcp", "tls", "unix", "rdma", "rsocket"); empty while there is none.
     pub transport: &'static str,
-    /// Connections made so far.
+    /// How many connections were made.
     pub connections: u64,
-    /// The last thing that went wrong, in words.
     pub last_error: Option<Box<str>>,
-    /// Its routes.
     pub routes: Vec<RouteStatus>,
 }
 
-/// A route as it stands.
+/// The status of a route.
 #[derive(Clone, Debug)]
 pub struct RouteStatus {
-    /// What it is to be.
     pub spec: RouteSpec,
-    /// Everything that it needs at both ends is there, and messages flow as they come.
+    /// Both ends are set up, and messages flow as they arrive.
     pub is_running: bool,
-    /// Why it does not, if the fault is its own.
+    /// Why not, if the reason concerns this route alone.
     pub error: Option<Box<str>>,
-    /// Messages handed over since this broker began.
+    /// Messages forwarded since this broker started.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Of them, those that came again.
+    /// How many of them were redelivered.
     pub redelivered: u64,
-    /// Messages dropped because they had been here already.
+    /// Messages dropped as duplicates.
     pub dropped: u64,
-    /// Messages that are not acknowledged yet.
     pub unacknowledged: u64,
-    /// Messages that wait at the source, as it said last.
+    /// Messages that wait at the source, as of its last answer.
     pub lag: Option<u64>,
-    /// Of a dynamic route: bindings that the other broker has been asked for.
+    /// How many bindings a dynamic route has requested of the source.
     pub bindings: u64,
 }

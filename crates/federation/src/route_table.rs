@@ -113,7 +113,7 @@ impl RouteTable {
 
     /// How many bindings the route has requested of the source.
     pub fn requested_bindings(&self, route: RouteId) -> u64 {
-        let propagation = self.get(route).and_then(|setup| setup.propagation.as_ref());
+        let propagation = self.get(route).and_then(|setup| setup.requests.propagation.as_ref());
         propagation.map_or(0, |propagation| propagation.requested())
     }
 
@@ -127,13 +127,13 @@ impl RouteTable {
     /// What a dynamic route requests of its source. Whoever changes it calls
     /// [`send_bindings`](Self::send_bindings) afterwards.
     pub fn propagation(&mut self, route: RouteId) -> Option<&mut BindingPropagation> {
-        self.get_mut(route)?.propagation.as_deref_mut()
+        self.get_mut(route)?.requests.propagation.as_deref_mut()
     }
 
     /// Starts the propagation of bindings on a dynamic route.
     pub fn set_propagation(&mut self, route: RouteId, propagation: BindingPropagation) {
         if let Some(setup) = self.get_mut(route) {
-            setup.propagation = Some(Box::new(propagation));
+            setup.requests.propagation = Some(Box::new(propagation));
         }
     }
 
@@ -141,7 +141,7 @@ impl RouteTable {
     /// [`send_bindings`](Self::send_bindings) sends a change to the source.
     pub fn set_wants_stamps(&mut self, route: RouteId, wants_stamps: bool) {
         if let Some(setup) = self.get_mut(route) {
-            setup.set_wants_stamps(wants_stamps);
+            setup.requests.wants_stamps = wants_stamps;
         }
     }
 
