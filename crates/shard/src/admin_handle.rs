@@ -4,7 +4,7 @@ use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
 use broker::{Address, Request};
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, Order};
+use federation::{LinkStatus, FederationCommand};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -59,14 +59,14 @@ impl AdminHandle {
 
     /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the broker has
     /// stopped.
-    pub fn change_links(&self, order: Order) -> Option<()> {
-        if let Order::AddLink(spec) = &order
+    pub fn change_links(&self, order: FederationCommand) -> Option<()> {
+        if let FederationCommand::AddLink(spec) = &order
             && self.link_statuses()?.iter().any(|link| link.spec.key == spec.key)
         {
             return Some(());
         }
         let only =
-            matches!(order, Order::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
+            matches!(order, FederationCommand::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
         // A shard without the link does nothing.
         let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (done, shards_done) = mpsc::channel();

@@ -1,6 +1,7 @@
 //! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
 use crate::connection_limits::Reservation;
+use crate::link_table::FederationLinkId;
 use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{Filled, Link};
@@ -76,9 +77,9 @@ pub(crate) struct Connection {
     /// The link is lent memory for bodies of at least so many bytes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
     /// The federation link of which this is the connection: this broker is the client.
-    pub federation_link: Option<u32>,
+    pub federation_link: Option<FederationLinkId>,
     /// The federation link that has ended this connection, and dials again when it is gone.
-    pub ended_by_link: Option<u32>,
+    pub closes_link: Option<FederationLinkId>,
     /// Its timer; timer entries of other times are outdated.
     pub timer_at: Option<Instant>,
 }
@@ -109,7 +110,7 @@ impl Connection {
             reservation: None,
             lend_from_bytes: usize::MAX,
             federation_link: None,
-            ended_by_link: None,
+            closes_link: None,
             timer_at: None,
         }
     }

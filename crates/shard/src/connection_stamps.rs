@@ -7,13 +7,13 @@ use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, Effects, Publish, Slot};
 use catalog::Stamp;
-use federation::Unconfirmed;
+use federation::UnconfirmedStamps;
 
 /// The stamps of one connection. Only connections over which stamped messages arrive have one.
 #[derive(Default)]
 pub struct ConnectionStamps {
     /// Messages that this broker has not confirmed, by channel.
-    unconfirmed: Vec<Unconfirmed>,
+    unconfirmed: Vec<UnconfirmedStamps>,
     /// Stamps to remove from the window: their messages will be sent again.
     refused: Vec<Stamp>,
 }
@@ -23,7 +23,7 @@ impl ConnectionStamps {
     fn on_publish(&mut self, channel: u16, number: u64, stamp: Stamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
-            self.unconfirmed.resize_with(index + 1, Unconfirmed::default);
+            self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
         }
         self.unconfirmed[index].push(number, stamp);
     }

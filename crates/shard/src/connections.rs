@@ -1,6 +1,7 @@
 //! The connection table of a shard: slots, the list of connections that wait for a turn, and timers.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ConnectionPhase};
+use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
 use broker::Slot;
 use std::time::Instant;
@@ -102,6 +103,15 @@ impl Connections {
         if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
+        }
+    }
+
+    /// Enters a phase that must be over within [`CLOSE_TIMEOUT`].
+    pub fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
+        if let Some(connection) = self.get_mut(slot) {
+            connection.phase = phase;
+            connection.deadline = now + CLOSE_TIMEOUT;
+            self.set_timer(slot, now + CLOSE_TIMEOUT);
         }
     }
 

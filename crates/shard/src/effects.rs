@@ -3,9 +3,9 @@
 //!
 //! Nothing is sent here: the shard flushes once per batch.
 
+use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
-use crate::pushed::TieOut;
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -136,7 +136,7 @@ fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u6
 /// Encodes a delivery of a pushed route.
 #[cold]
 fn deliver_over_link(
-    tie: &mut TieOut,
+    link: &mut LinkOutput,
     out: &mut Outbound,
     copy_below_bytes: usize,
     pool: &Pool,
@@ -144,8 +144,8 @@ fn deliver_over_link(
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
-    if let Some(pushed) = tie.route(channel) {
-        pushed.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_below_bytes, copied));
+    if let Some(route) = link.push_route(channel) {
+        route.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_below_bytes, copied));
     }
 }
 
@@ -163,16 +163,16 @@ impl ShardEffects {
             }
             _ => (method, false),
         };
-        let is_tie = self.output(slot).is_some_and(|output| output.link_output.is_some());
-        if is_tie && let Method::BasicNack(_) = method {
+        let is_dialed = self.output(slot).is_some_and(|output| output.link_output.is_some());
+        if is_dialed && let Method::BasicNack(_) = method {
             self.send_acks(slot, None);
         }
         let waits = match method {
             Method::BasicAck(ack) => self.defer_ack(slot, channel, ack.delivery_tag),
             _ => false,
         };
-        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
-            out.method(pool, channel, if is_tie { written } else { method });
+        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_dialed) {
+            out.method(pool, channel, if is_dialed { written } else { method });
         }
         let Some(stamped) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
         match method {
@@ -187,10 +187,10 @@ impl ShardEffects {
     /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
     fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
         let Some(output) = self.outputs.get_mut(slot) else { return false };
-        let Some(tie) = &mut output.link_output else { return false };
-        let Some(acks) = tie.acks(channel) else { return false };
-        acks.safe(tag);
-        if !std::mem::replace(&mut tie.holds, true) {
+        let Some(link) = &mut output.link_output else { return false };
+        let Some(batcher) = link.ack_batcher(channel) else { return false };
+        batcher.accepted_up_to(tag);
+        if !std::mem::replace(&mut link.is_queued, true) {
             self.links_with_acks.push(slot);
         }
         true
@@ -199,9 +199,9 @@ impl ShardEffects {
     /// Sends the acknowledgements to another broker that are due; without a time, all. Returns when the next are due.
     pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot)?;
-        let tie = output.link_output.as_mut().filter(|tie| tie.holds)?;
+        let link = output.link_output.as_mut().filter(|link| link.is_queued)?;
         let before = output.out.bytes();
-        let again = tie.write_acks(&mut output.out, &self.pool, now);
+        let again = link.write_acks(&mut output.out, &self.pool, now);
         if output.out.bytes() > before {
             self.make_dirty(slot);
         }
@@ -220,8 +220,8 @@ impl ShardEffects {
                 }
                 None => {
                     self.links_with_acks.swap_remove(at);
-                    if let Some(tie) = self.output(slot).and_then(|output| output.link_output.as_mut()) {
-                        tie.holds = false;
+                    if let Some(link) = self.output(slot).and_then(|output| output.link_output.as_mut()) {
+                        link.is_queued = false;
                     }
                 }
             }
@@ -248,9 +248,9 @@ impl Effects for ShardEffects {
     #[inline]
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
         let Some(output) = self.outputs.get_dirty(slot) else { return };
-        if let Some(tie) = &mut output.link_output {
+        if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
-            return deliver_over_link(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return deliver_over_link(link, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {

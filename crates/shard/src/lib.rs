@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admin_handle;
+mod binding_watch;
 mod connection;
 mod connection_limits;
 mod connection_stamps;
@@ -18,6 +19,13 @@ mod federation_links;
 mod flush;
 mod inbox;
 pub mod limits;
+mod link_context;
+mod link_dial;
+mod link_output;
+mod link_record;
+mod link_table;
+mod link_timers;
+mod local_routes;
 mod login;
 mod mailbox;
 mod memory_account;
@@ -25,8 +33,7 @@ mod output_queues;
 mod password_verifier;
 mod pending_dial;
 mod publisher_throttle;
-mod push;
-mod pushed;
+mod push_setup;
 mod rdma_options;
 mod rdma_ports;
 mod receive_buffer;
@@ -35,23 +42,21 @@ mod server;
 mod sessions;
 mod shard;
 mod shared_state;
-mod standing;
 #[cfg(test)]
 mod test_clock;
 #[cfg(test)]
 mod test_sessions;
-mod tied;
 mod timers;
 mod tokens;
 mod vhost_bytes;
-mod wants;
 mod worker;
 
 pub use admin_handle::{AdminHandle, request_channel};
 pub use broker::{Address, Request};
 pub use cpu_latency::IdleProcessors;
 pub use effects::{CopiedBytes, ShardEffects};
-pub use federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Reached, Tell};
+pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialRequest, DialedLink, RdmaDial};
+pub use link_table::FederationLinkId;
 pub use login::ExternalMechanism;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};
 pub use password_verifier::PasswordVerifier;

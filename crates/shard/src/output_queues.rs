@@ -3,7 +3,7 @@
 //! A queue that was written to is dirty until the shard flushes it, once per batch.
 
 use crate::connection_stamps::ConnectionStamps;
-use crate::pushed::TieOut;
+use crate::link_output::LinkOutput;
 use broker::Slot;
 use session::Outbound;
 
@@ -16,7 +16,7 @@ pub struct OutputQueue {
     /// The link takes no more bytes until it becomes writable.
     pub blocked: bool,
     /// Present where this broker is the client of another broker.
-    pub link_output: Option<Box<TieOut>>,
+    pub link_output: Option<Box<LinkOutput>>,
     /// Present once a stamped message has arrived over the connection.
     pub stamps: Option<Box<ConnectionStamps>>,
     is_dirty: bool,

@@ -1,6 +1,6 @@
 //! An RDMA connection to another broker that is being established, on a port of the shard. The port limits how long that may take.
 
-use crate::federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Tell};
+use crate::link_dial::{DialCallback, DialError, DialFallback, DialRequest, DialedLink, RdmaDial};
 use link::{Link, Received};
 use std::io;
 use verbs::device::AnyDevice;
@@ -8,24 +8,24 @@ use verbs::{LinkId, Readiness, VerbsLink};
 
 /// A link that is being established, with what is needed once it is, and what happens if it fails.
 pub(crate) struct PendingDial {
-    pub dial: Dial,
+    pub dial: DialRequest,
     pub link: VerbsLink<AnyDevice>,
-    login: federation::Login,
-    first: Option<Box<dyn std::any::Any + Send>>,
+    login: federation::LinkLogin,
+    bootstrap: Option<Box<dyn std::any::Any + Send>>,
     failure_handler: DialFailureHandler,
 }
 
 /// What happens if there is no connection: another transport is tried, or the dial fails.
 pub(crate) struct DialFailureHandler {
-    tell: Tell,
-    otherwise: Option<Otherwise>,
+    callback: DialCallback,
+    fallback: Option<DialFallback>,
 }
 
 impl DialFailureHandler {
     pub fn on_failure(self, why: &str) {
-        match self.otherwise {
-            Some(otherwise) => otherwise(why, self.tell),
-            None => (self.tell)(Err(DialError { text: why.into(), is_refusal: false })),
+        match self.fallback {
+            Some(fallback) => fallback(why, self.callback),
+            None => (self.callback)(Err(DialError { text: why.into(), is_refusal: false })),
         }
     }
 }
@@ -36,20 +36,20 @@ impl PendingDial {
     /// # Errors
     /// That failed at once; the handler must be called.
     pub fn start(
-        dial: Dial,
-        asked: Asked,
-        tell: Tell,
+        dial: DialRequest,
+        rdma: RdmaDial,
+        callback: DialCallback,
         connect: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
     ) -> Result<Self, (io::Error, DialFailureHandler)> {
-        let Asked { way, token, login, first, otherwise } = asked;
-        let unwanted = DialFailureHandler { tell, otherwise };
+        let RdmaDial { way, token, login, bootstrap, fallback } = rdma;
+        let failure_handler = DialFailureHandler { callback, fallback };
         match connect(way, token) {
             Ok(link) => {
                 // A broker that is short of memory reads nothing until it has some again: the link waits for that.
                 link.be_patient();
-                Ok(PendingDial { dial, link, login, first, failure_handler: unwanted })
+                Ok(PendingDial { dial, link, login, bootstrap, failure_handler })
             }
-            Err(error) => Err((error, unwanted)),
+            Err(error) => Err((error, failure_handler)),
         }
     }
 
@@ -70,8 +70,8 @@ impl PendingDial {
     }
 
     /// The established link, with what belongs to it.
-    pub fn complete(self) -> (Dial, Dialled) {
-        (self.dial, Dialled { link: Box::new(self.link), login: self.login, first: self.first })
+    pub fn complete(self) -> (DialRequest, DialedLink) {
+        (self.dial, DialedLink { link: Box::new(self.link), login: self.login, bootstrap: self.bootstrap })
     }
 
     pub fn fail(self, why: &str) {

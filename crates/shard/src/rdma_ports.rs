@@ -3,7 +3,7 @@
 //! A port that fails ends its own connections and no others. Nothing here waits; the reactor does.
 
 use crate::pending_dial::PendingDial;
-use crate::federation_links::{Asked, Dial, Dialled, Tell};
+use crate::link_dial::{RdmaDial, DialRequest, DialedLink, DialCallback};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
@@ -27,7 +27,7 @@ pub(crate) trait PortHandler {
     fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot;
 
     /// Takes over the link that a dial has established. Returns its slot, unless the link is not wanted any more.
-    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot>;
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot>;
 
     fn on_ready(&mut self, slot: Slot, readiness: Readiness);
 }
@@ -105,7 +105,7 @@ impl RdmaPorts {
 
     /// Starts a connection to another broker, over a port of the card that leads there. The outcome is reported when it is
     /// known.
-    pub fn connect(&mut self, dial: Dial, asked: Asked, tell: Tell, registry: &Registry) {
+    pub fn connect(&mut self, dial: DialRequest, asked: RdmaDial, tell: DialCallback, registry: &Registry) {
         let mut index = 0;
         let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
         let begun = PendingDial::start(dial, asked, tell, |way, token| {
@@ -377,7 +377,7 @@ mod tests {
             self.links.len() as Slot - 1
         }
 
-        fn on_connect(&mut self, _dial: &Dial, _dialled: Dialled, _now: Instant) -> Option<Slot> {
+        fn on_connect(&mut self, _dial: &DialRequest, _dialled: DialedLink, _now: Instant) -> Option<Slot> {
             unreachable!("nothing is dialled here")
         }
 

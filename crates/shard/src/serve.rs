@@ -5,9 +5,9 @@
 use crate::connection::ConnectionPhase;
 use crate::connection_stamps::is_duplicate;
 use crate::effects::ShardEffects;
-use crate::federate::hear;
 use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::TURN_BYTES;
+use crate::link_context::LinkContext;
 use crate::login::LoginRequest;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
@@ -38,14 +38,15 @@ pub(crate) enum EventOutcome {
     Tuned(session::Tuning),
     UpdateSecret,
     Close,
-    /// An event of another broker, for its federation link.
-    Federation(federation::Hear),
+    /// The next event may be carried out: a federation link has carried out this one.
+    Handled,
 }
 
 impl Shard {
     /// Serves a connection for one turn.
     pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
-        self.go_on_tied(slot, now);
+        let (links, mut cx) = self.federation(now);
+        links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
         let mut has_unparsed = false;
         if let Some(connection) = self.sessions.connections.get_mut(slot) {
@@ -56,7 +57,7 @@ impl Shard {
             let may_serve = self.sessions.may_serve(slot);
             if !may_serve
                 && self.sessions.is_closed(slot)
-                && (self.sessions.broker.holds_its_own(slot) || self.comes_again(slot))
+                && (self.sessions.broker.holds_its_own(slot) || self.is_redelivered(slot))
             {
                 return self.on_peer_closed(slot, now);
             }
@@ -159,24 +160,25 @@ impl Shard {
                 consumed = filled.len();
                 break;
             }
-            let Some((out, pool)) = self.sessions.effects.session_writer(slot) else { break };
             let mut input = &filled[consumed..];
-            let outcome = match connection.inbound.next(&mut input, out, pool) {
-                Ok(Some(event)) => {
+            let outcome = match connection.federation_link {
+                None => {
                     let (broker, effects) = (&mut self.sessions.broker, &mut self.sessions.effects);
                     let shared = &self.sessions.shared;
-                    consumed = filled.len() - input.len();
-                    match connection.federation_link {
-                        None => dispatch_event(slot, event, broker, effects, shared),
-                        Some(link) => hear(&mut self.federation_links, link, slot, event, broker, effects, shared),
-                    }
+                    let Some((out, pool)) = effects.session_writer(slot) else { break };
+                    let event = connection.inbound.next(&mut input, out, pool);
+                    event.map(|event| event.map(|event| dispatch_event(slot, event, broker, effects, shared)))
                 }
-                Ok(None) => {
-                    consumed = filled.len() - input.len();
-                    break;
+                Some(link) => {
+                    let mut cx = LinkContext::new(&mut self.sessions, self.draining, now);
+                    self.federation_links.receive(link, slot, &mut input, &mut cx)
                 }
+            };
+            consumed = filled.len() - input.len();
+            let outcome = match outcome {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => break,
                 Err(fault) => {
-                    consumed = filled.len() - input.len();
                     self.on_fault(slot, &fault, now);
                     continue;
                 }
@@ -230,6 +232,7 @@ impl Shard {
         let sessions = &mut self.sessions;
         match outcome {
             EventOutcome::Continue
+            | EventOutcome::Handled
             | EventOutcome::AcknowledgeEarly
             | EventOutcome::Wait
             | EventOutcome::Gather { .. } => {}
@@ -249,27 +252,26 @@ impl Shard {
                 }
             }
             EventOutcome::Close => sessions.close_after_flush(slot, now),
-            EventOutcome::Federation(event) => self.heard(slot, event, now),
         }
     }
 
     /// Refuses a command of a client or of a federation route.
     pub(crate) fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
-        if self.is_tied(slot) {
-            return self.route_refused(slot, channel, &refusal.text, now);
+        if self.federation_link(slot).is_some() {
+            let (links, mut cx) = self.federation(now);
+            return links.on_refusal(slot, channel, &refusal.text, &mut cx);
         }
         self.sessions.refuse_client(slot, channel, refusal, method, now);
     }
 
     /// Handles a protocol fault of the peer: a client, or another broker.
     fn on_fault(&mut self, slot: Slot, fault: &Fault, now: Instant) {
-        match self.tie_of(slot) {
-            None => self.sessions.on_client_fault(slot, fault, now),
-            Some(link) => {
-                self.sessions.log_fault(slot, fault);
-                self.tie_failed(link, slot, fault, now);
-            }
+        if self.federation_link(slot).is_none() {
+            return self.sessions.on_client_fault(slot, fault, now);
         }
+        self.sessions.log_fault(slot, fault);
+        let (links, mut cx) = self.federation(now);
+        links.on_fault(slot, fault, &mut cx);
     }
 
     fn on_peer_closed(&mut self, slot: Slot, now: Instant) {

@@ -7,7 +7,6 @@ use crate::connection_limits::{LimitReached, Reservation};
 use crate::connection_stamps::release_stamps;
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::limits::CLOSE_TIMEOUT;
 use crate::shard::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
@@ -293,10 +292,7 @@ impl Sessions {
 
     /// Enters a phase that must end within [`CLOSE_TIMEOUT`].
     pub fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.phase = phase;
-        connection.deadline = now + CLOSE_TIMEOUT;
-        self.connections.set_timer(slot, now + CLOSE_TIMEOUT);
+        self.connections.enter_closing_phase(slot, phase, now);
     }
 
     /// Refuses a client's command: its channel or its connection is closed.

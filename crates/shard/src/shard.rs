@@ -5,7 +5,7 @@
 use crate::connection::ConnectionPhase;
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::federate::given_up;
+use crate::federate::abort_reason;
 use crate::federation_links::FederationLinks;
 use crate::limits::{
     ANSWER_SHARED_BYTES_MIN, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECEIVE_BUFFER_BYTES, RECHECK_INTERVAL,
@@ -63,8 +63,6 @@ pub struct Shard {
     memory: MemoryAccount,
     throttle: PublisherThrottle,
     pub(crate) draining: bool,
-    /// When acknowledgements to other brokers have waited long enough.
-    acks_at: Option<Instant>,
 }
 
 impl Shard {
@@ -80,7 +78,6 @@ impl Shard {
             memory,
             throttle: PublisherThrottle::default(),
             draining: false,
-            acks_at: None,
         }
     }
 
@@ -129,15 +126,17 @@ impl Shard {
         self.receive_mailbox(now);
         self.finish_verifications(now);
         self.resume_throttled(now);
-        self.tend_ties(now);
+        let (links, mut cx) = self.federation(now);
+        links.run_timers(&mut cx);
         self.serve_ready(now);
         self.sessions.broker.fire(&mut self.sessions.effects);
         self.sessions.broker.end_of_batch(&mut self.sessions.effects);
-        self.tell_wants();
+        let (links, mut cx) = self.federation(now);
+        links.propagate_bindings(&mut cx);
         self.run_deferred(now);
         self.run_timers(now);
         self.check_memory(now);
-        self.acks_at = self.sessions.effects.send_due_acks(now);
+        self.federation_links.acknowledge(&mut self.sessions.effects, now);
         self.flush(now);
         self.sessions.effects.mailbox.send(true);
         self.outcome(now)
@@ -293,7 +292,7 @@ impl Shard {
             || (connections.has_ready() && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
-            || !self.federation_links.dials.is_empty()
+            || self.federation_links.has_dials()
         {
             return TickOutcome::More;
         }
@@ -306,8 +305,8 @@ impl Shard {
         let resume_at =
             if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
-        let links_at = self.federation_links.next_at();
-        let until = [recheck_at, resume_at, queues_at, self.acks_at, connections.next_timer(), links_at];
+        let links_at = self.federation_links.next_timer();
+        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
@@ -316,15 +315,15 @@ impl Shard {
         if let Some(connection) = self.sessions.connections.get_mut(slot) {
             connection.link.abort(why);
         }
-        self.lose(slot, given_up(why), now);
+        self.lose(slot, abort_reason(why), now);
         self.remove_connection(slot);
     }
 
     /// Removes a connection that is over; a federation link that waited for that dials again.
     pub(crate) fn remove_connection(&mut self, slot: Slot) {
         let connection = self.sessions.remove(slot);
-        if let Some(link) = connection.and_then(|connection| connection.ended_by_link) {
-            self.federation_links.ended(link);
+        if let Some(link) = connection.and_then(|connection| connection.closes_link) {
+            self.federation_links.on_closed(link);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::connection_limits::ConnectionLimits;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use catalog::Stamp;
-use federation::Window;
+use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use reactor::ReactorState;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub struct SharedState {
     pub(crate) tokens: BootstrapTokens,
     pub(crate) vhost_bytes: VhostBytes,
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
-    stamp_window: Mutex<Option<Window>>,
+    stamp_window: Mutex<Option<DuplicateWindow>>,
     /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
     port_counters: Mutex<Option<verbs::Counters>>,
 }
@@ -132,14 +132,14 @@ impl SharedState {
     /// Inserts the stamp of a message that has arrived. Returns whether it is new.
     pub(crate) fn insert_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
         let mut window = self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner);
-        window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
+        window.get_or_insert_with(|| DuplicateWindow::new(WINDOW_STAMPS_MAX, seed())).insert(stamp)
     }
 
     /// Removes the stamps of messages that the broker has not accepted.
     pub(crate) fn remove_stamps(&self, refused: &[Stamp]) {
         if let Some(window) = &mut *self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
-                window.take_out(*stamp);
+                window.remove(*stamp);
             }
         }
     }

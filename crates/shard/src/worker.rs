@@ -1,7 +1,7 @@
 //! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
 
 use crate::cpu_latency_guard::CpuLatencyGuard;
-use crate::federation_links::{Dial, DialError, Dialled, Reached, Tell};
+use crate::link_dial::{DialRequest, DialError, DialedLink, DialProgress, DialCallback};
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::mailbox::ShardWaker;
 use crate::rdma_options::RdmaPoll;
@@ -21,7 +21,7 @@ use verbs::limits::DEADLINES_EVERY;
 /// Connects to other brokers.
 pub trait BrokerDialler: Send + Sync {
     /// Connects to an address as clients write it, on some other thread, and calls `tell` with the outcome.
-    fn dial(&self, url: &str, tell: Tell);
+    fn dial(&self, url: &str, tell: DialCallback);
 }
 
 pub(crate) struct ShardWorker {
@@ -85,7 +85,7 @@ impl Worker<InboxMessage> for ShardWorker {
                 let _sent = done.send(());
             }
             InboxMessage::ListLinks(reply) => {
-                let _sent = reply.send(self.shard.links(now));
+                let _sent = reply.send(self.shard.link_statuses(now));
             }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
@@ -191,8 +191,8 @@ impl PortHandler for Shard {
         self.accept_with_token(link, owner, now)
     }
 
-    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot> {
-        self.dialled(dial, Ok(dialled), now)
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot> {
+        self.on_dial_outcome(dial, Ok(dialled), now)
     }
 
     #[inline]
@@ -203,10 +203,10 @@ impl PortHandler for Shard {
 
 impl ShardWorker {
     /// Starts a dial, whose outcome comes to the inbox.
-    fn dial(&mut self, dial: Dial, now: Instant) {
+    fn dial(&mut self, dial: DialRequest, now: Instant) {
         let Some(dialler) = &self.dialler else {
             let error = DialError { text: "this broker dials nobody".into(), is_refusal: true };
-            self.shard.dialled(&dial, Err(error), now);
+            self.shard.on_dial_outcome(&dial, Err(error), now);
             return;
         };
         let url = dial.url.clone();
@@ -214,7 +214,7 @@ impl ShardWorker {
     }
 
     /// Sends the outcome of a dial to the inbox, from any thread.
-    fn dial_callback(&self, dial: Dial) -> Tell {
+    fn dial_callback(&self, dial: DialRequest) -> DialCallback {
         let inbox = self.inbox.clone();
         Box::new(move |outcome| {
             // A shard that has ended needs no connection.
@@ -222,16 +222,16 @@ impl ShardWorker {
         })
     }
 
-    fn on_dialled(&mut self, dial: Dial, outcome: Result<Reached, DialError>, registry: &Registry, now: Instant) {
+    fn on_dialled(&mut self, dial: DialRequest, outcome: Result<DialProgress, DialError>, registry: &Registry, now: Instant) {
         let outcome = match outcome {
-            Ok(Reached::Way(asked)) => {
+            Ok(DialProgress::Rdma(asked)) => {
                 let tell = self.dial_callback(dial.clone());
                 return self.ports.connect(dial, *asked, tell, registry);
             }
-            Ok(Reached::Link(dialled)) => Ok(dialled),
+            Ok(DialProgress::Connected(dialled)) => Ok(dialled),
             Err(error) => Err(error),
         };
-        if let Some(slot) = self.shard.dialled(&dial, outcome, now) {
+        if let Some(slot) = self.shard.on_dial_outcome(&dial, outcome, now) {
             self.register(slot, registry, now);
         }
     }

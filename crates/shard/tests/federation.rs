@@ -9,7 +9,7 @@ mod brokers;
 
 use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
 use client::{Client, Publish, QueueOptions};
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
 use std::time::Duration;
 use wire::{Properties, RawProperties, Table, Value};
 
@@ -41,7 +41,7 @@ fn expected(key: &str, rounds: u32) -> Vec<String> {
 
 #[test]
 fn a_dynamic_route_pulls_what_is_bound_and_nothing_else() {
-    for (shards, ack) in [(1, Ack::Confirm), (2, Ack::Confirm), (2, Ack::None)] {
+    for (shards, ack) in [(1, AckMode::Confirm), (2, AckMode::Confirm), (2, AckMode::None)] {
         let (root, leaf) = (TestBroker::start("root", shards), TestBroker::start("leaf", shards));
         for broker in [&root, &leaf] {
             broker.declare("trades", "direct");
@@ -123,7 +123,7 @@ fn source_has_from(broker: &TestBroker) -> u32 {
 #[test]
 fn static_and_queue_routes_pull_and_push() {
     for (direction, ack) in
-        [Direction::Pull, Direction::Push].into_iter().flat_map(|way| [(way, Ack::Confirm), (way, Ack::None)])
+        [RouteDirection::Pull, RouteDirection::Push].into_iter().flat_map(|way| [(way, AckMode::Confirm), (way, AckMode::None)])
     {
         let (source, destination) = (TestBroker::start("source", 2), TestBroker::start("destination", 2));
         for broker in [&source, &destination] {
@@ -134,8 +134,8 @@ fn static_and_queue_routes_pull_and_push() {
         let (mut consumer, _) = bound(&destination, "trades", "wanted");
         let (mut ordered, _) = bound(&destination, "trades", "orders");
         let (dialling, other) = match direction {
-            Direction::Pull => (&destination, &source),
-            Direction::Push => (&source, &destination),
+            RouteDirection::Pull => (&destination, &source),
+            RouteDirection::Push => (&source, &destination),
         };
         let fixed = RouteSpec { direction, ack, ..pull("trades", RouteKind::Static { key: "wanted".into() }) };
         let queue = RouteSpec { direction, ack, ..pull("trades", RouteKind::Queue { queue: "orders".into() }) };
@@ -149,9 +149,9 @@ fn static_and_queue_routes_pull_and_push() {
             links[0].routes.iter().all(|route| route.messages == 500 && route.unacknowledged == 0)
         });
         let operator = dialling.server.admin();
-        operator.change_links(Order::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
+        operator.change_links(FederationCommand::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
         eventually("what the route made at its source goes", || made(&source) == 0, || format!("{}", made(&source)));
-        operator.change_links(Order::RemoveLink(dialling.key(other))).expect("taken");
+        operator.change_links(FederationCommand::RemoveLink(dialling.key(other))).expect("taken");
         assert!(dialling.links().is_empty());
         drop((client, consumer, ordered));
         [destination, source].into_iter().for_each(TestBroker::stop);
@@ -205,8 +205,8 @@ fn what_cannot_be_says_why_and_is_tried_again() {
     let operator = leaf.server.admin();
     let told = |key: &LinkKey, url: &str, spec: RouteSpec, expected: &str| {
         let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-        operator.change_links(Order::AddLink(link)).expect("taken");
-        operator.change_links(Order::AddRoute(key.clone(), spec)).expect("taken");
+        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+        operator.change_links(FederationCommand::AddRoute(key.clone(), spec)).expect("taken");
         leaf.until(expected, |links| {
             let errors = links.iter().flat_map(|link| {
                 link.last_error.iter().chain(link.routes.iter().filter_map(|route| route.error.as_ref()))
@@ -214,7 +214,7 @@ fn what_cannot_be_says_why_and_is_tried_again() {
             errors.into_iter().any(|error| error.contains(expected))
         });
         let states: Vec<_> = leaf.links().into_iter().map(|link| link.state).collect();
-        operator.change_links(Order::RemoveLink(key.clone())).expect("taken");
+        operator.change_links(FederationCommand::RemoveLink(key.clone())).expect("taken");
         states
     };
     let dynamic = || pull("trades", RouteKind::Dynamic);
@@ -244,7 +244,7 @@ fn a_source_that_comes_back_is_found_and_nothing_is_lost() {
     root.stop();
     leaf.until("the link is down", |links| !matches!(links[0].state, LinkState::Running));
     let root = TestBroker::start_at("root", 1, &address);
-    leaf.until("the link is up", |links| links[0].routes[0].runs);
+    leaf.until("the link is up", |links| links[0].routes[0].is_running);
     // The source has no store: its exchange was made anew, like the one here.
     publish(&root, "trades", &["key"], 100);
     assert_eq!(bodies(&mut consumer, 100), expected("key", 100));
@@ -306,14 +306,14 @@ fn diamond(shards: u16, steps: [RouteSpec; 4]) {
     let ends = [(r, a), (r, b), (a, d), (b, d)];
     for ((from, to), spec) in ends.into_iter().zip(&steps) {
         match spec.direction {
-            Direction::Pull => to.route(from, spec.clone()),
-            Direction::Push => from.route(to, spec.clone()),
+            RouteDirection::Pull => to.route(from, spec.clone()),
+            RouteDirection::Push => from.route(to, spec.clone()),
         }
     }
     let all = || brokers.iter().flat_map(|broker| broker.links()).collect::<Vec<_>>();
     let routes = || all().into_iter().flat_map(|link| link.routes).collect::<Vec<_>>();
     let told = || format!("{:#?}", all());
-    eventually("all run", || routes().iter().all(|route| route.runs), told);
+    eventually("all run", || routes().iter().all(|route| route.is_running), told);
     // Two ways lead from the root, and who is at the end of both has asked it for stamps.
     eventually("both ways are there", || source_has_from(r) >= 2 && stamped(r) >= 1, told);
     eventually("and from the middle", || source_has_from(a) >= 1 && source_has_from(b) >= 1, told);
@@ -333,7 +333,7 @@ fn diamond(shards: u16, steps: [RouteSpec; 4]) {
 #[test]
 fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
     let fixed = || pull("trades", RouteKind::Static { key: "eu.*".into() });
-    let pushed = || RouteSpec { direction: Direction::Push, ..fixed() };
+    let pushed = || RouteSpec { direction: RouteDirection::Push, ..fixed() };
     let dynamic = || pull("trades", RouteKind::Dynamic);
     let forced = |spec: RouteSpec| RouteSpec { forced: true, ..spec };
     // Of routes that are pulled the last one alone is forced: it asks those above it. Nobody can ask a broker that pushes.
@@ -341,7 +341,7 @@ fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
     diamond(2, [pushed(), forced(pushed()), pushed(), forced(pushed())]);
     diamond(1, [dynamic(), fixed(), pushed(), forced(dynamic())]);
     diamond(2, [pushed(), dynamic(), dynamic(), forced(pushed())]);
-    let unkept = |spec: RouteSpec| RouteSpec { ack: Ack::None, ..spec };
+    let unkept = |spec: RouteSpec| RouteSpec { ack: AckMode::None, ..spec };
     diamond(1, [fixed(), fixed(), unkept(fixed()), unkept(forced(pushed()))]);
 }
 
@@ -354,21 +354,21 @@ fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
     let (mut consumer, _) = bound(&destination, "trades", "eu.x");
     // A link from there, so that stamps mean something here.
     source.route(&destination, pull("trades", RouteKind::Dynamic));
-    let spec = RouteSpec { direction: Direction::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
+    let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
     let key = LinkKey { peer: "plain".into(), ..source.key(&destination) };
     let url = destination.url().replace("guest:guest", "plain:plain");
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
     let operator = source.server.admin();
-    operator.change_links(Order::AddLink(link)).expect("taken");
-    operator.change_links(Order::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
+    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
     source.until("it is told what it lacks", |links| {
         let errors = links.iter().flat_map(|link| &link.routes).filter_map(|route| route.error.as_ref());
         errors.into_iter().any(|error| error.contains("user 'plain' needs the tag 'federation'"))
     });
     // Where nothing is forced nobody must be believed.
-    operator.change_links(Order::RemoveRoute(key.clone(), spec.clone())).expect("taken");
-    operator.change_links(Order::AddRoute(key, spec)).expect("taken");
-    source.until("it runs", |links| links.iter().flat_map(|link| &link.routes).all(|route| route.runs));
+    operator.change_links(FederationCommand::RemoveRoute(key.clone(), spec.clone())).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key, spec)).expect("taken");
+    source.until("it runs", |links| links.iter().flat_map(|link| &link.routes).all(|route| route.is_running));
     publish(&source, "trades", &["eu.x"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("eu.x", 10));
     // Whoever has seen a stamp could have others' messages dropped, by being there before them.
@@ -405,14 +405,14 @@ fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
         for broker in [&source, &destination] {
             broker.declare("trades", "direct");
         }
-        let spec = RouteSpec { direction: Direction::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
+        let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
         source.route(&destination, spec.clone());
         assert!(made(&source) > 0);
         let key = source.key(&destination);
         destination.stop();
         source.until("the link is down", |links| !matches!(links[0].state, LinkState::Running));
         publish(&source, "trades", &["k"], 10);
-        let order = if whole { Order::RemoveLink(key) } else { Order::RemoveRoute(key, spec) };
+        let order = if whole { FederationCommand::RemoveLink(key) } else { FederationCommand::RemoveRoute(key, spec) };
         source.server.admin().change_links(order).expect("taken");
         eventually("its queue goes", || made(&source) == 0, || format!("{}", made(&source)));
         source.stop();
@@ -439,8 +439,8 @@ fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes()
         let came = bodies(&mut ordered, 10);
         assert_eq!(came, (0..10).map(|number| format!("{round} {number}")).collect::<Vec<_>>());
         let order = match round % 2 {
-            0 => Order::RemoveRoute(key.clone(), spec.clone()),
-            _ => Order::ChangeLink(LinkSpec {
+            0 => FederationCommand::RemoveRoute(key.clone(), spec.clone()),
+            _ => FederationCommand::ChangeLink(LinkSpec {
                 key: key.clone(),
                 url: source.url().into(),
                 user: "guest".into(),
@@ -468,14 +468,14 @@ fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
     let with = |login: &str| {
         let url = source.url().replace("guest:guest", login).into();
         let link = LinkSpec { key: destination.key(&source), url, user: "guest".into(), durable: false };
-        operator.change_links(Order::ChangeLink(link)).expect("taken");
+        operator.change_links(FederationCommand::ChangeLink(link)).expect("taken");
     };
     with("guest:wrong");
     destination.until("the login is refused", |links| matches!(links[0].state, LinkState::Refused { .. }));
     publish(&source, "trades", &["k"], 10);
     with("plain:plain");
     assert_eq!(bodies(&mut consumer, 10), expected("k", 10));
-    destination.until("it runs", |links| links[0].routes[0].runs && links[0].last_error.is_none());
+    destination.until("it runs", |links| links[0].routes[0].is_running && links[0].last_error.is_none());
     drop(consumer);
     [destination, source].into_iter().for_each(TestBroker::stop);
 }

@@ -9,7 +9,7 @@ mod brokers;
 
 use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
 use client::Client;
-use federation::{Ack, Direction, LinkSpec, LinkState, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
 use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions};
 
@@ -31,7 +31,7 @@ fn expect(client: &mut Client, key: &str, rounds: u32) {
 /// A broker that does not listen over RDMA opens a port of its own for what it dials, one that listens uses that.
 #[test]
 fn three_brokers_in_a_row_pass_on_what_the_last_one_wants() {
-    for (shards, ack) in [(1, Ack::Confirm), (2, Ack::Confirm), (2, Ack::None)] {
+    for (shards, ack) in [(1, AckMode::Confirm), (2, AckMode::Confirm), (2, AckMode::None)] {
         let fabric = fabric();
         let root = TestBroker::start_over(&fabric, "root", shards, Some(ROOT));
         let middle = TestBroker::start_over(&fabric, "middle", shards, Some(MIDDLE));
@@ -78,13 +78,13 @@ fn two(fabric: &Fabric) -> (TestBroker, TestBroker) {
 
 #[test]
 fn large_bodies_are_pulled_and_pushed_whole() {
-    for direction in [Direction::Pull, Direction::Push] {
+    for direction in [RouteDirection::Pull, RouteDirection::Push] {
         let fabric = fabric();
         let (source, destination) = two(&fabric);
         let (mut consumer, _) = bound(&destination, "trades", "");
         let (here, there) = match direction {
-            Direction::Pull => (&destination, &source),
-            Direction::Push => (&source, &destination),
+            RouteDirection::Pull => (&destination, &source),
+            RouteDirection::Push => (&source, &destination),
         };
         here.route(there, RouteSpec { direction, ..pull("trades", RouteKind::Static { key: "".into() }) });
         let (mut client, channel) = source.client();
@@ -103,7 +103,7 @@ fn large_bodies_are_pulled_and_pushed_whole() {
 /// So many at once that acknowledgements have to wait for room on the link, and for being told of it.
 #[test]
 fn many_large_bodies_at_once_are_pulled_whole() {
-    for ack in [Ack::Confirm, Ack::None] {
+    for ack in [AckMode::Confirm, AckMode::None] {
         let fabric = fabric();
         let (source, destination) = two(&fabric);
         let (mut consumer, _) = bound(&destination, "trades", "");
@@ -144,12 +144,12 @@ fn a_source_that_goes_is_told_of_and_found_again() {
     });
     let devices = fabric.devices();
     let root = TestBroker::start_over(&fabric, "root", 1, Some(ROOT));
-    leaf.until("the link is up", |links| links[0].routes[0].runs);
+    leaf.until("the link is up", |links| links[0].routes[0].is_running);
     assert_eq!(fabric.devices(), devices + 1, "the root's new one; the leaf has its port still");
     publish(&root, "trades", &["key"], 100);
     expect(&mut consumer, "key", 100);
     assert_eq!(leaf.links()[0].connections, 2, "tries are no connections");
-    leaf.server.admin().change_links(Order::RemoveLink(key)).expect("taken");
+    leaf.server.admin().change_links(FederationCommand::RemoveLink(key)).expect("taken");
     assert!(leaf.links().is_empty());
     drop(consumer);
     [leaf, root].into_iter().for_each(TestBroker::stop);
@@ -168,8 +168,8 @@ fn a_broker_that_stops_waits_for_nobody_it_has_asked() {
     let key = federation::LinkKey { vhost: "/".into(), peer: ROOT.into() };
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
     let operator = leaf.server.admin();
-    operator.change_links(Order::AddLink(link)).expect("taken");
-    operator.change_links(Order::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
+    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
     let mut events = Vec::new();
     let mut asked = || {
         let time = verbs::device::Device::now(&silent);

@@ -3,11 +3,11 @@
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Login, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, LinkLogin, FederationCommand, RouteKind, RouteSpec};
 use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
 use link::{Link, Received};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
+use shard::{DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -300,15 +300,15 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
     let route = RouteSpec {
         exchange: "amq.direct".into(),
         kind: RouteKind::Queue { queue: "orders".into() },
-        direction: Direction::Push,
-        ack: Ack::None,
+        direction: RouteDirection::Push,
+        ack: AckMode::None,
         credit: 0,
         hops_max: 8,
         durable: false,
         forced: false,
     };
-    source.federate(Order::AddLink(link.clone()), began);
-    source.federate(Order::AddRoute(key.clone(), route.clone()), began);
+    source.federate(FederationCommand::AddLink(link.clone()), began);
+    source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), began);
     let mut now = began;
     for forgets in [false, true] {
         let Some(dial) = (0..100).find_map(|_| {
@@ -316,11 +316,11 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
             source.tick(now);
             source.next_dial()
         }) else {
-            panic!("nobody dials: {:?}", source.links(now));
+            panic!("nobody dials: {:?}", source.link_statuses(now));
         };
         let (near, far, cable) = pair(&SimOptions::faultless());
         let name = |text: &str| text.into();
-        let login = Login {
+        let login = LinkLogin {
             user: name("guest"),
             password: name("guest"),
             vhost: name("/"),
@@ -328,21 +328,21 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
             external: false,
         };
         let there = destination.accept(Box::new(far), now);
-        let dialled = Dialled { link: Box::new(near), login, first: None };
-        let here = source.dialled(&dial, Ok(dialled), now).expect("it is wanted");
+        let dialled = DialedLink { link: Box::new(near), login, bootstrap: None };
+        let here = source.on_dial_outcome(&dial, Ok(dialled), now).expect("it is wanted");
         let joint = BrokerCable { cable, slots: [here, there] };
-        while source.links(now).iter().any(|link| link.state != LinkState::Running) {
+        while source.link_statuses(now).iter().any(|link| link.state != LinkState::Running) {
             serve(&mut source, &joint, Side::Left, now);
             serve(&mut destination, &joint, Side::Right, now);
         }
         // The destination is busy, and has not read the end.
         if forgets {
-            source.federate(Order::RemoveLink(key.clone()), now);
-            source.federate(Order::AddLink(link.clone()), now);
+            source.federate(FederationCommand::RemoveLink(key.clone()), now);
+            source.federate(FederationCommand::AddLink(link.clone()), now);
         } else {
-            source.federate(Order::RemoveRoute(key.clone(), route.clone()), now);
+            source.federate(FederationCommand::RemoveRoute(key.clone(), route.clone()), now);
         }
-        source.federate(Order::AddRoute(key.clone(), route.clone()), now);
+        source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), now);
         for _ in 0..20 {
             now += BACK_OFF_MIN;
             serve(&mut source, &joint, Side::Left, now);

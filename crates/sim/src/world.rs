@@ -10,7 +10,7 @@ use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
 use session::Greeting;
 use shard::{
-    Dial, DialError, Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
+    DialRequest, DialError, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl World {
     pub fn dialled(
         &mut self,
         shard: usize,
-        dial: &Dial,
-        outcome: Result<(Dialled, Cable), DialError>,
+        dial: &DialRequest,
+        outcome: Result<(DialedLink, Cable), DialError>,
     ) -> Option<usize> {
         let node = &mut self.nodes[shard];
         node.awake = true;
@@ -161,7 +161,7 @@ impl World {
             Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
             Err(error) => (Err(error), None),
         };
-        let slot = node.shard.dialled(dial, outcome, self.now)?;
+        let slot = node.shard.on_dial_outcome(dial, outcome, self.now)?;
         self.wires.push(Wire { cable: cable?, side: Side::Left, shard, slot, over: false });
         Some(self.wires.len() - 1)
     }

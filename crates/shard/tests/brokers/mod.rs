@@ -6,11 +6,12 @@
 
 use catalog::{Definition, Limits, Name, Password, Permission};
 use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Prepared, Publish, QueueOptions, Url};
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkStatus, LinkLogin, FederationCommand, RouteKind, RouteSpec};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{
-    Asked, BrokerDialler, DialError, Dialled, IdleProcessors, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell,
+    BrokerDialler, DialCallback, DialError, DialProgress, DialedLink, IdleProcessors, RdmaDial, RdmaListen, RdmaOptions, Server,
+    ServerOptions,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,26 +25,26 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 struct TestDialler(Option<Fabric>);
 
 impl BrokerDialler for TestDialler {
-    fn dial(&self, url: &str, tell: Tell) {
+    fn dial(&self, url: &str, tell: DialCallback) {
         let url = Url::parse(url).expect("an address");
         let fabric = self.0.clone();
         std::thread::spawn(move || {
             let login = |url: Url| {
                 let Url { user, password, vhost, address, external, .. } = url;
                 let (user, password, vhost) = (user.into(), password.into(), vhost.into());
-                Login { user, password, vhost, address: address.into(), external }
+                LinkLogin { user, password, vhost, address: address.into(), external }
             };
             tell(match client::prepare(&url, &Options::default()) {
                 Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
                 Ok(Prepared::Stands(dialled)) => {
-                    Ok(Reached::Link(Dialled { link: dialled.link, login: login(dialled.url), first: None }))
+                    Ok(DialProgress::Connected(DialedLink { link: dialled.link, login: login(dialled.url), bootstrap: None }))
                 }
                 Ok(Prepared::Ask(ask)) => {
                     let Ask { place, token, url, first, .. } = *ask;
                     let way = fabric.expect("a fabric").way(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
-                    Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise })))
+                    Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise })))
                 }
             });
         });
@@ -167,11 +168,11 @@ impl TestBroker {
         let key = self.key(peer);
         let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
         let operator = self.server.admin();
-        operator.change_links(Order::AddLink(link)).expect("taken");
-        operator.change_links(Order::AddRoute(key.clone(), spec.clone())).expect("taken");
+        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+        operator.change_links(FederationCommand::AddRoute(key.clone(), spec.clone())).expect("taken");
         let what = format!("{} <-> {}: {spec:?}", self.name, peer.name);
         self.until(&what, |links| {
-            links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.runs))
+            links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.is_running))
         });
     }
 
@@ -202,8 +203,8 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
     RouteSpec {
         exchange: exchange.into(),
         kind,
-        direction: Direction::Pull,
-        ack: Ack::Confirm,
+        direction: RouteDirection::Pull,
+        ack: AckMode::Confirm,
         credit: 100,
         hops_max: 8,
         durable: false,

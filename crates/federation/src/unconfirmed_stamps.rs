@@ -1,23 +1,22 @@
-//! Unconfirmed stamps: which stamped messages of a route this broker has not answered for yet.
+//! The stamps of messages on one route for which this broker has not answered yet.
 //!
-//! Enters: publishes with their numbers, and what became of them.  Leaves: the stamps that must go out of the window again.
-//! Owns:   stamps in the order of their publishes, no more than a route has messages under way.
-//! Never:  touches the window, which is behind a lock.
+//! Enters: publishes with their numbers, and their confirms.  Leaves: stamps to remove from the duplicate window.
+//! Owns:   stamps in the order of their publishes, at most as many as the route has messages in flight.
 //!
-//! A message that was refused comes again, and must not be taken for a duplicate. The same is true of all that is unanswered
-//! when a connection breaks: it may have been refused, and twice is better than never.
+//! A message that was refused arrives again and must not be taken for a duplicate. The same is true of all unanswered messages
+//! when a connection breaks: they may have been refused, and twice is better than never.
 
 use catalog::Stamp;
 use std::collections::VecDeque;
 
-/// The stamps of one route.
+/// The unanswered stamps of one route, by message number.
 #[derive(Debug, Default)]
-pub struct Unconfirmed {
+pub struct UnconfirmedStamps {
     stamps: VecDeque<(u64, Stamp)>,
 }
 
-impl Unconfirmed {
-    /// A publish of this number, which is higher than all before, has a stamp that is new to the window.
+impl UnconfirmedStamps {
+    /// A message with this number, higher than all before, has a stamp that is new to the window.
     pub fn push(&mut self, number: u64, stamp: Stamp) {
         debug_assert!(
             self.stamps.back().is_none_or(|&(last, _)| last < number),
@@ -26,7 +25,7 @@ impl Unconfirmed {
         self.stamps.push_back((number, stamp));
     }
 
-    /// `basic.ack` of the broker core: these are safe.
+    /// The broker core has accepted these messages (`basic.ack`).
     #[inline]
     pub fn confirmed(&mut self, number: u64, multiple: bool) {
         if !self.stamps.is_empty() {
@@ -34,13 +33,13 @@ impl Unconfirmed {
         }
     }
 
-    /// `basic.nack` of the broker core: these stamps are to be taken out of the window.
+    /// The broker core has refused these messages (`basic.nack`): calls `remove` with their stamps.
     #[cold]
-    pub fn refused(&mut self, number: u64, multiple: bool, take_out: impl FnMut(Stamp)) {
-        self.answered(number, multiple, take_out);
+    pub fn refused(&mut self, number: u64, multiple: bool, remove: impl FnMut(Stamp)) {
+        self.answered(number, multiple, remove);
     }
 
-    /// The connection is gone: the stamps of all that was not answered.
+    /// Removes and returns the stamps of all unanswered messages.
     pub fn drain(&mut self) -> impl Iterator<Item = Stamp> {
         self.stamps.drain(..).map(|(_, stamp)| stamp)
     }
@@ -63,7 +62,7 @@ impl Unconfirmed {
 
 #[cfg(test)]
 mod tests {
-    use super::Unconfirmed;
+    use super::UnconfirmedStamps;
     use catalog::Stamp;
 
     fn stamp(number: u64) -> Stamp {
@@ -71,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_or_unanswered_is_said_and_nothing_else() {
-        let mut unconfirmed = Unconfirmed::default();
+    fn only_refused_and_unanswered_stamps_are_returned() {
+        let mut unconfirmed = UnconfirmedStamps::default();
         // 3 and 6 had no stamps.
         [1, 2, 4, 5, 7, 8, 9].iter().for_each(|&number| unconfirmed.push(number, stamp(number)));
         let mut out = Vec::new();

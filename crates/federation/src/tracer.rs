@@ -1,11 +1,11 @@
-//! Traces: through which brokers a message has come (header `x-received-from`, as RabbitMQ's federation plugin writes it).
+//! Tracer: records in each message which brokers it has passed (header `x-received-from`, in the form of RabbitMQ's federation
+//! plugin), and detects messages that have been here before.
 //!
-//! Enters: the properties of a message, and where it was received.  Leaves: its properties with that hop in front.
-//! Owns:   the form of a hop; the last message's verdict, since the next is mostly alike.
-//! Never:  drops a message: it says that one has been here.
+//! Enters: the properties of a message.  Leaves: its properties with one more hop, and whether to forward it.
+//! Owns:   the form of a hop; the result for the previous message, since the next one is mostly alike.
 
-use crate::Identity;
-use crate::limits::LIKENESS_BYTES_MAX;
+use crate::BrokerIdentity;
+use crate::limits::REPEAT_BYTES_MAX;
 use catalog::{Stamp, trace};
 use wire::{RawProperties, ShortStr, Table, TableRef, Value, ValueRef};
 
@@ -13,33 +13,33 @@ const RECEIVED_FROM: &str = "x-received-from";
 const LIST: u8 = b'A';
 const TABLE: u8 = b'F';
 
-/// What becomes of a message that another broker sent.
+/// Whether a message from another broker is forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It goes on, with these properties.
-    On,
-    /// It has been here already, or has come too far.
-    Over,
+pub enum TraceVerdict {
+    /// With the properties that the tracer has written.
+    Forward,
+    /// It has been here before, or has passed too many brokers.
+    Drop,
 }
 
-/// Writes one route's hop into messages.
+/// Adds one route's hop to messages.
 #[derive(Debug)]
 pub struct Tracer {
-    own: Identity,
+    own: BrokerIdentity,
     hops_max: usize,
-    /// What goes on is another message than what was published.
-    takes_stamps_off: bool,
-    /// The hop in wire form, of a message that was delivered before, and of one that was not.
+    /// The stamp of the message does not apply on this route: see [`of_queue`](Self::of_queue).
+    removes_stamps: bool,
+    /// The encoded hop, for a first delivery and for a redelivery.
     hop: [Box<[u8]>; 2],
     before: Vec<u8>,
     after: Vec<u8>,
-    last: Option<(bool, Verdict)>,
+    last_verdict: Option<(bool, TraceVerdict)>,
     stamp: Option<Stamp>,
 }
 
 impl Tracer {
     /// For messages of `exchange` at `peer`, whose address without a password is `uri`.
-    pub fn new(own: Identity, peer: &Identity, uri: &str, exchange: &str, hops_max: u16) -> Self {
+    pub fn new(own: BrokerIdentity, peer: &BrokerIdentity, uri: &str, exchange: &str, hops_max: u16) -> Self {
         let text = Value::text;
         let hop = |redelivered| {
             let entries = [
@@ -59,73 +59,73 @@ impl Tracer {
         Tracer {
             own,
             hops_max: usize::from(hops_max),
-            takes_stamps_off: false,
+            removes_stamps: false,
             hop: [hop(false), hop(true)],
             before: Vec::new(),
             after: Vec::new(),
-            last: None,
+            last_verdict: None,
             stamp: None,
         }
     }
 
-    /// Of messages that are taken from a queue: what comes out of it by this way comes by no other, and clients could have written
-    /// their stamps.
+    /// For messages consumed from a queue, whose stamps are removed: they arrive by no other path, and clients may have written the
+    /// stamps.
     #[must_use]
     pub fn of_queue(self, is_queue: bool) -> Self {
-        Tracer { takes_stamps_off: is_queue, ..self }
+        Tracer { removes_stamps: is_queue, ..self }
     }
 
-    /// A message that comes. Its properties are [`properties`](Self::properties) then.
+    /// Traces a message. [`properties`](Self::properties) has its new properties afterwards.
     #[inline]
-    pub fn take(&mut self, properties: RawProperties<'_>, redelivered: bool) -> Verdict {
-        match self.last {
+    pub fn trace(&mut self, properties: RawProperties<'_>, redelivered: bool) -> TraceVerdict {
+        match self.last_verdict {
             Some((was_redelivered, verdict))
                 if was_redelivered == redelivered && self.before == properties.as_bytes() =>
             {
                 verdict
             }
-            _ => self.take_anew(properties, redelivered),
+            _ => self.trace_changed(properties, redelivered),
         }
     }
 
-    /// The stamp of the message taken last, if it has one: it may come twice.
+    /// The stamp of the last message, if it may arrive twice.
     #[inline]
     pub fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
-    /// The properties of the message taken last.
+    /// The properties of the last message, with this route's hop.
     #[inline]
     pub fn properties(&self) -> RawProperties<'_> {
         RawProperties::new(&self.after)
     }
 
-    fn take_anew(&mut self, properties: RawProperties<'_>, redelivered: bool) -> Verdict {
+    fn trace_changed(&mut self, properties: RawProperties<'_>, redelivered: bool) -> TraceVerdict {
         let bytes = properties.as_bytes();
         self.stamp = Stamp::of(properties);
         let unstamped;
         let mut properties = properties;
-        if self.takes_stamps_off && self.stamp.take().is_some() {
+        if self.removes_stamps && self.stamp.take().is_some() {
             unstamped = Stamp::take_off(properties);
             properties = RawProperties::new(&unstamped);
         }
         let mut hops = 0;
-        let mut verdict = Verdict::On;
+        let mut verdict = TraceVerdict::Forward;
         let trace = trace(properties);
         for hop in trace.iter().flat_map(|trace| trace.iter().map_while(Result::ok)) {
             hops += 1;
             if let ValueRef::Table(hop) = hop
-                && is(hop, &self.own)
+                && is_own_hop(hop, &self.own)
             {
-                verdict = Verdict::Over;
+                verdict = TraceVerdict::Drop;
             }
         }
         if hops >= self.hops_max {
-            verdict = Verdict::Over;
+            verdict = TraceVerdict::Drop;
         }
-        self.last = (bytes.len() <= LIKENESS_BYTES_MAX).then_some((redelivered, verdict));
+        self.last_verdict = (bytes.len() <= REPEAT_BYTES_MAX).then_some((redelivered, verdict));
         self.before.clear();
-        if self.last.is_some() {
+        if self.last_verdict.is_some() {
             self.before.extend_from_slice(bytes);
         }
         self.after.clear();
@@ -138,10 +138,10 @@ impl Tracer {
     }
 }
 
-/// Whether a hop is this broker's virtual host.
-fn is(hop: TableRef<'_>, own: &Identity) -> bool {
-    let says = |name, own: &str| hop.get(name).and_then(ValueRef::as_bytes) == Some(own.as_bytes());
-    says("cluster-name", &own.cluster_name) && says("vhost", &own.vhost)
+/// Whether a hop of the trace is this broker's virtual host.
+fn is_own_hop(hop: TableRef<'_>, own: &BrokerIdentity) -> bool {
+    let has = |name, own: &str| hop.get(name).and_then(ValueRef::as_bytes) == Some(own.as_bytes());
+    has("cluster-name", &own.cluster_name) && has("vhost", &own.vhost)
 }
 
 fn write_trace(hop: &[u8], others: &[u8], out: &mut Vec<u8>) {
@@ -161,7 +161,7 @@ fn copy_without_trace(headers: &[u8], out: &mut Vec<u8>) {
     if !table.iter().map_while(Result::ok).any(|(name, _)| is_trace(name)) {
         return out.extend_from_slice(headers);
     }
-    // Properties of a message are validated when it comes.
+    // Properties of a message are validated when it arrives.
     let mut table = table.to_table().unwrap_or_default();
     while table.remove(RECEIVED_FROM).is_some() {}
     out.extend_from_slice(&table.to_bytes());
@@ -169,12 +169,12 @@ fn copy_without_trace(headers: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tracer, Verdict};
-    use crate::Identity;
+    use super::{Tracer, TraceVerdict};
+    use crate::BrokerIdentity;
     use wire::{Properties, RawProperties, Table, Value};
 
-    fn identity(name: &str) -> Identity {
-        Identity { cluster_name: name.into(), vhost: "/".into() }
+    fn identity(name: &str) -> BrokerIdentity {
+        BrokerIdentity { cluster_name: name.into(), vhost: "/".into() }
     }
 
     fn tracer(own: &str, peer: &str, hops_max: u16) -> Tracer {
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_a_queue_has_no_stamp() {
+    fn messages_of_a_queue_lose_their_stamp() {
         let stamped = catalog::Stamp::new(1, 2, 3).put_on(RawProperties::EMPTY);
         for is_queue in [false, true] {
             let mut tracer = tracer("d", "r", 8).of_queue(is_queue);
-            // The second is alike.
+            // The second message has the same properties.
             for _ in 0..2 {
-                assert_eq!(tracer.take(RawProperties::new(&stamped), false), Verdict::On);
+                assert_eq!(tracer.trace(RawProperties::new(&stamped), false), TraceVerdict::Forward);
                 assert_eq!(tracer.stamp().is_none(), is_queue);
                 assert_eq!(catalog::Stamp::of(tracer.properties()).is_none(), is_queue);
                 assert_eq!(names(tracer.properties()), ["r"]);
@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn hops_stand_in_front_of_those_before_and_other_headers_stay() {
+    fn hops_are_prepended_and_other_headers_kept() {
         let headers = Table::new().with("colour", Value::text("red")).expect("short");
         let first = Properties { headers: Some(headers), priority: Some(4), ..Properties::default() }.to_bytes();
         let mut at_b = tracer("b", "a", 9);
         for _ in 0..2 {
-            assert_eq!(at_b.take(RawProperties::new(&first), false), Verdict::On);
+            assert_eq!(at_b.trace(RawProperties::new(&first), false), TraceVerdict::Forward);
             let after = at_b.properties();
             assert_eq!(after.validate(), Ok(()));
             assert_eq!((names(after), after.priority()), (vec!["a".to_owned()], Some(4)));
@@ -216,20 +216,20 @@ mod tests {
             assert_eq!(colour.and_then(|value| value.as_bytes()), Some(&b"red"[..]));
         }
         let mut at_c = tracer("c", "b", 9);
-        assert_eq!(at_c.take(at_b.properties(), true), Verdict::On);
+        assert_eq!(at_c.trace(at_b.properties(), true), TraceVerdict::Forward);
         assert_eq!(names(at_c.properties()), ["b", "a"]);
         assert_eq!(at_c.properties().validate(), Ok(()));
-        assert_eq!(tracer("a", "c", 9).take(at_c.properties(), false), Verdict::Over, "it began there");
-        assert_eq!(tracer("d", "c", 2).take(at_c.properties(), false), Verdict::Over, "two brokers are enough");
-        assert_eq!(tracer("d", "c", 3).take(at_c.properties(), false), Verdict::On);
+        assert_eq!(tracer("a", "c", 9).trace(at_c.properties(), false), TraceVerdict::Drop, "it was published there");
+        assert_eq!(tracer("d", "c", 2).trace(at_c.properties(), false), TraceVerdict::Drop, "two brokers are enough");
+        assert_eq!(tracer("d", "c", 3).trace(at_c.properties(), false), TraceVerdict::Forward);
     }
 
     #[test]
-    fn what_is_no_trace_is_replaced_by_one() {
+    fn an_invalid_trace_is_replaced() {
         let headers = Table::new().with("x-received-from", Value::Bool(true)).expect("short");
         let first = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
         let mut at_b = tracer("b", "a", 9);
-        assert_eq!(at_b.take(RawProperties::new(&first), false), Verdict::On);
+        assert_eq!(at_b.trace(RawProperties::new(&first), false), TraceVerdict::Forward);
         assert_eq!(names(at_b.properties()), ["a"]);
         assert_eq!(at_b.properties().headers().expect("headers").iter().count(), 1);
     }

@@ -6,17 +6,17 @@
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
 use catalog::{Catalog, Changed, Definition, ExchangeKind, Limits, Name, Outcome, ShardId, VhostId, WatchId};
-use federation::{Ack, Direction, Identity, Mirror, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use wire::{Properties, RawProperties, ShortString, Table, Value};
 
-struct Side {
+struct FederatedCatalog {
     catalog: Catalog,
     vhost: VhostId,
 }
 
-impl Side {
+impl FederatedCatalog {
     fn new() -> Self {
         let mut catalog = Catalog::new(Limits::default());
         let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a first vhost");
@@ -56,7 +56,7 @@ impl Side {
     }
 
     /// What is bound to `x`, without what mirrors write.
-    fn said(&self) -> BTreeSet<String> {
+    fn bindings_as_text(&self) -> BTreeSet<String> {
         let id = self.catalog.exchange(self.vhost, b"x").expect("the exchange");
         let said = self.catalog.bindings_from(id).map(|binding| {
             let named = binding.arguments.into_iter().flat_map(|table| table.iter());
@@ -68,16 +68,16 @@ impl Side {
     }
 }
 
-struct Federation {
-    down: Side,
-    up: Side,
+struct CatalogPair {
+    down: FederatedCatalog,
+    up: FederatedCatalog,
     watch: WatchId,
-    mirror: Mirror,
+    propagation: BindingPropagation,
 }
 
-impl Federation {
+impl CatalogPair {
     fn new(kind: ExchangeKind, forced: bool) -> Self {
-        let (mut down, mut up) = (Side::new(), Side::new());
+        let (mut down, mut up) = (FederatedCatalog::new(), FederatedCatalog::new());
         down.exchange("x", kind, Table::new());
         up.exchange("x", kind, Table::new());
         let hops = Table::new().with("x-max-hops", Value::I64(5)).expect("a short name");
@@ -96,18 +96,18 @@ impl Federation {
         let spec = RouteSpec {
             exchange: "x".into(),
             kind: RouteKind::Dynamic,
-            direction: Direction::Pull,
-            ack: Ack::Confirm,
+            direction: RouteDirection::Pull,
+            ack: AckMode::Confirm,
             credit: 10,
             hops_max: 5,
             durable: false,
             forced,
         };
-        let identity = |name: &str| Identity { cluster_name: name.into(), vhost: "/".into() };
-        let mut mirror = Mirror::new(identity("down"), &spec, 1);
+        let identity = |name: &str| BrokerIdentity { cluster_name: name.into(), vhost: "/".into() };
+        let mut mirror = BindingPropagation::new(identity("down"), &spec, 1);
         mirror.begin(Some(identity("up")), 'A');
         let watch = down.catalog.watch_bindings(down.vhost, &"x".into());
-        Self { down, up, watch, mirror }
+        Self { down, up, watch, propagation: mirror }
     }
 
     /// Looks at all bindings, as a route does that begins.
@@ -115,17 +115,17 @@ impl Federation {
         drop(self.down.catalog.take_binding_changes());
         let id = self.down.catalog.exchange(self.down.vhost, b"x").expect("the exchange");
         let bindings = self.down.catalog.bindings_from(id);
-        self.mirror.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
+        self.propagation.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
     }
 
     /// Takes the changes in.
-    fn follow(&mut self) {
+    fn apply_changes(&mut self) {
         for change in self.down.catalog.take_binding_changes() {
             assert_eq!(change.watch, self.watch);
             match change.what {
-                Changed::Bound { routing_key, arguments } => self.mirror.add(&routing_key, arguments.as_deref()),
+                Changed::Bound { routing_key, arguments } => self.propagation.add(&routing_key, arguments.as_deref()),
                 Changed::Unbound { routing_key, arguments } => {
-                    assert!(self.mirror.remove(&routing_key, arguments.as_deref()));
+                    assert!(self.propagation.remove(&routing_key, arguments.as_deref()));
                 }
                 other => panic!("{other:?}"),
             }
@@ -133,9 +133,9 @@ impl Federation {
     }
 
     /// Has the source do what it is asked for. Answers how much that was.
-    fn carry(&mut self) -> usize {
+    fn apply_operations(&mut self) -> usize {
         let mut count = 0;
-        while let Some(operation) = self.mirror.next_operation() {
+        while let Some(operation) = self.propagation.next_operation() {
             let (vhost, source, destination) = (self.up.vhost, Name::from("x"), Name::from("internal"));
             let (routing_key, arguments) = (operation.key.into(), operation.arguments.to_table().expect("readable"));
             let definition = match operation.bind {
@@ -149,7 +149,7 @@ impl Federation {
         count
     }
 
-    fn goes(&mut self, key: &str, headers: Table) -> bool {
+    fn is_routed(&mut self, key: &str, headers: Table) -> bool {
         let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
         let id = self.up.catalog.exchange(self.up.vhost, b"x").expect("the exchange");
         let route = self.up.catalog.route(id, key.as_bytes(), RawProperties::new(&properties));
@@ -178,7 +178,7 @@ proptest! {
         steps in prop::collection::vec((0..4_u8, 0..3_u8, 0..3_u8, arguments(), any::<bool>()), 1..60),
         forced in any::<bool>(),
     ) {
-        let mut federation = Federation::new(ExchangeKind::Topic, forced);
+        let mut federation = CatalogPair::new(ExchangeKind::Topic, forced);
         ["q0", "q1", "q2"].iter().for_each(|name| federation.down.queue(name));
         federation.resync();
         for (verb, key, queue, arguments, look) in steps {
@@ -190,21 +190,21 @@ proptest! {
                 federation.down.queue(&queue);
             }
             if look {
-                federation.follow();
-                federation.carry();
-                prop_assert_eq!(federation.up.said(), federation.down.said());
-                prop_assert_eq!(federation.mirror.mirrored(), federation.down.said().len() as u64);
+                federation.apply_changes();
+                federation.apply_operations();
+                prop_assert_eq!(federation.up.bindings_as_text(), federation.down.bindings_as_text());
+                prop_assert_eq!(federation.propagation.requested(), federation.down.bindings_as_text().len() as u64);
             }
         }
         federation.resync();
-        federation.carry();
-        prop_assert_eq!(federation.up.said(), federation.down.said());
+        federation.apply_operations();
+        prop_assert_eq!(federation.up.bindings_as_text(), federation.down.bindings_as_text());
     }
 }
 
 #[test]
 fn headers_are_asked_for_as_they_are_downstream() {
-    let mut federation = Federation::new(ExchangeKind::Headers, true);
+    let mut federation = CatalogPair::new(ExchangeKind::Headers, true);
     federation.down.queue("q");
     federation.resync();
     let one = || ("one", Value::I32(1));
@@ -222,20 +222,20 @@ fn headers_are_asked_for_as_they_are_downstream() {
         (table([("x-match", Value::text("any-with-x")), one()]), table([(X_HARRIER_WINDOW, Value::Bool(true))]), false),
     ] {
         federation.down.bind(true, "", "q", arguments.clone());
-        federation.follow();
-        assert_eq!(federation.carry(), 1);
-        assert_eq!(federation.goes("", headers.clone()), expected, "{arguments:?} of {headers:?}");
+        federation.apply_changes();
+        assert_eq!(federation.apply_operations(), 1);
+        assert_eq!(federation.is_routed("", headers.clone()), expected, "{arguments:?} of {headers:?}");
         federation.down.bind(false, "", "q", arguments);
-        federation.follow();
-        assert_eq!(federation.carry(), 1);
-        assert!(!federation.goes("", headers));
+        federation.apply_changes();
+        assert_eq!(federation.apply_operations(), 1);
+        assert!(!federation.is_routed("", headers));
     }
 }
 
 #[test]
 fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
     const BINDINGS: usize = 100_000;
-    let mut federation = Federation::new(ExchangeKind::Topic, false);
+    let mut federation = CatalogPair::new(ExchangeKind::Topic, false);
     federation.down.queue("q");
     federation.down.queue("r");
     for number in 0..BINDINGS {
@@ -245,11 +245,11 @@ fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
     let told: Vec<Changed> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
     assert_eq!(told, [Changed::Resync]);
     federation.resync();
-    assert_eq!(federation.carry(), BINDINGS);
+    assert_eq!(federation.apply_operations(), BINDINGS);
     federation.down.bind(true, "market.0000007.*.trade", "r", Table::new());
     federation.down.bind(true, "news", "r", Table::new());
-    federation.follow();
-    assert_eq!(federation.carry(), 1);
-    assert!(federation.goes("news", Table::new()) && federation.goes("market.0012345.x.trade", Table::new()));
+    federation.apply_changes();
+    assert_eq!(federation.apply_operations(), 1);
+    assert!(federation.is_routed("news", Table::new()) && federation.is_routed("market.0012345.x.trade", Table::new()));
     assert_eq!(federation.up.catalog.bindings_count(), BINDINGS + 2);
 }

@@ -6,7 +6,7 @@
 //! Never:  looks into a mirror: only what it writes to the source counts.
 
 use catalog::arguments::X_BOUND_FROM;
-use federation::{Ack, Direction, Identity, Mirror, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::{Table, TableRef, Value};
@@ -17,89 +17,89 @@ fn name(broker: usize) -> String {
     format!("broker-{broker}")
 }
 
-fn identity(broker: usize) -> Identity {
-    Identity { cluster_name: name(broker).into(), vhost: "/".into() }
+fn identity(broker: usize) -> BrokerIdentity {
+    BrokerIdentity { cluster_name: name(broker).into(), vhost: "/".into() }
 }
 
 /// A binding of an internal exchange: its key and its arguments, encoded.
-type Said = (Vec<u8>, Vec<u8>);
+type BoundKey = (Vec<u8>, Vec<u8>);
 
-struct Operation {
+struct RequestInFlight {
     bind: bool,
-    said: Said,
+    said: BoundKey,
 }
 
 /// Messages go from `source` to `dest`, wants the other way.
-struct Edge {
+struct GraphEdge {
     dest: usize,
     source: usize,
-    mirror: Mirror,
+    propagation: BindingPropagation,
     suffix: char,
     up: bool,
     /// The exchange of this connection has not got everything yet, so that of the one before is still there.
     filling: bool,
     /// Operations on their way.
-    flying: VecDeque<Operation>,
+    in_flight: VecDeque<RequestInFlight>,
 }
 
 #[derive(Default)]
-struct Broker {
+struct GraphBroker {
     /// How many queues want a key.
     local: BTreeMap<&'static str, usize>,
     /// By edge and suffix: what is bound to an internal exchange.
-    internal: BTreeMap<(usize, char), BTreeSet<Said>>,
+    internal: BTreeMap<(usize, char), BTreeSet<BoundKey>>,
 }
 
-struct World {
-    brokers: Vec<Broker>,
-    edges: Vec<Edge>,
+struct BrokerGraph {
+    brokers: Vec<GraphBroker>,
+    edges: Vec<GraphEdge>,
     hops_max: u16,
     operations: usize,
 }
 
-impl World {
+impl BrokerGraph {
     /// `pairs` are of a destination and its source.
     fn new(brokers: usize, pairs: &[(usize, usize)], hops_max: u16) -> Self {
         let spec = RouteSpec {
             exchange: "x".into(),
             kind: RouteKind::Dynamic,
-            direction: Direction::Pull,
-            ack: Ack::Confirm,
+            direction: RouteDirection::Pull,
+            ack: AckMode::Confirm,
             credit: 10,
             hops_max,
             durable: false,
             forced: false,
         };
-        let edges = pairs.iter().map(|&(dest, source)| Edge {
+        let edges = pairs.iter().map(|&(dest, source)| GraphEdge {
             dest,
             source,
-            mirror: Mirror::new(identity(dest), &spec, 7),
+            propagation: BindingPropagation::new(identity(dest), &spec, 7),
             suffix: 'A',
             up: false,
             filling: false,
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
         });
         let edges = edges.collect();
         let mut world =
-            Self { brokers: (0..brokers).map(|_| Broker::default()).collect(), edges, hops_max, operations: 0 };
+            Self { brokers: (0..brokers).map(|_| GraphBroker::default()).collect(), edges, hops_max, operations: 0 };
         (0..pairs.len()).for_each(|edge| world.connect(edge));
         world
     }
 
     /// Tells the mirrors of a broker that a binding came or went.
-    fn tell(&mut self, broker: usize, bind: bool, key: &[u8], arguments: Option<&Table>) {
+    fn notify_propagations(&mut self, broker: usize, bind: bool, key: &[u8], arguments: Option<&Table>) {
         for edge in self.edges.iter_mut().filter(|edge| edge.dest == broker) {
             if bind {
-                edge.mirror.add(key, arguments);
+                edge.propagation.add(key, arguments);
             } else {
-                assert!(edge.mirror.remove(key, arguments), "a mirror knows what is bound");
+                assert!(edge.propagation.remove(key, arguments), "a mirror knows what is bound");
             }
         }
     }
 
     fn bind(&mut self, broker: usize, key: &'static str) {
         *self.brokers[broker].local.entry(key).or_default() += 1;
-        self.tell(broker, true, key.as_bytes(), None);
+        self.notify_propagations(broker, true, key.as_bytes(), None);
     }
 
     fn unbind(&mut self, broker: usize, key: &'static str) {
@@ -108,10 +108,10 @@ impl World {
         if *count == 0 {
             self.brokers[broker].local.remove(key);
         }
-        self.tell(broker, false, key.as_bytes(), None);
+        self.notify_propagations(broker, false, key.as_bytes(), None);
     }
 
-    fn apply(&mut self, edge: usize, suffix: char, operation: &Operation) {
+    fn apply(&mut self, edge: usize, suffix: char, operation: &RequestInFlight) {
         let source = self.edges[edge].source;
         let bound = self.brokers[source].internal.entry((edge, suffix)).or_default();
         let changed = match operation.bind {
@@ -120,7 +120,7 @@ impl World {
         };
         assert!(changed, "a mirror asks for nothing twice");
         let arguments = TableRef::new(&operation.said.1).to_table().expect("what is written can be read");
-        self.tell(source, operation.bind, &operation.said.0, Some(&arguments));
+        self.notify_propagations(source, operation.bind, &operation.said.0, Some(&arguments));
     }
 
     /// Deletes an internal exchange.
@@ -128,7 +128,7 @@ impl World {
         let source = self.edges[edge].source;
         for said in self.brokers[source].internal.remove(&(edge, suffix)).unwrap_or_default() {
             let arguments = TableRef::new(&said.1).to_table().expect("it could be read before");
-            self.tell(source, false, &said.0, Some(&arguments));
+            self.notify_propagations(source, false, &said.0, Some(&arguments));
         }
     }
 
@@ -138,7 +138,7 @@ impl World {
         }
         let suffix = if self.edges[edge].suffix == 'A' { 'B' } else { 'A' };
         self.drop_exchange(edge, suffix);
-        let Edge { mirror, source, .. } = &mut self.edges[edge];
+        let GraphEdge { propagation: mirror, source, .. } = &mut self.edges[edge];
         mirror.begin(Some(identity(*source)), suffix);
         let it = &mut self.edges[edge];
         (it.suffix, it.up, it.filling) = (suffix, true, true);
@@ -148,7 +148,7 @@ impl World {
     fn cut(&mut self, edge: usize) {
         let edge = &mut self.edges[edge];
         edge.up = false;
-        edge.flying.clear();
+        edge.in_flight.clear();
     }
 
     /// The source gives up what an edge left there.
@@ -160,24 +160,24 @@ impl World {
     }
 
     /// One step of an edge. Answers whether there was one to take.
-    fn work(&mut self, edge: usize, arrive: bool) -> bool {
+    fn advance(&mut self, edge: usize, arrive: bool) -> bool {
         let it = &mut self.edges[edge];
         if !it.up {
             return false;
         }
-        if arrive && let Some(operation) = it.flying.pop_front() {
+        if arrive && let Some(operation) = it.in_flight.pop_front() {
             let suffix = it.suffix;
             self.apply(edge, suffix, &operation);
             return true;
         }
-        if let Some(operation) = it.mirror.next_operation() {
+        if let Some(operation) = it.propagation.next_operation() {
             let said = (operation.key.to_vec(), operation.arguments.as_bytes().to_vec());
             let bind = operation.bind;
-            it.flying.push_back(Operation { bind, said });
+            it.in_flight.push_back(RequestInFlight { bind, said });
             self.operations += 1;
             return true;
         }
-        if it.filling && it.flying.is_empty() {
+        if it.filling && it.in_flight.is_empty() {
             it.filling = false;
             let before = if it.suffix == 'A' { 'B' } else { 'A' };
             self.drop_exchange(edge, before);
@@ -192,14 +192,14 @@ impl World {
         while any {
             any = false;
             for edge in 0..self.edges.len() {
-                any |= self.work(edge, true);
+                any |= self.advance(edge, true);
             }
             assert!(self.operations <= operations_max, "{} operations and no end", self.operations);
         }
     }
 
     /// The brokers on the path of a mirrored binding.
-    fn path(said: &Said) -> Vec<String> {
+    fn path(said: &BoundKey) -> Vec<String> {
         let arguments = TableRef::new(&said.1).to_table().expect("it can be read");
         let list = arguments.get(X_BOUND_FROM).and_then(Value::as_list).expect("every mirrored binding has a path");
         let name = |hop: &Value| Some(hop.as_table()?.get("cluster-name")?.as_str()?.to_owned());
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// No list has a loop, and each want is somebody's.
-    fn check_wants(&self) {
+    fn check_interests(&self) {
         for (broker, bindings) in self.brokers.iter().enumerate() {
             for (&(edge, suffix), bound) in &bindings.internal {
                 assert!(self.edges[edge].up && self.edges[edge].suffix == suffix, "only the last exchange is left");
@@ -288,33 +288,33 @@ impl World {
                 bindings.push((key.clone(), Some(arguments)));
             }
             let it = &mut self.edges[edge];
-            it.mirror.resync(bindings.iter().map(|(key, arguments)| (&**key, arguments.as_ref())));
-            assert!(!it.up || it.mirror.next_operation().is_none(), "there is no difference");
+            it.propagation.resync(bindings.iter().map(|(key, arguments)| (&**key, arguments.as_ref())));
+            assert!(!it.up || it.propagation.next_operation().is_none(), "there is no difference");
         }
     }
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum GraphAction {
     Bind(usize, &'static str),
     Unbind(usize, &'static str),
     Cut(usize),
     Connect(usize),
     Expire(usize),
-    Work(usize, usize),
-    Fly(usize, usize),
+    Advance(usize, usize),
+    Send(usize, usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = GraphAction> {
     let key = prop::sample::select(&KEYS[..]);
     prop_oneof![
-        4 => (any::<usize>(), key.clone()).prop_map(|(at, key)| Step::Bind(at, key)),
-        3 => (any::<usize>(), key).prop_map(|(at, key)| Step::Unbind(at, key)),
-        1 => any::<usize>().prop_map(Step::Cut),
-        2 => any::<usize>().prop_map(Step::Connect),
-        1 => any::<usize>().prop_map(Step::Expire),
-        6 => (any::<usize>(), 1..6_usize).prop_map(|(at, steps)| Step::Work(at, steps)),
-        4 => (any::<usize>(), 1..6_usize).prop_map(|(at, steps)| Step::Fly(at, steps)),
+        4 => (any::<usize>(), key.clone()).prop_map(|(at, key)| GraphAction::Bind(at, key)),
+        3 => (any::<usize>(), key).prop_map(|(at, key)| GraphAction::Unbind(at, key)),
+        1 => any::<usize>().prop_map(GraphAction::Cut),
+        2 => any::<usize>().prop_map(GraphAction::Connect),
+        1 => any::<usize>().prop_map(GraphAction::Expire),
+        6 => (any::<usize>(), 1..6_usize).prop_map(|(at, steps)| GraphAction::Advance(at, steps)),
+        4 => (any::<usize>(), 1..6_usize).prop_map(|(at, steps)| GraphAction::Send(at, steps)),
     ]
 }
 
@@ -351,27 +351,27 @@ fn run(
     brokers: usize,
     pairs: &[(usize, usize)],
     hops_max: u16,
-    steps: &[Step],
+    steps: &[GraphAction],
     revive: &[bool],
     at_one: bool,
-) -> World {
-    let mut world = World::new(brokers, pairs, hops_max);
+) -> BrokerGraph {
+    let mut world = BrokerGraph::new(brokers, pairs, hops_max);
     let edges = pairs.len();
     for step in steps {
         match *step {
-            Step::Bind(at, key) => {
+            GraphAction::Bind(at, key) => {
                 let others = |&other: &usize| other != at % brokers && world.brokers[other].local.contains_key(key);
                 if !at_one || !(0..brokers).any(|other| others(&other)) {
                     world.bind(at % brokers, key);
                 }
             }
-            Step::Unbind(at, key) => world.unbind(at % brokers, key),
-            Step::Cut(at) => world.cut(at % edges),
-            Step::Connect(at) => world.connect(at % edges),
-            Step::Expire(at) => world.expire(at % edges),
+            GraphAction::Unbind(at, key) => world.unbind(at % brokers, key),
+            GraphAction::Cut(at) => world.cut(at % edges),
+            GraphAction::Connect(at) => world.connect(at % edges),
+            GraphAction::Expire(at) => world.expire(at % edges),
             // Whether there was anything to do makes no difference.
-            Step::Work(at, steps) => (0..steps).for_each(|step| _ = world.work((at % edges + step) % edges, true)),
-            Step::Fly(at, steps) => (0..steps).for_each(|_| _ = world.work(at % edges, false)),
+            GraphAction::Advance(at, steps) => (0..steps).for_each(|step| _ = world.advance((at % edges + step) % edges, true)),
+            GraphAction::Send(at, steps) => (0..steps).for_each(|_| _ = world.advance(at % edges, false)),
         }
     }
     for edge in 0..edges {
@@ -397,7 +397,7 @@ proptest! {
         revive in prop::collection::vec(any::<bool>(), 1..5),
     ) {
         let mut world = run(brokers, &pairs, hops_max, &steps, &revive, false);
-        world.check_wants();
+        world.check_interests();
         world.check_reach(true);
         world.check_resync();
     }
@@ -411,7 +411,7 @@ proptest! {
         revive in prop::collection::vec(any::<bool>(), 1..5),
     ) {
         let mut world = run(brokers, &pairs, hops_max, &steps, &revive, true);
-        world.check_wants();
+        world.check_interests();
         world.check_reach(false);
         world.check_resync();
     }
@@ -425,7 +425,7 @@ proptest! {
         revive in prop::collection::vec(any::<bool>(), 1..5),
     ) {
         let mut world = run(brokers, &pairs, hops_max, &steps, &revive, false);
-        world.check_wants();
+        world.check_interests();
         world.check_reach(false);
         world.check_resync();
     }

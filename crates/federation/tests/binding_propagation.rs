@@ -5,19 +5,19 @@
 //! Never:  needs a broker.
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
-use federation::{Direction, Identity, Mirror, Operation, RouteKind, RouteSpec};
+use federation::{RouteDirection, BrokerIdentity, BindingPropagation, BindingOperation, RouteKind, RouteSpec};
 use wire::{List, ShortString, Table, TableRef, Value};
 
-fn identity(name: &str) -> Identity {
-    Identity { cluster_name: name.into(), vhost: "/".into() }
+fn identity(name: &str) -> BrokerIdentity {
+    BrokerIdentity { cluster_name: name.into(), vhost: "/".into() }
 }
 
 fn spec(hops_max: u16, forced: bool) -> RouteSpec {
     RouteSpec {
         exchange: "x".into(),
         kind: RouteKind::Dynamic,
-        direction: Direction::Pull,
-        ack: federation::Ack::Confirm,
+        direction: RouteDirection::Pull,
+        ack: federation::AckMode::Confirm,
         credit: 10,
         hops_max,
         durable: false,
@@ -26,8 +26,8 @@ fn spec(hops_max: u16, forced: bool) -> RouteSpec {
 }
 
 /// That of broker `me` for source `up`.
-fn mirror() -> Mirror {
-    let mut mirror = Mirror::new(identity("me"), &spec(5, false), 1);
+fn mirror() -> BindingPropagation {
+    let mut mirror = BindingPropagation::new(identity("me"), &spec(5, false), 1);
     mirror.begin(Some(identity("up")), 'A');
     mirror
 }
@@ -55,7 +55,7 @@ fn by(text: &str) -> Table {
 }
 
 /// `b:4 c:5` of what is asked for, and whatever other arguments there are.
-fn shown(operation: Operation<'_>) -> String {
+fn shown(operation: BindingOperation<'_>) -> String {
     let arguments = operation.arguments.to_table().expect("what is written can be read");
     let mut text = format!("{}{}", if operation.bind { '+' } else { '-' }, String::from_utf8_lossy(operation.key));
     for (name, value) in arguments.iter() {
@@ -75,7 +75,7 @@ fn shown(operation: Operation<'_>) -> String {
     text
 }
 
-fn asked(mirror: &mut Mirror) -> String {
+fn asked(mirror: &mut BindingPropagation) -> String {
     let mut all = Vec::new();
     while let Some(operation) = mirror.next_operation() {
         all.push(shown(operation));
@@ -91,7 +91,7 @@ fn bindings_that_say_the_same_are_one() {
     mirror.add(b"a", Some(&Table::new()));
     mirror.add(b"a", Some(&named([("n", Value::I32(1))])));
     assert_eq!(asked(&mut mirror), "+a [me:5], +a n=I32(1) [me:5]");
-    assert_eq!((mirror.mirrored(), mirror.wants()), (2, 2));
+    assert_eq!((mirror.requested(), mirror.interests()), (2, 2));
     assert!(mirror.remove(b"a", None));
     assert_eq!(asked(&mut mirror), "", "another binding says it");
     assert!(mirror.remove(b"a", None));
@@ -102,7 +102,7 @@ fn bindings_that_say_the_same_are_one() {
     mirror.add(b"z", None);
     assert!(mirror.remove(b"z", None));
     assert_eq!(asked(&mut mirror), "", "what came and went is not said");
-    assert_eq!((mirror.mirrored(), mirror.wants()), (2, 2));
+    assert_eq!((mirror.requested(), mirror.interests()), (2, 2));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_came_from_further_down_goes_on_with_this_broker_in_front() {
         while let Some(operation) = mirror.next_operation() {
             assert!(!operation.bind);
         }
-        assert_eq!((mirror.mirrored(), mirror.wants()), (0, 0));
+        assert_eq!((mirror.requested(), mirror.interests()), (0, 0));
     }
 }
 
@@ -168,7 +168,7 @@ fn a_path_that_cannot_be_read_ends_here() {
         let mut mirror = mirror();
         let arguments = named([(X_BOUND_FROM, argument)]);
         mirror.add(b"k", Some(&arguments));
-        assert_eq!((mirror.wants(), mirror.unreadable(), asked(&mut mirror)), (0, 1, String::new()), "{arguments:?}");
+        assert_eq!((mirror.interests(), mirror.unreadable(), asked(&mut mirror)), (0, 1, String::new()), "{arguments:?}");
         assert!(mirror.remove(b"k", Some(&arguments)));
         assert!(!mirror.remove(b"k", Some(&arguments)));
         assert_eq!(mirror.unreadable(), 0);
@@ -199,7 +199,7 @@ fn of_many_paths_the_best_goes_on_and_the_new_one_is_bound_first() {
     assert_eq!(asked(&mut mirror), "");
     assert!(mirror.remove(b"k", None));
     assert_eq!(asked(&mut mirror), "+k [me:3 b:4 d:5], -k [me:5]");
-    assert_eq!((mirror.mirrored(), mirror.wants()), (1, 1));
+    assert_eq!((mirror.requested(), mirror.interests()), (1, 1));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn as_good_a_path_does_not_replace_one_that_is_there() {
     assert_eq!(asked(&mut mirror), "+k [me:3 c:4 y:5]");
     mirror.add(b"k", Some(&by("c:4 x:5")));
     assert_eq!(asked(&mut mirror), "", "two avoid each other's last broker");
-    assert_eq!(mirror.mirrored(), 2);
+    assert_eq!(mirror.requested(), 2);
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn a_fresh_exchange_is_filled_and_a_kept_one_corrected() {
     assert_eq!(asked(&mut mirror), "-a [me:5], +d [me:5]");
     mirror.resync([(&b"b"[..], Some(&down)), (b"c", None), (b"d", None)]);
     assert_eq!(asked(&mut mirror), "");
-    mirror.all();
-    assert_eq!(mirror.mirrored(), 0);
+    mirror.restart();
+    assert_eq!(mirror.requested(), 0);
     let mut again: Vec<String> = asked(&mut mirror).split(", ").map(str::to_owned).collect();
     again.sort_unstable();
     assert_eq!(again, ["+b [me:3 b:4]", "+c [me:5]", "+d [me:5]"]);
@@ -283,7 +283,7 @@ fn a_forced_route_asks_for_stamps_and_others_pass_that_on() {
     let mut plain = mirror();
     plain.add(b"k", Some(&stamped));
     assert_eq!(asked(&mut plain), "+k x-harrier-window=Bool(true) [me:3 b:4]");
-    let mut forced = Mirror::new(identity("me"), &spec(5, true), 1);
+    let mut forced = BindingPropagation::new(identity("me"), &spec(5, true), 1);
     forced.begin(Some(identity("up")), 'A');
     forced.add(b"k", Some(&stamped));
     forced.add(b"k", None);
@@ -292,12 +292,12 @@ fn a_forced_route_asks_for_stamps_and_others_pass_that_on() {
 
 #[test]
 fn a_route_without_hops_asks_for_nothing() {
-    let mut mirror = Mirror::new(identity("me"), &spec(0, false), 1);
+    let mut mirror = BindingPropagation::new(identity("me"), &spec(0, false), 1);
     mirror.begin(Some(identity("up")), 'A');
     mirror.add(b"k", None);
     mirror.add(b"k", Some(&by("b:4")));
     assert_eq!(asked(&mut mirror), "");
-    assert_eq!(mirror.wants(), 1);
+    assert_eq!(mirror.interests(), 1);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_hundred_thousand_wants_take_modest_memory_and_their_difference_is_found() {
         assert!(operation.bind && operation.arguments != TableRef::EMPTY);
         count += 1;
     }
-    assert_eq!((count, mirror.mirrored()), (WANTS, WANTS as u64));
+    assert_eq!((count, mirror.requested()), (WANTS, WANTS as u64));
     let bytes = mirror.bytes() / WANTS;
     println!("{bytes} bytes a want");
     assert!(bytes <= 160, "{bytes} bytes a want");
