@@ -1,37 +1,40 @@
-//! Federation: brokers joined by links, and the routes that ride on them.
+//! Federation of brokers: links to other brokers and the routes that messages take over them.
 //!
-//! Enters: links and routes as an operator wants them; events of a connection to another broker; changes of bindings.
-//! Leaves: methods for that broker, the state of each link.
-//! Owns:   what brokers say to one another, which is what RabbitMQ's federation plugin says: traces, internal exchanges,
-//!         mirrored bindings.
-//! Never:  opens a socket, reads a clock, routes a message.
+//! Enters: links and routes as an operator specifies them; events of a connection to another broker; changes of bindings.
+//! Leaves: methods for that broker, decisions for the owner of the connection, the state of each link.
+//! Owns:   the protocol between brokers, which is that of RabbitMQ's federation plugin: traces, internal exchanges, propagated
+//!         bindings.
 #![forbid(unsafe_code)]
 
-mod acks;
-mod here;
-mod identity;
+mod ack_batcher;
+mod binding_interest;
+mod binding_path;
+mod binding_propagation;
+mod binding_requests;
+mod broker_identity;
+mod duplicate_window;
+mod federation_command;
+mod federation_plan;
 pub mod limits;
-mod mirror;
-mod order;
-mod path;
-mod peering;
-mod plan;
-mod spec;
-mod status;
-mod there;
-mod trace;
-mod unconfirmed;
-mod window;
+mod link_session;
+mod link_spec;
+mod link_status;
+mod local_setup;
+mod remote_setup;
+mod route_table;
+mod tracer;
+mod unconfirmed_stamps;
 
-pub use acks::Acks;
-pub use here::{PushDefinitions, push_definitions};
-pub use identity::Identity;
-pub use mirror::{Mirror, Operation};
-pub use order::Order;
-pub use peering::{End, Hear, Login, Peering, Told};
-pub use plan::{Plan, Planned, Unplanned};
-pub use spec::{Ack, Direction, LinkKey, LinkSpec, RouteKind, RouteSpec};
-pub use status::{LinkState, LinkStatus, RouteStatus};
-pub use trace::{Tracer, Verdict};
-pub use unconfirmed::Unconfirmed;
-pub use window::Window;
+pub use ack_batcher::AckBatcher;
+pub use binding_propagation::{BindingOperation, BindingPropagation};
+pub use broker_identity::BrokerIdentity;
+pub use duplicate_window::DuplicateWindow;
+pub use federation_command::FederationCommand;
+pub use federation_plan::{FederationPlan, PlanError, PlannedLink};
+pub use link_session::{LinkDecision, LinkLogin, LinkSession, SessionEnd};
+pub use link_spec::{AckMode, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
+pub use link_status::{LinkState, LinkStatus, RouteStatus};
+pub use local_setup::LocalSetup;
+pub use route_table::{RouteId, RouteProgress, RouteTable};
+pub use tracer::{TraceVerdict, Tracer};
+pub use unconfirmed_stamps::UnconfirmedStamps;

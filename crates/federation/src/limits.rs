@@ -1,8 +1,4 @@
-//! The limits of federation, each with its name and its reason.
-//!
-//! Leaves: constants.
-//! Owns:   the numbers that bound links, routes, hops and waits.
-//! Never:  a limit without a unit in its name.
+//! The limits of federation, each with its unit in its name and its reason.
 
 use std::time::Duration;
 
@@ -10,37 +6,37 @@ use std::time::Duration;
 pub const LINKS_MAX: usize = 1024;
 /// Routes of one link: each has a channel of its own.
 pub const ROUTES_MAX: usize = 255;
-/// Messages that are under way on a route unless more or fewer are asked for (`--credit`). RabbitMQ's plugin has the same.
+/// Default of a route's credit (`--credit`), in messages. RabbitMQ's plugin has the same.
 pub const CREDIT_DEFAULT: u16 = 1000;
-/// One acknowledgement says of so large a part of the credit, one in so many, that it is safe, where many messages come ...
-pub const ACKS_OF_CREDIT: u16 = 2;
-/// ... and waits so long for it at most. Who comes less often is acknowledged at once.
+/// Under load, this many acknowledgements cover a route's credit ...
+pub const ACKS_PER_CREDIT: u16 = 2;
+/// ... and one waits this long at most. Messages that arrive less often are acknowledged at once.
 pub const ACK_WAIT: Duration = Duration::from_millis(1);
-/// Brokers that a message goes through, unless more or fewer are asked for.
+/// Default of how many brokers a message may pass.
 pub const HOPS_DEFAULT: u16 = 16;
-/// The first wait after a connection was lost ...
+/// The wait after the first failed connection ...
 pub const BACK_OFF_MIN: Duration = Duration::from_millis(200);
 /// ... which doubles up to this one.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(5);
-/// A durable route of a broker that has just begun takes nothing before so long: those below dial again within
-/// `BACK_OFF_MAX` and ask for what they want, and what arrived earlier would go to nobody.
+/// How long a durable route takes nothing after a restart. Brokers downstream dial again within `BACK_OFF_MAX` and request their
+/// bindings; messages that arrived earlier would match none.
 pub const RETURN_WAIT: Duration = Duration::from_secs(6);
 const _: () = assert!(RETURN_WAIT.as_millis() > BACK_OFF_MAX.as_millis());
-/// The wait after a refused login, which nobody mends in a second.
+/// The longest wait after a refused login, which nobody repairs within a second.
 pub const REFUSED_WAIT: Duration = Duration::from_secs(30);
-/// Bytes of properties up to which the next message is compared with the last one.
-pub const LIKENESS_BYTES_MAX: usize = 512;
-/// Bindings that are asked for at once, if the connection's output takes as many; the last of them is answered.
+/// Properties up to this size are compared with those of the previous message.
+pub const REPEAT_BYTES_MAX: usize = 512;
+/// Bindings requested in one round, if the connection's output has capacity; one answer ends the round.
 pub const BINDINGS_AT_ONCE: usize = 1000;
-/// How long the queue of a route lives at the source without anybody who takes from it, unless the route is durable.
+/// How long the queue of a route exists at the source without a consumer, unless the route is durable.
 pub const QUEUE_EXPIRES: Duration = Duration::from_secs(60);
-/// How often the source is asked what waits for a route.
-pub const LAG_EVERY: Duration = Duration::from_secs(5);
-/// Brokers in the path of a want (`x-bound-from`): what has come further, or says so, goes no further. RabbitMQ's hops
-/// are 16 bits, but nobody grants so many.
+/// How often the source is asked how many messages wait for a route.
+pub const LAG_INTERVAL: Duration = Duration::from_secs(5);
+/// Brokers in the path of a binding (`x-bound-from`): longer paths are not propagated. RabbitMQ's hop counts have 16 bits, but
+/// nobody configures so many.
 pub const PATH_BROKERS_MAX: usize = 255;
-/// Paths by which a source is asked for one want: one, and others around brokers that are on it.
+/// Paths by which one binding is requested of a source: the best one, and others around the brokers on it.
 pub const PATHS_PASSED_MAX: usize = 4;
-/// Stamps in the window of a broker: messages that it knows again. They take 34 bytes each, 2.2 MiB in all; at
-/// 100,000 messages a second by forced routes one path may lag two thirds of a second behind the other.
+/// Stamps in the duplicate window of a broker. They take 34 bytes each, 2.2 MiB in all; at 100,000 messages a second over forced
+/// routes, one path may lag two thirds of a second behind the other.
 pub const WINDOW_STAMPS_MAX: usize = 65_536;

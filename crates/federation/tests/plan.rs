@@ -1,7 +1,7 @@
 //! What a plan takes, what it refuses, and what of it is kept.
 
 use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT, LINKS_MAX, ROUTES_MAX};
-use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Plan, RouteKind, RouteSpec, Unplanned};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, FederationCommand, FederationPlan, RouteKind, RouteSpec, PlanError};
 
 fn key(peer: &str) -> LinkKey {
     LinkKey { vhost: "/".into(), peer: peer.into() }
@@ -15,8 +15,8 @@ fn route(kind: RouteKind) -> RouteSpec {
     RouteSpec {
         exchange: "amq.topic".into(),
         kind,
-        direction: Direction::Pull,
-        ack: Ack::Confirm,
+        direction: RouteDirection::Pull,
+        ack: AckMode::Confirm,
         credit: CREDIT_DEFAULT,
         hops_max: HOPS_DEFAULT,
         durable: false,
@@ -29,14 +29,14 @@ fn with_key(key: &str) -> RouteSpec {
 }
 
 /// Orders, in short.
-fn told(orders: Result<Vec<Order>, Unplanned>) -> String {
-    let one = |order: &Order| match order {
-        Order::AddLink(link) => format!("+{}", link.key.peer),
-        Order::ChangeLink(link) => format!("~{} {}", link.key.peer, link.url),
-        Order::RemoveLink(key) => format!("-{}", key.peer),
-        Order::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
-        Order::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),
-        Order::RemoveRoute(key, route) => format!("-{} {}", key.peer, route.title()),
+fn told(orders: Result<Vec<FederationCommand>, PlanError>) -> String {
+    let one = |order: &FederationCommand| match order {
+        FederationCommand::AddLink(link) => format!("+{}", link.key.peer),
+        FederationCommand::ChangeLink(link) => format!("~{} {}", link.key.peer, link.url),
+        FederationCommand::RemoveLink(key) => format!("-{}", key.peer),
+        FederationCommand::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
+        FederationCommand::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),
+        FederationCommand::RemoveRoute(key, route) => format!("-{} {}", key.peer, route.title()),
     };
     match orders {
         Ok(orders) => orders.iter().map(one).collect::<Vec<_>>().join("; "),
@@ -46,7 +46,7 @@ fn told(orders: Result<Vec<Order>, Unplanned>) -> String {
 
 #[test]
 fn what_is_wanted_becomes_orders_and_what_must_not_be_is_told() {
-    let mut plan = Plan::default();
+    let mut plan = FederationPlan::default();
     let own = ["here:1".into()];
     assert_eq!(
         told(plan.add_link(link("here:1"), &own)),
@@ -63,10 +63,10 @@ fn what_is_wanted_becomes_orders_and_what_must_not_be_is_told() {
         told(plan.add_route(&key("a:1"), with_key("k"))),
         "duplicate-route: duplicate route: the link to a:1 has amq.topic(k) already"
     );
-    let pushed = RouteSpec { direction: Direction::Push, ..with_key("k") };
+    let pushed = RouteSpec { direction: RouteDirection::Push, ..with_key("k") };
     assert_eq!(told(plan.add_route(&key("a:1"), pushed)), "+a:1 amq.topic(k, pushed)", "the other way is another");
     let dynamic = route(RouteKind::Dynamic);
-    let pushed = RouteSpec { direction: Direction::Push, ..dynamic.clone() };
+    let pushed = RouteSpec { direction: RouteDirection::Push, ..dynamic.clone() };
     assert!(told(plan.add_route(&key("a:1"), pushed)).starts_with("not-permitted: a dynamic route is pulled"));
     assert_eq!(told(plan.add_route(&key("a:1"), dynamic.clone())), "+a:1 amq.topic(<dynamic>)");
     let queue = route(RouteKind::Queue { queue: "q".into() });
@@ -80,14 +80,14 @@ fn what_is_wanted_becomes_orders_and_what_must_not_be_is_told() {
     assert_eq!(told(plan.add_link(other, &own)), "", "it has it");
     assert_eq!(told(plan.remove_route(&key("a:1"), &dynamic, true)), "-a:1 amq.topic(<dynamic>)");
     assert_eq!(told(plan.remove_route(&key("a:1"), &with_key("k"), false)), "-a:1 amq.topic(k)");
-    let pushed = RouteSpec { direction: Direction::Push, ..with_key("k") };
+    let pushed = RouteSpec { direction: RouteDirection::Push, ..with_key("k") };
     assert_eq!(told(plan.remove_route(&key("a:1"), &pushed, true)), "-a:1 amq.topic(k, pushed); -a:1");
     assert_eq!(told(plan.remove_link(&key("a:1"))), "no-link: there is no link to a:1 in virtual host '/'");
 }
 
 #[test]
 fn what_is_durable_is_kept_with_its_link() {
-    let mut plan = Plan::default();
+    let mut plan = FederationPlan::default();
     for peer in ["a:1", "b:1", "c:1"] {
         plan.add_link(LinkSpec { durable: peer == "c:1", ..link(peer) }, &[]).expect("added");
     }
@@ -95,7 +95,7 @@ fn what_is_durable_is_kept_with_its_link() {
     plan.add_route(&key("a:1"), with_key("lost")).expect("added");
     plan.add_route(&key("b:1"), with_key("lost")).expect("added");
     let kept = plan.durable();
-    assert_eq!(told(Ok(kept.orders())), "+a:1; +a:1 amq.topic(kept); +c:1");
+    assert_eq!(told(Ok(kept.commands())), "+a:1; +a:1 amq.topic(kept); +c:1");
     assert_eq!(kept.durable(), kept);
     // A link that is added again does not become less.
     plan.add_link(link("c:1"), &[]).expect("it is there");
@@ -104,7 +104,7 @@ fn what_is_durable_is_kept_with_its_link() {
 
 #[test]
 fn links_and_routes_have_limits() {
-    let mut plan = Plan::default();
+    let mut plan = FederationPlan::default();
     for at in 0..LINKS_MAX {
         plan.add_link(link(&format!("h{at}:1")), &[]).expect("room");
     }

@@ -12,7 +12,7 @@ use crate::definitions::salted;
 use crate::greeting;
 use definitions::{Json, Kept};
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{Operator, Request};
+use shard::{AdminHandle, Request};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,14 +72,14 @@ const COMMANDS: [(&str, &[&str], Command); 6] = [
 
 /// Answers requests.
 pub struct Answers {
-    operator: Operator,
+    operator: AdminHandle,
     kept: Remains,
     federation: Federation,
 }
 
 impl Answers {
     /// From the broker of this operator.
-    pub fn new(operator: Operator, kept: Remains, federation: Federation) -> Self {
+    pub fn new(operator: AdminHandle, kept: Remains, federation: Federation) -> Self {
         Answers { operator, kept, federation }
     }
 
@@ -110,7 +110,7 @@ impl Answers {
             correlation_id: correlation_id.and_then(|id| Some(ShortStr::new(&id).ok()?.to_owned())),
             ..Properties::default()
         };
-        self.operator.answer(reply_to, properties.to_bytes(), text.into_bytes());
+        self.operator.respond(reply_to, properties.to_bytes(), text.into_bytes());
         if bytes >= LONG_ANSWER_BYTES {
             slab::give_back_heap();
         }
@@ -154,7 +154,7 @@ impl Answers {
     fn definitions(&mut self, asked: &Asked<'_>) -> Result<Json, Error> {
         let vhost = asked.text("vhost")?.map(str::to_owned);
         let kept = self.kept.get();
-        let seen = self.operator.look(move |catalog| {
+        let seen = self.operator.with_catalog(move |catalog| {
             let only = match &vhost {
                 None => None,
                 Some(name) => {

@@ -1,4 +1,4 @@
-//! Asking a running broker: administrative requests over AMQP, and their answers.
+//! PendingDial a running broker: administrative requests over AMQP, and their answers.
 //!
 //! Enters: an address, commands with their arguments.  Leaves: results, or why there are none.
 //! Owns:   the words for what goes wrong on the way.

@@ -11,7 +11,7 @@ use crate::reload::Reload;
 use crate::state::State;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
-use shard::{Copied, Server, BrokerStartError};
+use shard::{CopiedBytes, Server, BrokerStartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -104,12 +104,12 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
         tls::warn_of(&tls.certificates());
     }
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
-    let (asked, requests) = shard::requests();
+    let (asked, requests) = shard::request_channel();
     options.requests = Some(asked);
     let server = Server::start(options)?;
     let federation = federation.known_as(server.addresses());
-    Answers::new(server.operator(), kept.clone(), federation).serve(requests)?;
-    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.operator());
+    Answers::new(server.admin(), kept.clone(), federation).serve(requests)?;
+    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);
         reload.run();
@@ -130,8 +130,8 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     );
     let shared = server.shared();
     server.join()?;
-    let Copied { bytes_in, bytes_out } = shared.copied();
-    let ports = shared.ports();
+    let CopiedBytes { bytes_in, bytes_out } = shared.copied_bytes();
+    let ports = shared.port_counters();
     tracing::info!(
         body_bytes_copied_in = bytes_in,
         body_bytes_copied_out = bytes_out,

@@ -5,8 +5,8 @@
 //! Never:  tries again: when to is the link's to know. Opens a device: whoever has a port takes that.
 
 use client::{Ask, Client, Error, Options, Prepared, Url};
-use federation::Login;
-use shard::{Asked, DialError, Dialled, Otherwise, Reached, Tell};
+use federation::LinkLogin;
+use shard::{RdmaDial, DialError, DialedLink, DialFallback, DialProgress, DialCallback};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -18,17 +18,17 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Dialler;
 
 impl shard::BrokerDialler for Dialler {
-    fn dial(&self, url: &str, tell: Tell) {
+    fn dial(&self, url: &str, tell: DialCallback) {
         let url = url.to_owned();
         on_a_thread(tell, move |tell| dial(&url, tell));
     }
 }
 
-fn on_a_thread(tell: Tell, work: impl FnOnce(Tell) + Send + 'static) {
+fn on_a_thread(tell: DialCallback, work: impl FnOnce(DialCallback) + Send + 'static) {
     // Whoever cannot have a thread must be told as well.
     let tell = Arc::new(Mutex::new(Some(tell)));
     let told = Arc::clone(&tell);
-    let take = |tell: &Mutex<Option<Tell>>| tell.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |tell: &Mutex<Option<DialCallback>>| tell.lock().unwrap_or_else(PoisonError::into_inner).take();
     let thread = std::thread::Builder::new().name("dial".to_owned());
     let spawned = thread.spawn(move || {
         if let Some(tell) = take(&tell) {
@@ -46,7 +46,7 @@ fn options() -> Options {
     Options { answer_wait: DIAL_TIMEOUT, ..Options::default() }
 }
 
-fn dial(url: &str, tell: Tell) {
+fn dial(url: &str, tell: DialCallback) {
     match Url::parse(url).and_then(|url| client::prepare(&url, &options())) {
         Err(error) => tell(Err(why_not(&error))),
         Ok(Prepared::Stands(dialled)) => stands(*dialled, tell),
@@ -59,29 +59,29 @@ fn why_not(error: &Error) -> DialError {
     DialError { text: error.to_string().into(), is_refusal }
 }
 
-fn stands(dialled: client::Dialled, tell: Tell) {
+fn stands(dialled: client::Dialled, tell: DialCallback) {
     let client::Dialled { link, url, first, fell_back } = dialled;
     if let Some(why) = fell_back {
         by_tcp_instead(&url, &why);
     }
     let login = login(url);
-    and_hold(first, |first| tell(Ok(Reached::Link(Dialled { link, login, first }))));
+    and_hold(first, |first| tell(Ok(DialProgress::Connected(DialedLink { link, login, bootstrap: first }))));
 }
 
 /// The way is looked up here, where it may take its time. The shard takes it.
-fn ask_there(ask: Ask, tell: Tell) {
+fn ask_there(ask: Ask, tell: DialCallback) {
     let Ask { place, token, url, first, tcp } = ask;
     match verbs::card::way(&place) {
         Ok(way) => {
             let login = login(url);
-            let otherwise = tcp.map(|tcp| -> Otherwise {
+            let otherwise = tcp.map(|tcp| -> DialFallback {
                 Box::new(move |why, tell| {
                     let why = why.to_owned();
                     on_a_thread(tell, move |tell| dial_tcp(&tcp, &why, tell));
                 })
             });
             and_hold(first, |first| {
-                tell(Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise }))));
+                tell(Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise }))));
             });
         }
         Err(error) => match tcp {
@@ -91,7 +91,7 @@ fn ask_there(ask: Ask, tell: Tell) {
     }
 }
 
-fn dial_tcp(url: &Url, why: &str, tell: Tell) {
+fn dial_tcp(url: &Url, why: &str, tell: DialCallback) {
     match client::dial(url, &options()) {
         Ok(dialled) => stands(client::Dialled { fell_back: Some(why.to_owned()), ..dialled }, tell),
         Err(error) => tell(Err(why_not(&error))),
@@ -102,10 +102,10 @@ fn by_tcp_instead(url: &Url, why: &str) {
     tracing::warn!(address = url.address, why, "a federation link goes over TCP, since RDMA cannot be had");
 }
 
-fn login(url: Url) -> Login {
+fn login(url: Url) -> LinkLogin {
     let Url { address, user, password, vhost, external, .. } = url;
     let text = |text: String| text.into_boxed_str();
-    Login { user: text(user), password: text(password), vhost: text(vhost), address: text(address), external }
+    LinkLogin { user: text(user), password: text(password), vhost: text(vhost), address: text(address), external }
 }
 
 /// The connection over which a token was given belongs to this thread, and is needed until the other one is open: `tell`

@@ -9,7 +9,7 @@ use crate::state::Folder;
 use crate::{route_spec, toml_text};
 use client::Url;
 use definitions::Json;
-use federation::{LinkKey, LinkSpec, Plan};
+use federation::{LinkKey, LinkSpec, FederationPlan};
 use std::fmt::Write;
 
 /// The file.
@@ -19,11 +19,11 @@ const FILE: &str = "federation.toml";
 ///
 /// # Errors
 /// The file cannot be read, or does not say what it should; where.
-pub fn load(folder: &Folder) -> Result<Plan, String> {
+pub fn load(folder: &Folder) -> Result<FederationPlan, String> {
     let named = |why: String| format!("{}: {why}", folder.path_of(FILE));
     match folder.read(FILE) {
         Ok(Some(text)) => read(&text).map_err(named),
-        Ok(None) => Ok(Plan::default()),
+        Ok(None) => Ok(FederationPlan::default()),
         Err(error) => Err(named(format!("cannot be read: {error}"))),
     }
 }
@@ -32,12 +32,12 @@ pub fn load(folder: &Folder) -> Result<Plan, String> {
 ///
 /// # Errors
 /// The file cannot be written, and is what it was.
-pub fn keep(folder: &Folder, plan: &Plan) -> Result<(), String> {
+pub fn keep(folder: &Folder, plan: &FederationPlan) -> Result<(), String> {
     let written = folder.write(FILE, &text(plan));
     written.map_err(|error| format!("{} cannot be written: {error}", folder.path_of(FILE)))
 }
 
-fn text(plan: &Plan) -> String {
+fn text(plan: &FederationPlan) -> String {
     let mut out = String::from(
         "# Durable links and routes to other brokers, with passwords. Written by the broker at each change of them:\n\
          # edit it only while the broker does not run.\n",
@@ -60,9 +60,9 @@ fn text(plan: &Plan) -> String {
     out
 }
 
-fn read(text: &str) -> Result<Plan, String> {
+fn read(text: &str) -> Result<FederationPlan, String> {
     let file = toml_text::read(text)?;
-    let mut plan = Plan::default();
+    let mut plan = FederationPlan::default();
     only(&file, &["link"])?;
     for (at, link) in list(&file, "link")?.iter().enumerate() {
         let place = |why: String| format!("link {}: {why}", at + 1);
@@ -119,11 +119,11 @@ mod tests {
     use crate::{peer::peer, route_spec};
     use client::Url;
     use definitions::Json;
-    use federation::{LinkKey, LinkSpec, Plan};
+    use federation::{LinkKey, LinkSpec, FederationPlan};
 
     #[test]
     fn what_is_durable_is_read_as_it_was_written() {
-        let mut plan = Plan::default();
+        let mut plan = FederationPlan::default();
         for (vhost, url) in [("/", "amqp://a:p%22w@host:1"), ("shop\\", "amqp+unix://a:b@/run/x.sock?vhost=v")] {
             let key = LinkKey { vhost: vhost.into(), peer: peer(&Url::parse(url).expect("an address")).into() };
             let link = LinkSpec { key: key.clone(), url: url.into(), user: "gu\"est".into(), durable: true };
@@ -138,7 +138,7 @@ mod tests {
             }
         }
         assert_eq!(read(&text(&plan)), Ok(plan));
-        assert_eq!(read(&text(&Plan::default())), Ok(Plan::default()));
+        assert_eq!(read(&text(&FederationPlan::default())), Ok(FederationPlan::default()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::answers::Remains;
 use crate::definitions::beginning;
 use catalog::{Catalog, Definition, Limits, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, Request};
-use shard::Operator;
+use shard::AdminHandle;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
@@ -25,7 +25,7 @@ pub struct Reload {
     said: Catalog,
     /// What of them has no effect, for exports.
     kept: Remains,
-    operator: Operator,
+    operator: AdminHandle,
 }
 
 impl Reload {
@@ -36,7 +36,7 @@ impl Reload {
         limits: Limits,
         shards: u16,
         (said, kept): (Catalog, Remains),
-        operator: Operator,
+        operator: AdminHandle,
     ) -> Self {
         Reload { words, config, limits, shards, said, kept, operator }
     }

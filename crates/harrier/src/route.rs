@@ -16,7 +16,7 @@ mod words;
 use crate::ask::{Conversation, NoResult, Reason};
 use crate::{print, route_spec, usage_error};
 use definitions::Json;
-use federation::{Direction, RouteKind, RouteSpec};
+use federation::{RouteDirection, RouteKind, RouteSpec};
 use net::Net;
 use place::Place;
 use second::Leg;
@@ -152,7 +152,7 @@ fn carry_out(verb: &Verb<'_>, options: &Options, said: &mut Said) -> Result<(), 
             let route = RouteSpec {
                 exchange: (*exchange).into(),
                 kind: kind.clone(),
-                direction: if options.src_local { Direction::Push } else { Direction::Pull },
+                direction: if options.src_local { RouteDirection::Push } else { RouteDirection::Pull },
                 ack: options.ack,
                 credit: options.credit,
                 hops_max: federation::limits::HOPS_DEFAULT,
@@ -241,7 +241,7 @@ fn tell(options: &Options, said: &mut Said, what: String, done: &str) {
 
 fn add_route(ends: &Ends, route: RouteSpec, options: &Options, said: &mut Said) -> Result<(), Failure> {
     if route.kind == RouteKind::Dynamic && options.src_local {
-        return refused(federation::Unplanned::DynamicPush.to_string());
+        return refused(federation::PlanError::DynamicPush.to_string());
     }
     look_first(ends, Some(&route), options, said)?;
     let mut arguments = ends.arguments(options);

@@ -6,7 +6,7 @@
 
 use definitions::Json;
 use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT};
-use federation::{Ack, Direction, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, RouteKind, RouteSpec};
 
 /// The entries that a route may have. With `key` it is static, with `queue` it empties that queue, else it is dynamic.
 pub const ENTRIES: [&str; 9] =
@@ -29,13 +29,13 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
         (Some(_), Some(_)) => return Err("key: a route has a key or a queue, not both".to_owned()),
     };
     let direction = match text(from, "direction")? {
-        None | Some("pull") => Direction::Pull,
-        Some("push") => Direction::Push,
+        None | Some("pull") => RouteDirection::Pull,
+        Some("push") => RouteDirection::Push,
         Some(other) => return Err(format!("direction: it is pull or push, not '{other}'")),
     };
     let ack = match text(from, "ack")? {
-        None | Some("confirm") => Ack::Confirm,
-        Some("none") => Ack::None,
+        None | Some("confirm") => AckMode::Confirm,
+        Some("none") => AckMode::None,
         Some(other) => return Err(format!("ack: it is confirm or none, not '{other}'")),
     };
     let hops_max = number(from, "hops_max")?.unwrap_or(HOPS_DEFAULT);
@@ -62,8 +62,8 @@ pub fn written(route: &RouteSpec) -> Vec<(&'static str, Json)> {
         RouteKind::Static { key } => entries.push(("key", Json::text(key))),
         RouteKind::Queue { queue } => entries.push(("queue", Json::text(queue))),
     }
-    let direction = if route.direction == Direction::Push { "push" } else { "pull" };
-    let ack = if route.ack == Ack::Confirm { "confirm" } else { "none" };
+    let direction = if route.direction == RouteDirection::Push { "push" } else { "pull" };
+    let ack = if route.ack == AckMode::Confirm { "confirm" } else { "none" };
     entries.extend([
         ("direction", Json::text(direction)),
         ("ack", Json::text(ack)),

@@ -8,7 +8,7 @@ use crate::greeting::greeting_external;
 use config::{BrokerConfig, ConfigError};
 use link::{Address, Certificate, CertificateFiles, ClientCertificates, Identity, SanType};
 use link::{TlsError, TlsServer, TlsServerOptions, TlsVersion};
-use shard::External;
+use shard::ExternalMechanism;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -71,7 +71,7 @@ fn setting_of(config: &BrokerConfig, error: &TlsError) -> &'static str {
 }
 
 /// How clients log in by certificates, if they are asked for any.
-pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<External> {
+pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<ExternalMechanism> {
     let kind = match config.tls_login_san_type {
         config::SanType::Dns => SanType::Dns,
         config::SanType::Email => SanType::Email,
@@ -86,7 +86,7 @@ pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<External> {
         }
     };
     let asked = config.tls_client_certificates != config::ClientCertificates::None;
-    asked.then(|| External { greeting: Arc::new(greeting_external(cluster_name)), identity })
+    asked.then(|| ExternalMechanism { greeting: Arc::new(greeting_external(cluster_name)), identity })
 }
 
 /// Reads the files again, for connections that come from now on, and logs what came of it.

@@ -8,7 +8,7 @@
 #[expect(dead_code, reason = "tests need more")]
 mod brokers;
 
-use brokers::{Broker, eventually, pull};
+use brokers::{TestBroker, eventually, pull};
 use client::{QueueOptions, Table};
 use federation::RouteKind;
 use std::time::Instant;
@@ -20,17 +20,17 @@ const LATE: usize = 200;
 #[expect(clippy::disallowed_methods, reason = "an example that measures")]
 fn main() {
     let many = std::env::args().nth(1).map_or(BINDINGS, |many| many.parse().expect("how many bindings"));
-    let brokers = ["a", "b", "c", "d"].map(|name| Broker::start(name, 1));
+    let brokers = ["a", "b", "c", "d"].map(|name| TestBroker::start(name, 1));
     for broker in &brokers {
         broker.declare("trades", "topic");
     }
     let [a, b, c, d] = &brokers;
-    let bindings = |broker: &Broker| {
+    let bindings = |broker: &TestBroker| {
         let look = |catalog: &catalog::Catalog| {
             let vhost = catalog.vhost_by_name("/").expect("it is there");
             catalog.exchange(vhost, b"trades").map_or(0, |exchange| catalog.bindings_from(exchange).count())
         };
-        broker.server.operator().look(look).expect("it runs")
+        broker.server.admin().with_catalog(look).expect("it runs")
     };
     let (mut client, channel) = d.client();
     client.declare_queue(channel, "many", &QueueOptions::default()).expect("a queue");
@@ -61,5 +61,5 @@ fn main() {
         took[LATE - 1]
     );
     drop(client);
-    brokers.into_iter().for_each(Broker::stop);
+    brokers.into_iter().for_each(TestBroker::stop);
 }

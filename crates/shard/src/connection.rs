@@ -1,112 +1,128 @@
-//! A connection of this shard: a link and the session that reads it.
-//!
-//! Enters: a link just accepted.  Leaves: nothing; the shard drives it.
-//! Owns:   the link, the parser, the bytes that are not parsed yet, how far the connection has come.
-//! Never:  knows a queue.
+//! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
-use crate::register::Seat;
-use crate::tokens::Ticket;
+use crate::connection_limits::Reservation;
+use crate::link_table::FederationLinkId;
+use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{Filled, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
 use verbs::Token;
 
-/// How far a connection has come.
+/// The phase of a connection. All but `Open` must end by the connection's deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Nobody has logged in yet; it must be over by the deadline.
+pub enum ConnectionPhase {
+    /// Nobody has logged in yet.
     Greeting,
     /// A user has logged in, and must choose a virtual host.
-    LoggedIn {
-        /// Who.
-        user: UserId,
-    },
-    /// Commands flow.
-    Open {
-        /// Who.
-        user: UserId,
-        /// Where.
-        vhost: VhostId,
-    },
-    /// The broker has sent `connection.close` and waits for the answer.
+    LoggedIn { user: UserId },
+    /// The client has a session and sends commands.
+    Open { user: UserId, vhost: VhostId },
+    /// The broker has sent `connection.close` and waits for `close-ok`.
     Closing,
-    /// The last bytes are out or going out; what comes is thrown away until the peer has closed.
+    /// The last bytes are being sent; input is discarded until the peer has closed the link.
     Leaving,
 }
 
-/// What is done once all that has been written is sent.
+/// The state of the sending direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Farewell {
-    /// Nothing: the connection lives.
-    None,
-    /// The sending direction is closed.
-    WhenSent,
-    /// It is closed; the peer's end is awaited.
-    Sent,
+pub enum HalfClose {
+    /// Output is sent.
+    Open,
+    /// The direction is closed once all output is sent.
+    Pending,
+    /// The direction is closed; the peer's end is awaited.
+    Closed,
 }
 
-/// A connection.
+/// A connection of the shard.
 pub(crate) struct Connection {
-    /// The link.
     pub link: Box<dyn Link>,
-    /// The parser and protocol state.
+    /// The parser, with the state of the protocol.
     pub inbound: Inbound,
-    /// Bytes that were read and not taken yet.
-    pub kept: Vec<u8>,
-    /// They may hold whole events: the connection was stopped in the middle of a batch.
-    pub unparsed: bool,
-    /// Tells the users of the slot apart.
+    /// Bytes that were received and not parsed yet: usually the beginning of a frame.
+    pub unconsumed: Vec<u8>,
+    /// `unconsumed` may hold whole events, because the connection was stopped between two.
+    pub has_unparsed: bool,
+    /// Distinguishes the connections that use the slot one after another.
     pub serial: u32,
-    /// Its password is being checked, elsewhere.
-    pub proving: bool,
-    /// How far it has come.
-    pub phase: Phase,
-    /// What follows the last byte.
-    pub farewell: Farewell,
-    /// When the phase must be over, while it is not open.
+    /// A verifier thread checks its password.
+    pub is_verifying_password: bool,
+    pub phase: ConnectionPhase,
+    pub half_close: HalfClose,
+    /// When the phase must be over, unless it is `Open`.
     pub deadline: Instant,
-    /// When bytes last came.
+    /// When bytes last arrived.
     pub received_at: Instant,
-    /// When bytes last went.
+    /// When bytes were last sent.
     pub sent_at: Instant,
-    /// The agreed heartbeat.
+    /// The heartbeat that was negotiated.
     pub heartbeat: Option<Heartbeat>,
-    /// There may be something to read.
+    /// The link may have bytes to receive.
     pub readable: bool,
-    /// Bytes have arrived, read or not, since the heartbeat was looked at.
-    pub heard: bool,
-    /// The link was closed by the peer.
+    /// Bytes have arrived, read or not, since the heartbeat was last checked.
+    pub received_since_check: bool,
+    /// The peer has closed the link.
     pub peer_closed: bool,
-    /// It is on the list of those to read.
-    pub queued: bool,
-    /// What the client can hear.
+    /// It is on the list of turns.
+    pub is_queued: bool,
+    /// The optional methods that the client understands.
     pub capabilities: session::Capabilities,
-    /// What it was greeted with, to come again over RDMA by.
+    /// The token in its greeting, by which the client may connect again over RDMA.
     pub token: Option<Token>,
-    /// Who it is, if it has come by a token.
-    pub ticket: Option<Ticket>,
-    /// Its place in the register, while its session is open.
-    pub seat: Option<Seat>,
-    /// From so many bytes on the link is lent memory for what comes; `usize::MAX`: never.
+    /// Who it is, if it was admitted by a token and has not logged in.
+    pub token_owner: Option<TokenOwner>,
+    /// Counts it for the limits of its virtual host and user, while its session is open.
+    pub reservation: Option<Reservation>,
+    /// The link is lent memory for bodies of at least so many bytes; `usize::MAX`: never.
     pub lend_from_bytes: usize,
-    /// The federation link that it was made for: this broker is the client.
-    pub tie: Option<u32>,
-    /// The federation link that dials again when this connection is over.
-    pub ends: Option<u32>,
-    /// Its timer; entries for other times are out of date.
+    /// The federation link of which this is the connection: this broker is the client.
+    pub federation_link: Option<FederationLinkId>,
+    /// The federation link that has ended this connection, and dials again when it is gone.
+    pub closes_link: Option<FederationLinkId>,
+    /// Its timer; timer entries of other times are outdated.
     pub timer_at: Option<Instant>,
 }
 
 impl Connection {
-    /// How many bytes to read into a buffer with so much room.
-    pub fn inbound_wanted(&self, room: usize) -> usize {
-        self.inbound.scratch_bytes_wanted().min(room)
+    /// A connection that has just been accepted or made, and must be open by the deadline.
+    pub fn new(link: Box<dyn Link>, inbound: Inbound, deadline: Instant, now: Instant) -> Self {
+        Connection {
+            link,
+            inbound,
+            unconsumed: Vec::new(),
+            has_unparsed: false,
+            serial: 0,
+            is_verifying_password: false,
+            phase: ConnectionPhase::Greeting,
+            half_close: HalfClose::Open,
+            deadline,
+            received_at: now,
+            sent_at: now,
+            heartbeat: None,
+            readable: true,
+            received_since_check: false,
+            peer_closed: false,
+            is_queued: false,
+            capabilities: Default::default(),
+            token: None,
+            token_owner: None,
+            reservation: None,
+            lend_from_bytes: usize::MAX,
+            federation_link: None,
+            closes_link: None,
+            timer_at: None,
+        }
     }
 
-    /// The rest of a frame is to come, and may come by itself.
+    /// How many bytes to receive into a buffer with so much space.
+    pub fn receive_bytes_wanted(&self, free_bytes: usize) -> usize {
+        self.inbound.scratch_bytes_wanted().min(free_bytes)
+    }
+
+    /// Lends the link memory for the rest of a frame.
     #[cold]
-    pub fn lend(&mut self) {
+    pub fn lend_memory(&mut self) {
         if let Some((memory, place)) = self.inbound.lend()
             && let Err(memory) = self.link.lend(memory, place)
         {
@@ -114,10 +130,10 @@ impl Connection {
         }
     }
 
-    /// After a read of a link that is lent memory, which brought `direct` bytes, or filled what is lent. Answers how many bytes
-    /// that were, and how many of them the link has copied.
+    /// Takes back memory that the link has filled, after a read that brought `direct` bytes otherwise. Returns how many bytes the
+    /// memory holds, and how many bytes were copied.
     #[cold]
-    pub fn settle(&mut self, direct: usize) -> (usize, usize) {
+    pub fn take_back_memory(&mut self, direct: usize) -> (usize, usize) {
         let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
         (self.inbound.filled(memory), copied_bytes)
     }

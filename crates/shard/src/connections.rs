@@ -1,10 +1,8 @@
-//! The connection table of a shard: slots, whose turn it is to be read, and timers.
-//!
-//! Enters: connections and the instants at which they must be looked at.  Leaves: slots that are due for a turn or whose timer expired.
-//! Owns:   every connection of the shard, the free slots, the list of turns, the timers.
+//! The connection table of a shard: slots, the list of connections that wait for a turn, and timers.
 
-use crate::connection::Connection;
-use crate::timers::Timers;
+use crate::connection::{Connection, ConnectionPhase};
+use crate::limits::CLOSE_TIMEOUT;
+use crate::timers::ConnectionTimers;
 use broker::Slot;
 use std::time::Instant;
 
@@ -14,11 +12,11 @@ pub(crate) struct Connections {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<Slot>,
     serial: u32,
-    /// Connections to read in the next turns, each at most once (`Connection::queued`).
+    /// Connections that wait for a turn, each at most once (`Connection::is_queued`).
     ready: Vec<Slot>,
-    /// The capacity of the list of turns before, for the next one.
+    /// The previous list of turns, kept for its capacity.
     spare: Vec<Slot>,
-    timers: Timers,
+    timers: ConnectionTimers,
 }
 
 impl Connections {
@@ -73,7 +71,7 @@ impl Connections {
     /// Gives a connection a turn, unless it is queued for one already.
     pub fn enqueue(&mut self, slot: Slot) {
         if let Some(connection) = self.get_mut(slot)
-            && !std::mem::replace(&mut connection.queued, true)
+            && !std::mem::replace(&mut connection.is_queued, true)
         {
             self.ready.push(slot);
         }
@@ -91,7 +89,7 @@ impl Connections {
 
     /// Starts the turn of a connection of the list. False if it is gone.
     pub fn start_turn(&mut self, slot: Slot) -> bool {
-        self.get_mut(slot).map(|connection| connection.queued = false).is_some()
+        self.get_mut(slot).map(|connection| connection.is_queued = false).is_some()
     }
 
     /// Gives the list of turns back, for its capacity.
@@ -105,6 +103,15 @@ impl Connections {
         if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
+        }
+    }
+
+    /// Enters a phase that must be over within [`CLOSE_TIMEOUT`].
+    pub fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
+        if let Some(connection) = self.get_mut(slot) {
+            connection.phase = phase;
+            connection.deadline = now + CLOSE_TIMEOUT;
+            self.set_timer(slot, now + CLOSE_TIMEOUT);
         }
     }
 
@@ -125,5 +132,67 @@ impl Connections {
     /// When the next timer expires at the earliest.
     pub fn next_timer(&self) -> Option<Instant> {
         self.timers.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Connections;
+    use crate::connection::Connection;
+    use crate::test_clock::some_instant;
+    use link::sim::{SimOptions, pair};
+    use session::{Inbound, SessionLimits};
+    use std::time::{Duration, Instant};
+
+    fn connection(deadline: Instant) -> Box<Connection> {
+        let (_near, far, _cable) = pair(&SimOptions::faultless());
+        Box::new(Connection::new(Box::new(far), Inbound::client(&SessionLimits::default()), deadline, deadline))
+    }
+
+    #[test]
+    fn slots_are_reused_with_another_serial_number() {
+        let now = some_instant();
+        let mut connections = Connections::default();
+        assert_eq!([0, 1].map(|_| connections.insert(connection(now))), [0, 1]);
+        let first = connections.remove(0).expect("it is there");
+        assert!(connections.remove(0).is_none() && connections.get(0).is_none() && connections.get_mut(0).is_none());
+        assert_eq!((connections.len(), connections.slots(), connections.next_slot()), (1, 0..2, 0));
+        assert_eq!(connections.insert(connection(now)), 0);
+        assert_ne!(connections.get(0).expect("it is there").serial, first.serial);
+        assert_eq!((connections.len(), connections.next_slot()), (2, 2));
+    }
+
+    #[test]
+    fn a_connection_has_one_turn_however_often_it_is_enqueued() {
+        let now = some_instant();
+        let mut connections = Connections::default();
+        let [one, gone] = [0, 1].map(|_| connections.insert(connection(now)));
+        [one, gone, one, 7].into_iter().for_each(|slot| connections.enqueue(slot));
+        assert!(connections.has_ready());
+        let turns = connections.start_turns();
+        assert_eq!(turns, [one, gone]);
+        connections.remove(gone);
+        assert!(connections.start_turn(one) && !connections.start_turn(gone));
+        assert!(!connections.has_ready());
+        connections.enqueue(one);
+        connections.finish_turns(turns);
+        assert_eq!(connections.start_turns(), [one], "in its turn it was enqueued for the next");
+    }
+
+    #[test]
+    fn only_the_last_timer_of_a_connection_that_is_there_expires() {
+        let now = some_instant();
+        let [soon, later] = [1, 2].map(|seconds| now + Duration::from_secs(seconds));
+        let mut connections = Connections::default();
+        let [one, gone] = [0, 1].map(|_| connections.insert(connection(soon)));
+        assert_eq!((connections.next_timer(), connections.next_expired(now)), (Some(soon), None));
+        connections.set_timer(one, later);
+        connections.remove(gone);
+        let other = connections.insert(connection(later));
+        assert_eq!((gone, connections.next_expired(soon)), (other, None), "replaced, gone");
+        let mut expired = [connections.next_expired(later), connections.next_expired(later)];
+        expired.sort();
+        assert_eq!((expired, connections.next_expired(later)), ([Some(one), Some(other)], None));
+        assert_eq!(connections.next_timer(), None);
     }
 }

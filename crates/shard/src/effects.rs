@@ -1,12 +1,11 @@
-//! The desk: where the broker's effects are carried out.
+//! Effects: carries out what the broker core decides. Methods and deliveries are encoded into output queues, messages to other
+//! shards are written to the mailbox, and what concerns other connections is noted for the shard.
 //!
-//! Enters: effects.  Leaves: bytes in the outputs of connections, letters in the mail, notes of what is left to do.
-//! Owns:   the output of every connection of the shard, its message memory, its chance.
-//! Never:  sends: the reactor flushes once per batch.
+//! Nothing is sent here: the shard flushes once per batch.
 
+use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
-use crate::pushed::TieOut;
-use crate::stamped::Stamped;
+use crate::output_queues::{OutputQueue, OutputQueues};
 use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -17,169 +16,110 @@ use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
 
-/// The output of one connection.
-pub struct OutputQueue {
-    /// The encoder.
-    pub out: Outbound,
-    /// Bodies of fewer bytes are copied, others shared.
-    pub copy_below_bytes: usize,
-    /// The link takes no more at the moment.
-    pub blocked: bool,
-    /// Of a connection to another broker, where this one is the client.
-    pub tie: Option<Box<TieOut>>,
-    /// Of a connection to or from another broker: what came over it with a stamp.
-    pub stamped: Option<Box<Stamped>>,
-    dirty: bool,
-}
-
-/// A refusal that came from another shard.
-pub struct LateRefusal {
-    /// The connection.
+/// A refusal by another shard, to be sent to the client.
+pub struct DeferredRefusal {
     pub slot: Slot,
-    /// The channel.
     pub channel: u16,
-    /// Why.
     pub refusal: Refusal,
-    /// What was refused.
+    /// Class and method that were refused.
     pub method: (u16, u16),
 }
 
-/// Bytes of bodies that were copied in user space, of which a broker that is slow with large ones may be asked.
+/// Bytes of bodies that the broker has copied in user space, for diagnosis of slow large messages.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// On their way into memory of their own: those of large bodies alone (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::Shape::lend_from_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
-    /// counted, and neither is a small body that is kept.
+pub struct CopiedBytes {
+    /// On receipt, into message memory: only large bodies count (see `session::limits::LARGE_BODY_BYTES`, or
+    /// `link::Shape::lend_from_bytes` if that is less), each once. Copies by the kernel and of small bodies do not count.
     pub bytes_in: u64,
-    /// Between the heads of deliveries: those of small bodies, to each consumer.
+    /// On delivery, between the heads: small bodies, for each consumer.
     pub bytes_out: u64,
 }
 
-/// Carries out effects.
+/// Carries out the effects of one shard.
 pub struct ShardEffects {
     pool: Pool,
-    chance: StdRng,
-    output_bytes_max: usize,
-    outputs: Vec<Option<OutputQueue>>,
-    dirty: Vec<Slot>,
-    /// The mail of the shard.
+    rng: StdRng,
+    pub outputs: OutputQueues,
+    /// Messages to and from the other shards.
     pub mailbox: Mailbox,
     /// Connections that may be read again.
     pub resumed: Vec<Slot>,
-    /// Publishers that must give consumers a moment.
+    /// Publishers to throttle.
     pub throttled: Vec<Slot>,
-    /// Connections to other brokers with acknowledgements that wait.
-    ack_holders: Vec<Slot>,
-    /// Refusals to carry out.
-    pub refusals: Vec<LateRefusal>,
-    /// Bytes of bodies that were copied.
-    pub copied: Copied,
-    /// Who answers administrative requests, if anybody.
+    /// Connections to other brokers that hold acknowledgements back.
+    links_with_acks: Vec<Slot>,
+    /// Refusals to send to clients.
+    pub refusals: Vec<DeferredRefusal>,
+    pub copied: CopiedBytes,
+    /// Where administrative requests go, if the program answers them.
     requests: Option<SyncSender<Request>>,
 }
 
 impl ShardEffects {
-    /// A desk without connections. `seed` feeds what nobody must guess.
+    /// Effects of a shard without connections. `seed` feeds what nobody must guess.
     pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
         ShardEffects {
             pool,
-            chance: StdRng::from_seed(seed),
-            output_bytes_max,
-            outputs: Vec::new(),
-            dirty: Vec::new(),
+            rng: StdRng::from_seed(seed),
+            outputs: OutputQueues::new(output_bytes_max),
             mailbox: mail,
             resumed: Vec::new(),
             throttled: Vec::new(),
-            ack_holders: Vec::new(),
+            links_with_acks: Vec::new(),
             refusals: Vec::new(),
-            copied: Copied::default(),
+            copied: CopiedBytes::default(),
             requests: None,
         }
     }
 
-    /// Administrative requests go there; without it there is nobody who answers them.
+    /// Sends administrative requests there; without it they are refused.
     pub fn send_requests_to(&mut self, requests: SyncSender<Request>) {
         self.requests = Some(requests);
     }
 
-    /// Bytes of a connection's output beyond which it gets no more deliveries; beyond twice as many nothing of it is read.
+    /// Bytes in a connection's output beyond which it gets no more deliveries.
     pub fn output_bytes_max(&self) -> usize {
-        self.output_bytes_max
-    }
-
-    /// A new connection's output.
-    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
-        let index = slot as usize;
-        if self.outputs.len() <= index {
-            self.outputs.resize_with(index + 1, || None);
-        }
-        self.outputs[index] =
-            Some(OutputQueue { out, copy_below_bytes, blocked: false, tie: None, stamped: None, dirty: false });
-    }
-
-    /// A connection is gone.
-    pub fn close(&mut self, slot: Slot) {
-        if let Some(output) = self.outputs.get_mut(slot as usize) {
-            *output = None;
-        }
+        self.outputs.queue_bytes_max()
     }
 
     /// A connection's output.
     #[inline]
     pub fn output(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
-        self.outputs.get_mut(slot as usize)?.as_mut()
+        self.outputs.get_mut(slot)
     }
 
     /// A connection's encoder and the memory it writes to; what is written will be sent.
     #[inline]
     pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        if !output.dirty {
-            output.dirty = true;
-            self.dirty.push(slot);
-        }
-        Some((&mut output.out, &self.pool))
+        Some((&mut self.outputs.get_dirty(slot)?.out, &self.pool))
     }
 
-    /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
+    /// The encoder for a session that receives: it answers methods of the protocol itself. It marks nothing dirty.
     #[inline]
     pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
-        Some((&mut self.outputs.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
+        Some((&mut self.outputs.get_mut(slot)?.out, &self.pool))
     }
 
-    /// The next connection with something to send.
-    #[inline]
-    pub fn next_dirty(&mut self) -> Option<Slot> {
-        let slot = self.dirty.pop()?;
-        if let Some(Some(output)) = self.outputs.get_mut(slot as usize) {
-            output.dirty = false;
-        }
-        Some(slot)
-    }
-
-    /// Whether so much waits to be sent to a connection that nothing more should be asked for by it.
+    /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.
     #[inline]
     pub fn is_full(&self, slot: Slot) -> bool {
-        match self.outputs.get(slot as usize) {
-            Some(Some(output)) => output.out.bytes() >= 2 * self.output_bytes_max,
-            _ => false,
-        }
+        self.outputs.is_full(slot)
     }
 
-    /// Notes that a connection has something to send.
+    /// Has a connection flushed.
     pub fn make_dirty(&mut self, slot: Slot) {
-        self.writer(slot);
+        self.outputs.get_dirty(slot);
     }
 
     /// Bytes that wait in all outputs.
     pub fn output_bytes(&self) -> usize {
-        self.outputs.iter().flatten().map(|output| output.out.bytes()).sum()
+        self.outputs.bytes()
     }
 }
 
-/// How a body goes out: small ones are copied behind their heads, large ones are shared.
+/// Small bodies are copied behind their heads, large ones are shared.
 #[inline]
-fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
+fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
     match body {
         BodyRef::Large(slice) if slice.len() >= copy_below_bytes => BodyOut::Share(slice),
         BodyRef::Large(slice) => {
@@ -193,10 +133,10 @@ fn body_out<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) ->
     }
 }
 
-/// A delivery to another broker.
+/// Encodes a delivery of a pushed route.
 #[cold]
-fn push(
-    tie: &mut TieOut,
+fn deliver_over_link(
+    link: &mut LinkOutput,
     out: &mut Outbound,
     copy_below_bytes: usize,
     pool: &Pool,
@@ -204,8 +144,8 @@ fn push(
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
-    if let Some(pushed) = tie.route(channel) {
-        pushed.send(out, pool, channel, delivery, body_out(delivery.content.body, copy_below_bytes, copied));
+    if let Some(route) = link.push_route(channel) {
+        route.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_below_bytes, copied));
     }
 }
 
@@ -223,65 +163,65 @@ impl ShardEffects {
             }
             _ => (method, false),
         };
-        let is_tie = self.output(slot).is_some_and(|output| output.tie.is_some());
-        if is_tie && let Method::BasicNack(_) = method {
-            self.acknowledge(slot, None);
+        let is_dialed = self.output(slot).is_some_and(|output| output.link_output.is_some());
+        if is_dialed && let Method::BasicNack(_) = method {
+            self.send_acks(slot, None);
         }
         let waits = match method {
-            Method::BasicAck(ack) => self.hold_ack(slot, channel, ack.delivery_tag),
+            Method::BasicAck(ack) => self.defer_ack(slot, channel, ack.delivery_tag),
             _ => false,
         };
-        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
-            out.method(pool, channel, if is_tie { written } else { method });
+        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_dialed) {
+            out.method(pool, channel, if is_dialed { written } else { method });
         }
-        let Some(stamped) = self.output(slot).and_then(|output| output.stamped.as_mut()) else { return };
+        let Some(stamped) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
         match method {
-            Method::BasicAck(ack) => stamped.confirmed(channel, ack.delivery_tag, ack.multiple),
-            Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
+            Method::BasicAck(ack) => stamped.on_ack(channel, ack.delivery_tag, ack.multiple),
+            Method::BasicNack(nack) => stamped.on_nack(channel, nack.delivery_tag, nack.multiple),
             _ => {}
         }
     }
 }
 
 impl ShardEffects {
-    /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
-    fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
-        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return false };
-        let Some(tie) = &mut output.tie else { return false };
-        let Some(acks) = tie.acks(channel) else { return false };
-        acks.safe(tag);
-        if !std::mem::replace(&mut tie.holds, true) {
-            self.ack_holders.push(slot);
+    /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
+    fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
+        let Some(output) = self.outputs.get_mut(slot) else { return false };
+        let Some(link) = &mut output.link_output else { return false };
+        let Some(batcher) = link.ack_batcher(channel) else { return false };
+        batcher.accepted_up_to(tag);
+        if !std::mem::replace(&mut link.is_queued, true) {
+            self.links_with_acks.push(slot);
         }
         true
     }
 
-    /// Acknowledges to another broker what it is time for; without a time all that is safe here.
-    pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
-        let output = self.outputs.get_mut(slot as usize)?.as_mut()?;
-        let tie = output.tie.as_mut().filter(|tie| tie.holds)?;
+    /// Sends the acknowledgements to another broker that are due; without a time, all. Returns when the next are due.
+    pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
+        let output = self.outputs.get_mut(slot)?;
+        let link = output.link_output.as_mut().filter(|link| link.is_queued)?;
         let before = output.out.bytes();
-        let again = tie.write_acks(&mut output.out, &self.pool, now);
+        let again = link.write_acks(&mut output.out, &self.pool, now);
         if output.out.bytes() > before {
             self.make_dirty(slot);
         }
         again
     }
 
-    /// The same on all connections. Answers when it is time again.
-    pub(crate) fn acknowledge_all(&mut self, now: Instant) -> Option<Instant> {
+    /// Sends the due acknowledgements to all other brokers. Returns when the next are due.
+    pub(crate) fn send_due_acks(&mut self, now: Instant) -> Option<Instant> {
         let mut first: Option<Instant> = None;
         let mut at = 0;
-        while let Some(&slot) = self.ack_holders.get(at) {
-            match self.acknowledge(slot, Some(now)) {
+        while let Some(&slot) = self.links_with_acks.get(at) {
+            match self.send_acks(slot, Some(now)) {
                 Some(again) => {
                     first = first.into_iter().chain([again]).min();
                     at += 1;
                 }
                 None => {
-                    self.ack_holders.swap_remove(at);
-                    if let Some(tie) = self.output(slot).and_then(|output| output.tie.as_mut()) {
-                        tie.holds = false;
+                    self.links_with_acks.swap_remove(at);
+                    if let Some(link) = self.output(slot).and_then(|output| output.link_output.as_mut()) {
+                        link.is_queued = false;
                     }
                 }
             }
@@ -297,27 +237,20 @@ impl Effects for ShardEffects {
     }
 
     fn chance(&mut self) -> u64 {
-        self.chance.next_u64()
+        self.rng.next_u64()
     }
 
     #[inline]
     fn has_room(&self, slot: Slot) -> bool {
-        match self.outputs.get(slot as usize) {
-            Some(Some(output)) => output.out.bytes() < self.output_bytes_max,
-            _ => false,
-        }
+        self.outputs.has_capacity(slot)
     }
 
     #[inline]
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
-        let Some(Some(output)) = self.outputs.get_mut(slot as usize) else { return };
-        if !output.dirty {
-            output.dirty = true;
-            self.dirty.push(slot);
-        }
-        if let Some(tie) = &mut output.tie {
+        let Some(output) = self.outputs.get_dirty(slot) else { return };
+        if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
-            return push(tie, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return deliver_over_link(link, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
@@ -327,7 +260,7 @@ impl Effects for ShardEffects {
             exchange: content.exchange,
             routing_key: content.routing_key,
         };
-        let body = body_out(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
+        let body = outgoing_body(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
@@ -342,7 +275,7 @@ impl Effects for ShardEffects {
                 routing_key: content.routing_key,
                 message_count: messages_left,
             };
-            out.get_ok(pool, channel, &head, content.properties, body_out(content.body, copy_below_bytes, &mut copied));
+            out.get_ok(pool, channel, &head, content.properties, outgoing_body(content.body, copy_below_bytes, &mut copied));
         }
         self.copied.bytes_out += copied;
     }
@@ -362,14 +295,14 @@ impl Effects for ShardEffects {
                 channel,
                 &head,
                 content.properties,
-                body_out(content.body, copy_below_bytes, &mut copied),
+                outgoing_body(content.body, copy_below_bytes, &mut copied),
             );
         }
         self.copied.bytes_out += copied;
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.output(slot).is_some_and(|output| output.tie.is_some() || output.stamped.is_some());
+        let is_links = self.output(slot).is_some_and(|output| output.link_output.is_some() || output.stamps.is_some());
         if is_links {
             return self.reply_on_link(slot, channel, &method);
         }
@@ -379,7 +312,7 @@ impl Effects for ShardEffects {
     }
 
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16)) {
-        self.refusals.push(LateRefusal { slot, channel, refusal, method });
+        self.refusals.push(DeferredRefusal { slot, channel, refusal, method });
     }
 
     fn resume(&mut self, slot: Slot) {
@@ -403,7 +336,7 @@ impl Effects for ShardEffects {
         })
     }
 
-    // There is no store yet: a durable queue lives in memory like any other, and the documentation says so.
+    // There is no store yet: a durable queue is kept in memory like any other, as documented.
     fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
         Stored::Now
     }

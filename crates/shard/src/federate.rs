@@ -1,106 +1,17 @@
-//! Federation on a shard: what an operator orders of it, and what flows on routes.
-//!
-//! Enters: orders of the operator, what became of dials, messages and settlements of other brokers.  Leaves: publishes and
-//! settlements for the broker core.
-//! Owns:   which message goes on, and which has been here.
-//! Never:  dials by itself: whoever runs the shard asks for what is to be dialled.
+//! The shard's calls into its federation links, and those of the reactor.
 
-use crate::effects::ShardEffects;
-use crate::federation_link::{FederationLink, Stage};
-use crate::federation_links::{Dial, DialError, Dialled, FederationLinks};
-use crate::serve::Next;
+use crate::federation_links::FederationLinks;
+use crate::link_context::LinkContext;
+use crate::link_dial::{DialError, DialRequest, DialedLink};
+use crate::link_table::FederationLinkId;
 use crate::shard::Shard;
-use crate::shared_state::SharedState;
-use crate::stamped::enter;
-use broker::{BodyRef, Broker, Flow, Publish, Slot};
-use federation::limits::RETURN_WAIT;
-use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
+use broker::Slot;
+use federation::{FederationCommand, LinkStatus};
 use link::Abort;
-use session::{Body, Event};
 use std::time::Instant;
-use wire::Method;
-use wire::method::basic;
 
-/// An event of another broker: what flows on routes is done at once, all else is for the peering.
-#[inline]
-pub(crate) fn hear(
-    ties: &mut FederationLinks,
-    number: u32,
-    slot: Slot,
-    event: Event<'_>,
-    broker: &mut Broker,
-    effects: &mut ShardEffects,
-    shared: &SharedState,
-) -> Next {
-    let Some(tie) = ties.get(number) else { return Next::Leave };
-    match event {
-        Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
-            let Some(number) = tie.peering.route_of(channel) else { return Next::Go };
-            let FederationLink { routes, peering, spec: link, .. } = tie;
-            let vhost = &*link.key.vhost;
-            let (Some(route), Some(spec)) = (routes.get_mut(number), peering.spec(number)) else { return Next::Go };
-            let Some(tracer) = &mut route.tracer else { return Next::Go };
-            let mut verdict = tracer.take(properties, redelivered);
-            if let Some(stamp) = tracer.stamp()
-                && verdict == Verdict::On
-                && !enter(
-                    shared,
-                    effects,
-                    slot,
-                    channel,
-                    (spec.ack == Ack::Confirm).then_some(delivery_tag),
-                    stamp.at(vhost, spec.exchange.as_bytes()),
-                )
-            {
-                verdict = Verdict::Over;
-            }
-            let body = match &body {
-                Body::Small(bytes) => BodyRef::Small(bytes),
-                Body::Large(slice) => BodyRef::Large(slice),
-            };
-            route.bytes += body.len() as u64;
-            route.redelivered += u64::from(redelivered);
-            let published = match verdict {
-                Verdict::On => {
-                    route.messages += 1;
-                    let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
-                    let (mandatory, immediate) = (false, false);
-                    let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-                    broker.publish(slot, channel, publish, effects)
-                }
-                // It counts all the same: its number is its delivery tag's.
-                Verdict::Over => {
-                    route.dropped += 1;
-                    broker.publish_nowhere(slot, channel)
-                }
-            };
-            match published {
-                Ok(Flow::Go) if delivery_tag.is_multiple_of(route.ack_every) => Next::Acknowledge,
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-                Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
-            }
-        }
-        Event::Method { channel, method: Method::BasicAck(ack) } => settle(slot, channel, ack.into(), broker, effects),
-        Event::Method { channel, method: Method::BasicNack(nack) } => {
-            settle(slot, channel, basic::Nack { requeue: true, ..nack }.into(), broker, effects)
-        }
-        event => Next::Heard(tie.peering.hear(&event)),
-    }
-}
-
-/// The destination of a pushed route has taken messages, or not.
-fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> Next {
-    let id = method.id();
-    match broker.command(slot, channel, method, effects) {
-        Ok(Flow::Go) => Next::Go,
-        Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-        Err(refusal) => Next::Refuse { channel, refusal, method: id },
-    }
-}
-
-/// Why this broker has given up a connection to another one, for who looks at the link.
-pub(crate) fn given_up(why: Abort) -> &'static str {
+/// Why this broker has aborted a connection to another one, for operators.
+pub(crate) fn abort_reason(why: Abort) -> &'static str {
     match why {
         Abort::Silent => "given up: the other broker was silent for two heartbeats",
         Abort::Overdue => "given up: the other broker does not answer as it should in time",
@@ -110,176 +21,58 @@ pub(crate) fn given_up(why: Abort) -> &'static str {
 }
 
 impl Shard {
-    /// Carries out an order; it makes sense, see `federation::Plan`.
-    pub fn federate(&mut self, order: Order, now: Instant) {
-        match order {
-            Order::AddLink(spec) => {
-                if self.links.find(&spec.key, Direction::Pull).is_none() {
-                    self.add_tie(spec, Direction::Pull, now);
-                }
-            }
-            Order::ChangeLink(spec) => {
-                for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.links.find(&spec.key, direction) {
-                        self.change_tie(number, spec.clone(), now);
-                    }
-                }
-            }
-            Order::RemoveLink(key) => {
-                for direction in [Direction::Pull, Direction::Push] {
-                    if let Some(number) = self.links.find(&key, direction) {
-                        self.remove_tie(number, now);
-                    }
-                }
-            }
-            Order::AddRoute(key, spec) => self.order_route(&key, spec, false, now),
-            Order::ReturnRoute(key, spec) => self.order_route(&key, spec, true, now),
-            Order::RemoveRoute(key, spec) => {
-                if let Some(number) = self.links.find(&key, spec.direction) {
-                    self.remove_route(number, &spec, now);
-                }
-            }
-        }
-        self.links.plan();
+    /// The links, and what they borrow of this shard.
+    pub(crate) fn federation(&mut self, now: Instant) -> (&mut FederationLinks, LinkContext<'_>) {
+        let cx = LinkContext::new(&mut self.sessions, self.draining, now);
+        (&mut self.federation_links, cx)
     }
 
-    fn order_route(&mut self, key: &LinkKey, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(link) = self.links.find(key, Direction::Pull) else { return };
-        let number = match self.links.find(key, spec.direction) {
-            Some(number) => number,
-            None => {
-                let Some(link) = self.links.get(link).map(|tie| tie.spec.clone()) else { return };
-                self.add_tie(link, spec.direction, now)
-            }
-        };
-        self.add_route(number, spec, returns, now);
+    /// Carries out a command, which `federation::FederationPlan` has checked.
+    pub fn federate(&mut self, command: FederationCommand, now: Instant) {
+        let (links, mut cx) = self.federation(now);
+        links.apply(command, &mut cx);
     }
 
-    fn add_tie(&mut self, spec: LinkSpec, direction: Direction, now: Instant) -> u32 {
-        let own =
-            federation::Identity { cluster_name: self.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
-        let peering = Peering::new(own, self.tie_limits(None), self.effects.output_bytes_max());
-        self.links.add(FederationLink::new(spec, direction, peering, now))
+    /// The next connection to make. Whoever makes it, or fails to, calls [`on_dial_outcome`](Self::on_dial_outcome).
+    pub fn next_dial(&mut self) -> Option<DialRequest> {
+        self.federation_links.next_dial()
     }
 
-    /// The next connection that is wanted. Whoever makes it, or cannot, tells [`dialled`](Self::dialled).
-    pub fn next_dial(&mut self) -> Option<Dial> {
-        self.links.dials.pop_front()
+    /// A dial has succeeded or failed. Returns the slot of the connection, whose link is to be registered.
+    pub fn on_dial_outcome(
+        &mut self,
+        dial: &DialRequest,
+        outcome: Result<DialedLink, DialError>,
+        now: Instant,
+    ) -> Option<Slot> {
+        let (links, mut cx) = self.federation(now);
+        let (link, inbound, out) = links.on_dial_outcome(dial, outcome, &mut cx)?;
+        let slot = self.sessions.insert(link, inbound, out, now);
+        let (links, mut cx) = self.federation(now);
+        links.on_connected(dial.link, slot, &mut cx);
+        Some(slot)
     }
 
-    /// What became of a dial. Answers the slot of the connection, whose link is to be registered.
-    pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<Slot> {
-        let is_awaited =
-            self.links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
-        match outcome {
-            Ok(mut dialled) if !is_awaited || self.draining => {
-                dialled.link.abort(Abort::Shutdown);
-                None
-            }
-            Ok(mut dialled) => {
-                if !self.shared.add_connection(self.options.shard.0) {
-                    dialled.link.abort(Abort::Limit);
-                    self.tie_lost(
-                        dial.tie,
-                        Some("this broker has as many connections as it may".into()),
-                        false,
-                        false,
-                        now,
-                    );
-                    return None;
-                }
-                Some(self.tie_up(dial.tie, dialled, now))
-            }
-            Err(DialError { text, is_refusal }) => {
-                if is_awaited {
-                    self.tie_lost(dial.tie, Some(text), is_refusal, false, now);
-                }
-                None
-            }
-        }
+    /// The status of every link of this shard.
+    pub fn link_statuses(&mut self, now: Instant) -> Vec<LinkStatus> {
+        let (links, mut cx) = self.federation(now);
+        links.statuses(&mut cx)
     }
 
-    fn add_route(&mut self, number: u32, spec: RouteSpec, returns: bool, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
-        if tie.peering.find_route(&spec).is_some() {
-            return;
-        }
-        let route = tie.peering.add_route(spec, returns);
-        if returns {
-            tie.waits_until = Some(now + RETURN_WAIT);
-        }
-        *tie.route(route) = Default::default();
-        match tie.stage {
-            Stage::Idle => tie.stage = Stage::Waiting { until: now, refused: false },
-            Stage::Connected { slot } if tie.peering.is_open() => self.begin_route(number, route, slot, now),
-            _ => {}
-        }
+    /// The federation link that a connection was made for.
+    pub(crate) fn federation_link(&self, slot: Slot) -> Option<FederationLinkId> {
+        self.sessions.connections.get(slot)?.federation_link
     }
 
-    fn remove_route(&mut self, number: u32, spec: &RouteSpec, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
-        let Some(route) = tie.peering.find_route(spec) else { return };
-        let slot = match tie.stage {
-            Stage::Connected { slot } => Some(slot),
-            _ => None,
-        };
-        if let Some(watch) = self.links.get(number).and_then(|tie| tie.route(route).watch.take()) {
-            self.broker.catalog_mut().unwatch_bindings(watch);
-        }
-        let left = self.left_of_push(number, route);
-        if let Some(slot) = slot {
-            // What is safe here does not come again.
-            self.effects.acknowledge(slot, None);
-        }
-        let Some(tie) = self.links.get(number) else { return };
-        let mut channel = None;
-        if let Some(slot) = slot
-            && let Some(connection) = self.connections.get_mut(slot)
-            && let Some((out, pool)) = self.effects.writer(slot)
-        {
-            channel = tie.peering.remove_route(route, Some((&mut connection.inbound, out, pool)));
-        } else {
-            tie.peering.remove_route(route, None);
-        }
-        *tie.route(route) = Default::default();
-        if let (Some(slot), Some(channel)) = (slot, channel) {
-            self.close_here(slot, channel);
-        }
-        if let Some((vhost, queue)) = left {
-            self.broker.delete_queue(vhost, &queue, &mut self.effects);
-        }
-        match (slot, self.links.get(number)) {
-            (Some(slot), Some(_)) => self.end_empty(number, slot, now),
-            (None, Some(tie)) if tie.peering.routes().next().is_none() && tie.stage != Stage::Dialling => {
-                tie.stage = Stage::Idle;
-            }
-            _ => {}
-        }
+    /// Whether all messages that a connection brings come from another broker, which keeps them until they are acknowledged. One
+    /// that is throttled here and broken may be given up at once: nobody else would take what waits at the source.
+    pub(crate) fn is_redelivered(&self, slot: Slot) -> bool {
+        self.federation_link(slot).is_some_and(|link| self.federation_links.is_redelivered(link))
     }
 
-    /// Another login: what waits for routes at either end goes on waiting.
-    fn change_tie(&mut self, number: u32, spec: LinkSpec, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
-        tie.spec = spec;
-        match tie.stage {
-            Stage::Idle => {}
-            Stage::Waiting { .. } => tie.stage = Stage::Waiting { until: now, refused: false },
-            // What comes of the dial under way is not awaited any more.
-            Stage::Dialling => self.links.dial(number),
-            Stage::Connected { slot } => self.dial_anew(number, slot, "it has another login", now),
-        }
-    }
-
-    fn remove_tie(&mut self, number: u32, now: Instant) {
-        let Some(tie) = self.links.get(number) else { return };
-        tie.leaves = true;
-        let routes: Vec<_> = tie.peering.routes().map(|(_, spec)| spec.clone()).collect();
-        for spec in routes {
-            self.remove_route(number, &spec, now);
-        }
-        // One that is connected goes with its connection, which ends when what its routes had here is gone.
-        if self.links.get(number).is_some_and(|tie| !matches!(tie.stage, Stage::Connected { .. }) && !tie.ending) {
-            self.links.remove(number);
-        }
+    /// A connection is lost: if it belongs to a link, that dials again later.
+    pub(crate) fn lose(&mut self, slot: Slot, why: &str, now: Instant) {
+        let (links, mut cx) = self.federation(now);
+        links.on_connection_lost(slot, why, &mut cx);
     }
 }

@@ -1,173 +1,497 @@
-//! A tie: one federation link as its shard has it, from one connection to the next.
+//! One federation link of a shard, from one connection to the next.
 //!
-//! Enters: what becomes of its connections, of its routes.  Leaves: what it is doing, and when to look again.
-//! Owns:   the waits between two tries, the counts of its routes.
-//! Never:  dials; says a word to the other broker, which the peering does.
+//! Enters: the outcome of its dials, what its session decides, timers.  Leaves: commands for the broker core, bytes for the other
+//!         broker.
+//! Owns:   its phase, its routes at both ends, and the rule that a channel has the same number on both sides of the link.
 
-use broker::Slot;
-use catalog::WatchId;
-use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
-use federation::{Direction, LinkSpec, Peering, Tracer};
-use std::time::{Duration, Instant};
+use crate::binding_watch::BindingWatch;
+use crate::connection::ConnectionPhase;
+use crate::link_table::FederationLinkId;
+use crate::link_context::LinkContext;
+use crate::link_dial::DialedLink;
+use crate::link_record::LinkRecord;
+use crate::link_timers::LinkTimers;
+use crate::local_routes::LocalRoutes;
+use crate::push_setup::{PushProgress, PushSetup};
+use broker::{Effects, Slot};
+use catalog::{BindingChange, SessionId};
+use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
+use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
+use link::Link;
+use session::{Inbound, Outbound, Tuning};
+use std::any::Any;
+use std::time::Instant;
+use wire::method::confirm;
 
-/// Where a tie stands between connections.
+/// How far a link has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// It has nothing to carry.
+pub(crate) enum LinkPhase {
+    /// It has no routes.
     Idle,
-    /// Another try is made then.
+    /// It dials then.
     Waiting { until: Instant, refused: bool },
-    /// Somebody dials.
-    Dialling,
-    /// There is a connection.
+    /// The dial with this serial is under way.
+    Dialing { serial: u64 },
     Connected { slot: Slot },
 }
 
-/// What a route has here, beside what its peering knows.
-#[derive(Default)]
-pub(crate) struct RouteHere {
-    /// Writes hops into what is pulled, once it is known from whom.
-    pub tracer: Option<Tracer>,
-    /// Of a pulled route that is acknowledged: how many messages of a batch are, before the rest has its turn.
-    pub ack_every: u64,
-    /// How far the side here of a pushed route is made.
-    pub made: u8,
-    /// Another try is made then.
-    pub retry_at: Option<Instant>,
-    attempts: u32,
-    pub messages: u64,
-    pub bytes: u64,
-    pub redelivered: u64,
-    pub dropped: u64,
-    /// Of a dynamic route: what it hears of the bindings here.
-    pub watch: Option<WatchId>,
-}
-
-/// A federation link.
+/// A federation link in one direction.
 pub(crate) struct FederationLink {
+    id: FederationLinkId,
     pub spec: LinkSpec,
-    /// Which way its routes go. A link has a connection for each: the other broker reads nothing of one on which it holds
-    /// back what is pushed, and must hear what it is asked for by those that pull.
-    pub direction: Direction,
-    pub peering: Peering,
-    pub stage: Stage,
-    /// Since when it is in the state that was shown last.
-    pub state: (&'static str, Instant),
-    pub routes: Vec<RouteHere>,
-    pub connections: u64,
-    pub last_error: Option<Box<str>>,
-    pub transport: &'static str,
-    /// What must last until its connection is open.
-    pub first: Option<Box<dyn std::any::Any + Send>>,
-    /// When the source is asked next what waits, while there is a connection.
-    pub lag_at: Instant,
-    /// Until then routes that were there before this broker began take nothing.
-    pub waits_until: Option<Instant>,
-    attempts: u32,
-    /// Its dial under way.
-    pub serial: u64,
-    /// It was removed, and goes when its connection has.
-    pub leaves: bool,
-    /// Its last connection, which this broker has ended, is not over. The other one may be busy with what it was sent there, and
-    /// what it was sent on the next one would come before that.
-    pub ending: bool,
-}
-
-/// So long a wait after so many tries, between half of it and all of it, by `chance`.
-fn back_off(attempts: u32, chance: u64) -> Duration {
-    let whole = BACK_OFF_MIN.saturating_mul(1 << attempts.min(16)).min(BACK_OFF_MAX);
-    let half = whole / 2;
-    half + Duration::from_micros(chance % (half.as_micros() as u64 + 1))
+    /// The direction of all its routes. A link has a connection for each direction: while the other broker throttles what is
+    /// pushed it reads nothing from that connection, but must still read the requests of routes that pull.
+    pub direction: RouteDirection,
+    pub session: LinkSession,
+    pub phase: LinkPhase,
+    pub routes: LocalRoutes,
+    pub record: LinkRecord,
+    timers: LinkTimers,
+    /// See [`DialedLink::bootstrap`].
+    bootstrap: Option<Box<dyn Any + Send>>,
+    /// The operator has removed it; it goes when its connection has.
+    pub is_removed: bool,
+    /// This broker has closed the last connection, which is not over. The other broker may still be busy with what it was sent
+    /// there, and messages sent on a new connection would overtake those.
+    pub is_closing: bool,
 }
 
 impl FederationLink {
-    pub fn new(spec: LinkSpec, direction: Direction, peering: Peering, now: Instant) -> Self {
+    pub fn new(id: FederationLinkId, spec: LinkSpec, direction: RouteDirection, cx: &LinkContext<'_>) -> Self {
+        let own =
+            BrokerIdentity { cluster_name: cx.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
         FederationLink {
+            id,
             spec,
             direction,
-            peering,
-            stage: Stage::Idle,
-            state: ("", now),
-            routes: Vec::new(),
-            connections: 0,
-            last_error: None,
-            transport: "",
-            first: None,
-            lag_at: now,
-            waits_until: None,
-            attempts: 0,
-            serial: 0,
-            leaves: false,
-            ending: false,
+            session: LinkSession::new(own, cx.session_limits(false), cx.effects.output_bytes_max()),
+            phase: LinkPhase::Idle,
+            routes: LocalRoutes::default(),
+            record: LinkRecord::new(cx.now),
+            timers: LinkTimers::new(cx.now),
+            bootstrap: None,
+            is_removed: false,
+            is_closing: false,
         }
     }
 
-    /// What a route has here.
-    pub fn route(&mut self, number: usize) -> &mut RouteHere {
-        if self.routes.len() <= number {
-            self.routes.resize_with(number + 1, RouteHere::default);
-        }
-        &mut self.routes[number]
+    /// Whether nothing is left of a link that was removed.
+    pub fn is_finished(&self) -> bool {
+        self.is_removed && !self.is_closing && !matches!(self.phase, LinkPhase::Connected { .. })
     }
 
-    /// There is no connection any more, or none was made.
-    pub fn lost(&mut self, why: Option<Box<str>>, refused: bool, at_once: bool, chance: u64, now: Instant) {
-        self.last_error = why.or(self.last_error.take());
-        self.peering.disconnect();
-        self.transport = "";
-        self.first = None;
-        for route in &mut self.routes {
-            (route.tracer, route.made, route.retry_at) = (None, 0, None);
-        }
-        let wait = match (at_once, refused) {
-            (true, _) => Duration::ZERO,
-            (false, true) => REFUSED_WAIT / 2 + Duration::from_micros(chance % (REFUSED_WAIT.as_micros() as u64 / 2)),
-            (false, false) => back_off(self.attempts, chance),
-        };
-        self.attempts = self.attempts.saturating_add(1);
-        self.stage = Stage::Waiting { until: now + wait, refused };
-    }
-
-    /// A route cannot run as things are; it is tried again.
-    pub fn route_over(&mut self, number: usize, chance: u64, now: Instant) {
-        let route = self.route(number);
-        (route.tracer, route.made) = (None, 0);
-        route.retry_at = Some(now + back_off(route.attempts + 2, chance));
-        route.attempts = route.attempts.saturating_add(1);
-    }
-
-    /// Messages flow on a route: whatever was wrong is over.
-    pub fn runs(&mut self, number: usize) {
-        self.attempts = 0;
-        self.last_error = None;
-        let route = self.route(number);
-        (route.attempts, route.retry_at) = (0, None);
-    }
-
-    /// When it must be looked at, at the latest.
+    /// The next timer of the link.
     pub fn due(&self) -> Option<Instant> {
-        let routes = self.routes.iter().filter_map(|route| route.retry_at).min();
-        match self.stage {
-            Stage::Idle | Stage::Dialling => None,
-            Stage::Waiting { .. } if self.ending => None,
-            Stage::Waiting { until, .. } => Some(until),
-            Stage::Connected { .. } => [routes, self.waits_until, Some(self.lag_at)].into_iter().flatten().min(),
+        match self.phase {
+            LinkPhase::Idle | LinkPhase::Dialing { .. } => None,
+            LinkPhase::Waiting { .. } if self.is_closing => None,
+            LinkPhase::Waiting { until, .. } => Some(until),
+            LinkPhase::Connected { .. } => {
+                let link_timer = self.timers.next();
+                Some(self.routes.next_retry().map_or(link_timer, |retry| retry.min(link_timer)))
+            }
+        }
+    }
+
+    /// Starts a session over a link that was dialed. Returns what the connection table needs.
+    pub fn start_session(
+        &mut self,
+        dialed: DialedLink,
+        cx: &LinkContext<'_>,
+    ) -> (Box<dyn Link>, Inbound, Outbound) {
+        let DialedLink { link, login, bootstrap } = dialed;
+        let shape = link.shape();
+        let limits = cx.session_limits(shape.lend_from_bytes < usize::MAX);
+        let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
+        self.session.begin(login, limits, &mut out, cx.effects.pool());
+        self.bootstrap = bootstrap;
+        self.record.connected(shape.name);
+        self.timers.start_lag_interval(cx.now);
+        (link, inbound, out)
+    }
+
+    /// The connection has got its slot.
+    pub fn connected(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+        if let Some(connection) = cx.connections.get_mut(slot) {
+            connection.federation_link = Some(self.id);
+        }
+        if let Some(output) = cx.effects.output(slot) {
+            output.link_output = Some(Box::default());
+        }
+        self.phase = LinkPhase::Connected { slot };
+        cx.effects.make_dirty(slot);
+        cx.timers_changed = true;
+    }
+
+    /// The connection is gone, or could not be made: waits for the next try.
+    pub fn lost(&mut self, why: Option<Box<str>>, refused: bool, at_once: bool, cx: &mut LinkContext<'_>) {
+        let chance = cx.effects.chance();
+        if let LinkPhase::Connected { slot } = self.phase {
+            self.routes.keep_counts(&self.session, slot, None, cx);
+            if let Some(connection) = cx.connections.get_mut(slot) {
+                connection.federation_link = None;
+            }
+        }
+        self.record.disconnected(why);
+        self.session.disconnect();
+        self.bootstrap = None;
+        self.routes.disconnect();
+        let until = cx.now + self.timers.next_retry(refused, at_once, chance);
+        self.phase = LinkPhase::Waiting { until, refused };
+        let error = self.record.last_error.as_deref();
+        tracing::warn!(link = &*self.spec.key.peer, error, "a federation link is not connected");
+        cx.timers_changed = true;
+    }
+
+    /// Closes the connection, for a reason that another one later may not meet.
+    pub fn close(&mut self, slot: Slot, why: &str, refused: bool, cx: &mut LinkContext<'_>) {
+        self.send_close(slot, cx);
+        self.lost(Some(why.into()), refused, false, cx);
+    }
+
+    /// Closes the connection and dials again at once.
+    pub fn reconnect(&mut self, slot: Slot, why: &str, cx: &mut LinkContext<'_>) {
+        let is_open = self.session.is_open();
+        if is_open {
+            self.send_close(slot, cx);
+        }
+        self.lost(Some(why.into()), false, true, cx);
+        if !is_open {
+            cx.close_when_sent(slot);
+        }
+    }
+
+    /// Closes a connection without routes.
+    pub fn close_if_unused(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+        if self.session.is_open() && self.session.routes.is_empty() {
+            self.close(slot, "it has no routes", false, cx);
+        }
+    }
+
+    fn send_close(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+        self.routes.keep_counts(&self.session, slot, None, cx);
+        // What is safe here is not sent again.
+        cx.effects.send_acks(slot, None);
+        if let Some(connection) = cx.connections.get_mut(slot)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            connection.inbound.close(wire::ReplyCode::Success.number(), "Goodbye", out, pool);
+        }
+        cx.close_session(slot);
+        cx.connections.enter_closing_phase(slot, ConnectionPhase::Closing, cx.now);
+        self.is_closing |= cx.mark_closing(slot, self.id);
+    }
+
+    /// The other broker violates the protocol, or speaks another one.
+    pub fn on_fault(&mut self, slot: Slot, fault: &session::Fault, cx: &mut LinkContext<'_>) {
+        let no_amqp = if self.session.is_identified() { "" } else { "it does not speak AMQP 0-9-1: " };
+        self.is_closing |= cx.mark_closing(slot, self.id);
+        self.lost(Some(format!("{no_amqp}{fault}").into()), true, false, cx);
+        if let Some(connection) = cx.connections.get_mut(slot)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            connection.inbound.fail(fault, out, pool);
+        }
+        cx.close_when_sent(slot);
+    }
+
+    /// Runs the timers of a connected link. Returns the routes to begin again.
+    pub fn run_timers(&mut self, slot: Slot, cx: &mut LinkContext<'_>) -> Vec<RouteId> {
+        if self.timers.lag_expired(cx.now)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            self.session.routes.request_lags(out, pool);
+        }
+        if self.timers.delay_expired(cx.now) {
+            self.session.end_delays(cx.effects.writer(slot));
+        }
+        let FederationLink { session, routes, .. } = self;
+        let all = session.routes.iter().map(|(route, _)| route);
+        all.filter(|route| routes.take_retry(*route, cx.now)).collect()
+    }
+
+    /// Carries out a decision of the session, but for `Open`, which begins all routes.
+    pub fn carry_out(&mut self, decision: LinkDecision, slot: Slot, cx: &mut LinkContext<'_>) {
+        let Some(connection) = cx.connections.get_mut(slot) else { return };
+        let Some((out, pool)) = cx.effects.writer(slot) else { return };
+        let inbound = &mut connection.inbound;
+        match decision {
+            LinkDecision::LogIn => self.session.log_in(inbound, out, pool),
+            LinkDecision::Tune(tune) => {
+                let tuning = self.session.tune(&tune, inbound, out, pool);
+                apply_tuning(slot, &tuning, cx);
+            }
+            LinkDecision::Open => {}
+            LinkDecision::OpenChannel(route) => self.session.open_channel(route, inbound, out, pool),
+            LinkDecision::SetUpLocalSide(route) => self.set_up_local_side(route, slot, cx),
+            LinkDecision::RouteRuns(route) => {
+                self.timers.reset_attempts();
+                self.record.last_error = None;
+                self.routes.entry(route).reset_attempts();
+                tracing::info!(link = &*self.spec.key.peer, route = route.index(), "a federation route runs");
+            }
+            LinkDecision::RouteClosed { route, channel, text } => {
+                if channel > 0 {
+                    self.close_local_channel(slot, channel, cx);
+                }
+                self.fail_route(route, &text, cx);
+            }
+            LinkDecision::RouteCancelled { route, channel } => {
+                let text = "the queue of the route was deleted at the source";
+                self.session.close_channel(route, text, inbound, out, pool);
+                self.close_local_channel(slot, channel, cx);
+                self.fail_route(route, text, cx);
+            }
+            LinkDecision::End(SessionEnd { text, is_refusal, at_once }) => {
+                self.lost(Some(text), is_refusal, at_once, cx);
+                cx.close_when_sent(slot);
+            }
+        }
+    }
+
+    /// The connection is open: opens a session in the broker core. Returns whether routes may begin.
+    pub fn open_session(&mut self, slot: Slot, cx: &mut LinkContext<'_>) -> bool {
+        self.bootstrap = None;
+        let (vhost, user) = (&*self.spec.key.vhost, &*self.spec.user);
+        let catalog = cx.broker.catalog();
+        let known = catalog.users().find(|(_, known)| *known.name == *user).map(|(id, _)| id);
+        let opened = match known {
+            Some(id) => catalog.open_vhost(id, vhost.as_bytes()).map(|vhost| (id, vhost)).map_err(|why| why.text),
+            None => Err(format!("there is no user '{user}' here any more")),
+        };
+        let (user, vhost) = match opened {
+            Ok(opened) => opened,
+            Err(text) => {
+                self.close(slot, &text, true, cx);
+                return false;
+            }
+        };
+        let Some(connection) = cx.connections.get_mut(slot) else { return false };
+        connection.phase = ConnectionPhase::Open { user, vhost };
+        let session = SessionId { shard: cx.options.shard, slot, serial: connection.serial };
+        let capabilities = broker::Capabilities::default();
+        cx.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
+        cx.broker.set_link(slot);
+        cx.connections.set_timer(slot, cx.now);
+        true
+    }
+
+    /// Adds a route. Returns its id unless there is one that carries the same.
+    pub fn add_route(&mut self, spec: RouteSpec, delayed: bool, now: Instant) -> Option<RouteId> {
+        if self.session.routes.find(&spec).is_some() {
+            return None;
+        }
+        let route = self.session.routes.add(spec, delayed);
+        if delayed {
+            self.timers.delay_routes(now);
+        }
+        self.routes.reset(route);
+        if self.phase == LinkPhase::Idle {
+            self.phase = LinkPhase::Waiting { until: now, refused: false };
+        }
+        Some(route)
+    }
+
+    /// Whether a route that begins now starts to watch the bindings of its exchange.
+    pub fn starts_watch(&self, route: RouteId, slot: Slot, cx: &LinkContext<'_>) -> bool {
+        let is_watching = self.routes.get(route).is_some_and(|route| route.watch.is_some());
+        let Some(spec) = self.session.routes.spec(route).filter(|_| self.session.peer().is_some()) else {
+            return false;
+        };
+        !is_watching
+            && BindingWatch::concerns(spec)
+            && cx.local_exchange(slot, spec).is_some()
+            && cx.vhost(&self.spec).is_some()
+    }
+
+    /// Begins a route on the open connection.
+    pub fn begin_route(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+        let (Some(spec), Some(peer)) = (self.session.routes.spec(route).cloned(), self.session.peer().cloned())
+        else {
+            return;
+        };
+        let exchange = cx.local_exchange(slot, &spec);
+        let is_queue_route = matches!(spec.kind, RouteKind::Queue { .. });
+        if exchange.is_none() && (spec.direction == RouteDirection::Pull || !is_queue_route) {
+            let text = format!("there is no exchange '{}' here", spec.exchange);
+            self.session.routes.set_error(route, &text);
+            return self.fail_route(route, &text, cx);
+        }
+        if self.starts_watch(route, slot, cx)
+            && let Some(vhost) = cx.vhost(&self.spec)
+        {
+            let watch = BindingWatch::start(&mut self.session, route, &spec, vhost, cx);
+            self.routes.entry(route).watch = Some(watch);
+        }
+        if spec.direction == RouteDirection::Pull {
+            let source = match &spec.kind {
+                RouteKind::Queue { queue } => queue,
+                _ => &spec.exchange,
+            };
+            let tracer = Tracer::new(self.session.own().clone(), &peer, &self.spec.key.peer, source, spec.hops_max);
+            self.routes.entry(route).tracer = Some(tracer.of_queue(is_queue_route));
+        }
+        let local_exchange = exchange.and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
+        if let Some(connection) = cx.connections.get_mut(slot)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            self.session.begin_route(route, local_exchange, &mut connection.inbound, out, pool);
+        }
+        cx.timers_changed = true;
+    }
+
+    /// Removes a route and what it has declared at both ends, connected or not.
+    pub fn remove_route(&mut self, spec: &RouteSpec, cx: &mut LinkContext<'_>) {
+        let Some(route) = self.session.routes.find(spec) else { return };
+        let slot = match self.phase {
+            LinkPhase::Connected { slot } => Some(slot),
+            _ => None,
+        };
+        if let Some(watch) = self.routes.entry(route).watch.take() {
+            watch.stop(cx);
+        }
+        let peer = self.session.peer();
+        let push_queue = peer.and_then(|peer| LocalSetup::declared_queue(spec, peer)).zip(cx.vhost(&self.spec));
+        if let Some(slot) = slot {
+            // What is safe here is not sent again.
+            cx.effects.send_acks(slot, None);
+        }
+        let mut channel = None;
+        if let Some(slot) = slot
+            && let Some(connection) = cx.connections.get_mut(slot)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            channel = self.session.remove_route(route, Some((&mut connection.inbound, out, pool)));
+        } else {
+            self.session.remove_route(route, None);
+        }
+        self.routes.reset(route);
+        if let (Some(slot), Some(channel)) = (slot, channel) {
+            self.close_local_channel(slot, channel, cx);
+        }
+        // The internal exchange is deleted with the queue.
+        if let Some((queue, vhost)) = push_queue {
+            cx.broker.delete_queue(vhost, &queue, cx.effects);
+        }
+        match (slot, self.phase) {
+            (Some(slot), _) => self.close_if_unused(slot, cx),
+            (None, LinkPhase::Dialing { .. }) => {}
+            (None, _) if self.session.routes.is_empty() => self.phase = LinkPhase::Idle,
+            (None, _) => {}
+        }
+    }
+
+    fn set_up_local_side(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+        let routes = &self.session.routes;
+        let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else { return };
+        if !cx.broker.has_channel(slot, channel) {
+            cx.broker.open_channel(slot, channel);
+        }
+        if spec.direction == RouteDirection::Push {
+            self.routes.entry(route).push = Some(PushSetup::new());
+            return self.advance_push(route, slot, cx);
+        }
+        if spec.ack == AckMode::Confirm {
+            let select = confirm::Select { no_wait: true }.into();
+            if let Err(refusal) = cx.broker.command(slot, channel, select, cx.effects) {
+                return self.on_refusal(slot, channel, &refusal.text, cx);
+            }
+            self.routes.entry(route).ack_batch = AckBatcher::batch_size(spec.credit);
+            if let Some(output) = cx.link_output(slot) {
+                output.set_ack_batcher(channel, Some(AckBatcher::new(spec.credit)));
+            }
+        }
+        if let Some((out, pool)) = cx.effects.writer(slot) {
+            self.session.on_local_side_ready(route, out, pool);
+        }
+    }
+
+    fn advance_push(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+        let Some(push) = self.routes.get_mut(route).and_then(|route| route.push.as_mut()) else { return };
+        match push.advance(&self.session, route, slot, cx) {
+            PushProgress::Done => {
+                if let Some((out, pool)) = cx.effects.writer(slot) {
+                    self.session.on_local_side_ready(route, out, pool);
+                }
+            }
+            PushProgress::Refused { channel, refusal } => self.on_refusal(slot, channel, &refusal.text, cx),
+            PushProgress::Waiting | PushProgress::Gone => {}
+        }
+    }
+
+    /// Goes on with routes whose setup here waited for an answer of the broker core.
+    pub fn resume_pushes(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+        let waits = |route: RouteId| {
+            self.routes.get(route).and_then(|route| route.push.as_ref()).is_some_and(|push| !push.is_done())
+        };
+        let waiting = self.session.routes.iter().map(|(route, _)| route).filter(|route| waits(*route));
+        let waiting: Vec<_> = waiting.collect();
+        for route in waiting {
+            self.advance_push(route, slot, cx);
+        }
+    }
+
+    /// The broker core has refused a command of a route, at once or after asking another shard.
+    pub fn on_refusal(&mut self, slot: Slot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+        let Some(route) = self.session.routes.on_channel(channel) else {
+            return self.close(slot, text, false, cx);
+        };
+        cx.effects.send_acks(slot, None);
+        self.close_local_channel(slot, channel, cx);
+        let Some(connection) = cx.connections.get_mut(slot) else { return };
+        if let Some((out, pool)) = cx.effects.writer(slot) {
+            self.session.close_channel(route, text, &mut connection.inbound, out, pool);
+        }
+        self.fail_route(route, text, cx);
+    }
+
+    /// Closes the channel of a route in the broker core; pushed messages without an acknowledgement return to their queue.
+    fn close_local_channel(&mut self, slot: Slot, channel: u16, cx: &mut LinkContext<'_>) {
+        self.routes.keep_counts(&self.session, slot, Some(channel), cx);
+        if let Some(output) = cx.link_output(slot) {
+            output.set_ack_batcher(channel, None);
+        }
+        cx.broker.close_channel(slot, channel, cx.effects);
+    }
+
+    fn fail_route(&mut self, route: RouteId, text: &str, cx: &mut LinkContext<'_>) {
+        let chance = cx.effects.chance();
+        tracing::warn!(
+            link = &*self.spec.key.peer,
+            route = route.index(),
+            text,
+            "a federation route does not run"
+        );
+        self.routes.entry(route).fail(chance, cx.now);
+        cx.timers_changed = true;
+    }
+
+    /// Propagates changes of bindings on the routes that they concern.
+    pub fn apply_binding_changes(&mut self, changes: &[BindingChange], cx: &mut LinkContext<'_>) {
+        let vhost = cx.vhost(&self.spec);
+        let FederationLink { session, routes, phase, .. } = self;
+        let all: Vec<_> = session.routes.iter().map(|(route, _)| route).collect();
+        for route in all {
+            let Some(watch) = routes.get(route).and_then(|route| route.watch.as_ref()) else { continue };
+            if watch.apply(changes, session, route, vhost, cx)
+                && let LinkPhase::Connected { slot } = *phase
+                && let Some((out, pool)) = cx.effects.writer(slot)
+            {
+                session.routes.send_bindings(route, out, pool);
+            }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::back_off;
-    use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
-
-    #[test]
-    fn waits_grow_to_a_limit_and_differ() {
-        for chance in [0, 1, 12_345, u64::MAX] {
-            assert!((BACK_OFF_MIN / 2..=BACK_OFF_MIN).contains(&back_off(0, chance)));
-            assert!(back_off(1, chance) >= BACK_OFF_MIN);
-            assert!((BACK_OFF_MAX / 2..=BACK_OFF_MAX).contains(&back_off(u32::MAX, chance)));
+fn apply_tuning(slot: Slot, tuning: &Tuning, cx: &mut LinkContext<'_>) {
+    let Some(connection) = cx.connections.get_mut(slot) else { return };
+    connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
+    // What both ends support is known only now.
+    connection.lend_from_bytes = connection.link.shape().lend_from_bytes;
+    if connection.lend_from_bytes < usize::MAX {
+        connection.inbound.lend_from(connection.lend_from_bytes);
+        if let Some(output) = cx.effects.output(slot) {
+            output.out.set_part_bytes_min(connection.lend_from_bytes);
         }
-        assert_ne!(back_off(3, 1), back_off(3, 400_000));
     }
 }

@@ -1,156 +1,549 @@
-//! The ties of a shard: a table, the next look at them, and those that want to be dialled.
+//! The federation links of a shard.
 //!
-//! Enters: ties.  Leaves: dials.
-//! Owns:   their numbers.
-//! Never:  does anything to a connection; `federate` does.
+//! Enters: commands of the operator, outcomes of dials, events and losses of connections, the time.  Leaves: dials.
+//! Owns:   the table of links, the first of their timers, the dials that nobody has picked up.
+//!
+//! An event of another broker goes downward: the shard's `parse` sees that the connection belongs to a link and calls
+//! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
+//! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 
-use crate::federation_link::FederationLink;
-use federation::{Direction, LinkKey};
-use std::collections::VecDeque;
+use crate::effects::ShardEffects;
+use crate::federation_link::{FederationLink, LinkPhase};
+use crate::link_context::LinkContext;
+use crate::link_dial::{DialError, DialQueue, DialRequest, DialedLink};
+use crate::link_record::{join_directions, link_status};
+use crate::link_table::{FederationLinkId, LinkTable};
+use crate::local_routes::PulledMessage;
+use crate::serve::EventOutcome;
+use broker::{BodyRef, Broker, Flow, Slot};
+use federation::limits::BACK_OFF_MIN;
+use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
+use federation::{RouteDirection, RouteId, RouteSpec};
+use link::{Abort, Link};
+use session::{Body, Event, Fault, Inbound, Outbound};
 use std::time::Instant;
+use wire::Method;
+use wire::method::basic;
 
-/// A connection that is wanted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dial {
-    /// For whom: [`Shard::dialled`](crate::Shard::dialled) wants it back.
-    pub tie: u32,
-    /// Which try of it.
-    pub serial: u64,
-    /// The address, as clients write it.
-    pub url: Box<str>,
-}
-
-/// A link to another broker that stands.
-pub struct Dialled {
-    /// The link.
-    pub link: Box<dyn link::Link>,
-    /// As whom to log in.
-    pub login: federation::Login,
-    /// What must last until the connection is open: the one over which a token was given.
-    pub first: Option<Box<dyn std::any::Any + Send>>,
-}
-
-/// How far a dial has come on the thread of who dials.
-pub enum Reached {
-    /// To a link that stands, and whose descriptor tells of both: something to receive, and room to send.
-    Link(Dialled),
-    /// To the way there, by RDMA: the shard asks for the connection itself, by a port of its own.
-    Way(Box<Asked>),
-}
-
-/// A connection over RDMA that is to be asked for.
-pub struct Asked {
-    /// Which card leads there, and where that is.
-    pub way: verbs::device::Way,
-    /// What is shown there.
-    pub token: Option<verbs::Token>,
-    /// As whom to log in.
-    pub login: federation::Login,
-    /// See [`Dialled::first`].
-    pub first: Option<Box<dyn std::any::Any + Send>>,
-    /// What will do if it cannot be had.
-    pub otherwise: Option<Otherwise>,
-}
-
-/// Makes another connection, on some other thread, instead of one that could not be had: why, and whom to tell.
-pub type Otherwise = Box<dyn FnOnce(&str, Tell) + Send>;
-
-/// Whom to tell what became of a dial.
-pub type Tell = Box<dyn FnOnce(Result<Reached, DialError>) + Send>;
-
-/// Why there is none.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DialError {
-    /// In words.
-    pub text: Box<str>,
-    /// It will not be different soon.
-    pub is_refusal: bool,
-}
-
-/// All ties.
+/// The federation links of a shard, their timers and dials.
 #[derive(Default)]
 pub(crate) struct FederationLinks {
-    ties: Vec<Option<Box<FederationLink>>>,
-    /// Changes, so that an answer to an earlier dial is not taken for one to a later.
-    serial: u64,
-    pub dials: VecDeque<Dial>,
+    table: LinkTable,
+    dials: DialQueue,
+    /// The first timer of all links.
     next_at: Option<Instant>,
+    /// When the next batch of acknowledgements has waited long enough.
+    acks_at: Option<Instant>,
 }
 
 impl FederationLinks {
-    pub fn get(&mut self, number: u32) -> Option<&mut FederationLink> {
-        self.ties.get_mut(number as usize)?.as_deref_mut()
-    }
-
-    pub fn find_number(&self, number: u32) -> Option<&FederationLink> {
-        self.ties.get(number as usize)?.as_deref()
-    }
-
-    pub fn find(&self, key: &LinkKey, direction: Direction) -> Option<u32> {
-        let is = |tie: &FederationLink| tie.spec.key == *key && tie.direction == direction && !tie.leaves;
-        let found = self.ties.iter().position(|tie| tie.as_deref().is_some_and(is));
-        found.map(|number| number as u32)
-    }
-
-    pub fn add(&mut self, tie: FederationLink) -> u32 {
-        let number = self.ties.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.ties.push(None);
-            self.ties.len() - 1
-        });
-        self.ties[number] = Some(Box::new(tie));
-        number as u32
-    }
-
-    pub fn remove(&mut self, number: u32) {
-        if let Some(tie) = self.ties.get_mut(number as usize) {
-            *tie = None;
-        }
-    }
-
-    /// The connection that it has ended is over.
-    #[cold]
-    pub fn ended(&mut self, number: u32) {
-        if let Some(tie) = self.get(number) {
-            tie.ending = false;
-            if tie.leaves {
-                self.remove(number);
+    /// Carries out a command of the operator, which `federation::FederationPlan` has checked.
+    pub fn apply(&mut self, command: FederationCommand, cx: &mut LinkContext<'_>) {
+        let directions = [RouteDirection::Pull, RouteDirection::Push];
+        match command {
+            FederationCommand::AddLink(spec) => {
+                if self.table.find(&spec.key, RouteDirection::Pull).is_none() {
+                    self.table.insert(|id| FederationLink::new(id, spec, RouteDirection::Pull, cx));
+                }
+            }
+            FederationCommand::ChangeLink(spec) => {
+                for direction in directions {
+                    if let Some(id) = self.table.find(&spec.key, direction) {
+                        self.change_link(id, spec.clone(), cx);
+                    }
+                }
+            }
+            FederationCommand::RemoveLink(key) => {
+                for direction in directions {
+                    if let Some(id) = self.table.find(&key, direction) {
+                        self.remove_link(id, cx);
+                    }
+                }
+            }
+            FederationCommand::AddRoute(key, spec) => self.add_route(&key, spec, false, cx),
+            FederationCommand::ReturnRoute(key, spec) => self.add_route(&key, spec, true, cx),
+            FederationCommand::RemoveRoute(key, spec) => {
+                if let Some(link) = self.table.find(&key, spec.direction).and_then(|id| self.table.get_mut(id)) {
+                    link.remove_route(&spec, cx);
+                }
             }
         }
-        self.plan();
+        self.next_at = self.table.next_due();
     }
 
-    /// Whether one that was removed is not gone yet, and this one is to be in its place.
-    pub fn has_forerunner(&self, number: u32) -> bool {
-        let Some(Some(tie)) = self.ties.get(number as usize) else { return false };
-        let is =
-            |other: &FederationLink| other.leaves && other.direction == tie.direction && other.spec.key == tie.spec.key;
-        !tie.leaves && self.iter().any(is)
-    }
-
-    pub fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        0..self.ties.len() as u32
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &FederationLink> {
-        self.ties.iter().flatten().map(|tie| &**tie)
-    }
-
-    /// One more dial.
-    pub fn dial(&mut self, number: u32) {
-        if let Some(Some(tie)) = self.ties.get_mut(number as usize) {
-            self.serial += 1;
-            tie.serial = self.serial;
-            self.dials.push_back(Dial { tie: number, serial: self.serial, url: tie.spec.url.clone() });
+    /// The link gets another login. What waits for its routes at either end is kept.
+    fn change_link(&mut self, id: FederationLinkId, spec: LinkSpec, cx: &mut LinkContext<'_>) {
+        let Some(link) = self.table.get_mut(id) else { return };
+        link.spec = spec;
+        match link.phase {
+            LinkPhase::Idle => {}
+            LinkPhase::Waiting { .. } => link.phase = LinkPhase::Waiting { until: cx.now, refused: false },
+            // The outcome of the dial under way is no longer awaited.
+            LinkPhase::Dialing { .. } => {
+                link.phase = LinkPhase::Dialing { serial: self.dials.request(id, &link.spec.url) };
+            }
+            LinkPhase::Connected { slot } => link.reconnect(slot, "it has another login", cx),
         }
     }
 
-    /// Something has changed: when to look next is found anew.
-    pub fn plan(&mut self) {
-        self.next_at = self.iter().filter_map(FederationLink::due).min();
+    /// Removes a link: at once, or when its connection, whose end the session awaits, is over.
+    fn remove_link(&mut self, id: FederationLinkId, cx: &mut LinkContext<'_>) {
+        let Some(link) = self.table.get_mut(id) else { return };
+        link.is_removed = true;
+        let routes: Vec<_> = link.session.routes.iter().map(|(_, spec)| spec.clone()).collect();
+        for spec in routes {
+            link.remove_route(&spec, cx);
+        }
+        self.finish(id, cx);
     }
 
-    /// When to look next.
-    pub fn next_at(&self) -> Option<Instant> {
-        self.next_at
+    fn add_route(&mut self, key: &LinkKey, spec: RouteSpec, delayed: bool, cx: &mut LinkContext<'_>) {
+        let Some(pull) = self.table.find(key, RouteDirection::Pull) else { return };
+        let id = match self.table.find(key, spec.direction) {
+            Some(id) => id,
+            None => {
+                let Some(link) = self.table.get_mut(pull).map(|link| link.spec.clone()) else { return };
+                self.table.insert(|id| FederationLink::new(id, link, spec.direction, cx))
+            }
+        };
+        let Some(link) = self.table.get_mut(id) else { return };
+        let Some(route) = link.add_route(spec, delayed, cx.now) else { return };
+        if let LinkPhase::Connected { slot } = link.phase
+            && link.session.is_open()
+        {
+            self.begin_routes(id, &[route], slot, cx);
+        }
+    }
+
+    /// Begins routes on an open connection.
+    fn begin_routes(&mut self, id: FederationLinkId, routes: &[RouteId], slot: Slot, cx: &mut LinkContext<'_>) {
+        for &route in routes {
+            if self.table.get_mut(id).is_some_and(|link| link.starts_watch(route, slot, cx)) {
+                // The changes so far must not reach the new watch: it begins with all bindings.
+                self.propagate_bindings(cx);
+            }
+            if let Some(link) = self.table.get_mut(id) {
+                link.begin_route(route, slot, cx);
+            }
+        }
+    }
+
+    /// The next connection to make. Its outcome goes to [`on_dial_outcome`](Self::on_dial_outcome).
+    pub fn next_dial(&mut self) -> Option<DialRequest> {
+        self.dials.next()
+    }
+
+    /// Whether links wait for somebody to dial.
+    pub fn has_dials(&self) -> bool {
+        !self.dials.is_empty()
+    }
+
+    /// A dial has succeeded or failed. Returns what the connection table needs if its link still waits for it; the slot goes to
+    /// [`on_connected`](Self::on_connected).
+    pub fn on_dial_outcome(
+        &mut self,
+        dial: &DialRequest,
+        outcome: Result<DialedLink, DialError>,
+        cx: &mut LinkContext<'_>,
+    ) -> Option<(Box<dyn Link>, Inbound, Outbound)> {
+        let awaited = LinkPhase::Dialing { serial: dial.serial };
+        let link = self.table.get_mut(dial.link).filter(|link| link.phase == awaited);
+        match (outcome, link) {
+            (Ok(dialed), Some(link)) if !cx.draining => {
+                if cx.shared.add_connection(cx.options.shard.0) {
+                    return Some(link.start_session(dialed, cx));
+                }
+                let mut dialed = dialed;
+                dialed.link.abort(Abort::Limit);
+                let why = "this broker has as many connections as it may";
+                link.lost(Some(why.into()), false, false, cx);
+            }
+            (Ok(mut dialed), _) => dialed.link.abort(Abort::Shutdown),
+            (Err(DialError { text, is_refusal }), Some(link)) => link.lost(Some(text), is_refusal, false, cx),
+            (Err(_), None) => {}
+        }
+        self.finish(dial.link, cx);
+        None
+    }
+
+    /// A connection that was dialed has got its slot.
+    pub fn on_connected(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+        if let Some(link) = self.table.get_mut(id) {
+            link.connected(slot, cx);
+        }
+        self.finish(id, cx);
+    }
+
+    /// Runs the timers that have expired.
+    pub fn run_timers(&mut self, cx: &mut LinkContext<'_>) {
+        if self.next_at.is_none_or(|at| at > cx.now) {
+            return;
+        }
+        for id in self.table.ids() {
+            let predecessor_closes = self.table.has_predecessor(id);
+            let Some(link) = self.table.get_mut(id) else { continue };
+            if link.due().is_none_or(|at| at > cx.now) {
+                continue;
+            }
+            match link.phase {
+                LinkPhase::Waiting { .. } if cx.draining || link.session.routes.is_empty() => {
+                    link.phase = LinkPhase::Idle;
+                }
+                LinkPhase::Waiting { refused, .. } if predecessor_closes => {
+                    link.phase = LinkPhase::Waiting { until: cx.now + BACK_OFF_MIN, refused };
+                }
+                LinkPhase::Waiting { .. } => {
+                    link.phase = LinkPhase::Dialing { serial: self.dials.request(id, &link.spec.url) };
+                }
+                LinkPhase::Connected { slot } => {
+                    let routes = link.run_timers(slot, cx);
+                    self.begin_routes(id, &routes, slot, cx);
+                }
+                LinkPhase::Idle | LinkPhase::Dialing { .. } => {}
+            }
+        }
+        self.next_at = self.table.next_due();
+    }
+
+    /// Parses the next event of a connection to another broker and carries it out. `None`: the input holds no whole event.
+    ///
+    /// # Errors
+    /// The other broker violates the protocol.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        id: FederationLinkId,
+        slot: Slot,
+        input: &mut &[u8],
+        cx: &mut LinkContext<'_>,
+    ) -> Result<Option<EventOutcome>, Fault> {
+        let Some(link) = self.table.get_mut(id) else { return Ok(Some(EventOutcome::Close)) };
+        let Some(connection) = cx.connections.get_mut(slot) else { return Ok(None) };
+        let Some((out, pool)) = cx.effects.session_writer(slot) else { return Ok(None) };
+        let Some(event) = connection.inbound.next(input, out, pool)? else { return Ok(None) };
+        match event {
+            Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
+                let FederationLink { session, routes, spec, .. } = link;
+                let Some(route) = session.routes.on_channel(channel) else { return Ok(Some(EventOutcome::Continue)) };
+                let (Some(local), Some(route)) = (routes.get_mut(route), session.routes.spec(route)) else {
+                    return Ok(Some(EventOutcome::Continue));
+                };
+                let body = match &body {
+                    Body::Small(bytes) => BodyRef::Small(bytes),
+                    Body::Large(slice) => BodyRef::Large(slice),
+                };
+                let message = PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body };
+                let core = (&mut *cx.broker, &mut *cx.effects, cx.shared);
+                return Ok(Some(local.publish(route, &spec.key.vhost, slot, message, core)));
+            }
+            Event::Method { channel, method: Method::BasicAck(ack) } => {
+                return Ok(Some(settle(slot, channel, ack.into(), cx.broker, cx.effects)));
+            }
+            Event::Method { channel, method: Method::BasicNack(nack) } => {
+                let nack = basic::Nack { requeue: true, ..nack }.into();
+                return Ok(Some(settle(slot, channel, nack, cx.broker, cx.effects)));
+            }
+            event => {
+                if let Some((out, pool)) = cx.effects.writer(slot) {
+                    link.session.on_event(&event, out, pool);
+                }
+            }
+        }
+        self.carry_out_decisions(id, slot, cx);
+        Ok(Some(EventOutcome::Handled))
+    }
+
+    #[cold]
+    fn carry_out_decisions(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+        while let Some(link) = self.table.get_mut(id)
+            && let Some(decision) = link.session.next_decision()
+        {
+            match decision {
+                LinkDecision::Open => self.open(id, slot, cx),
+                decision => link.carry_out(decision, slot, cx),
+            }
+        }
+        self.finish(id, cx);
+    }
+
+    fn open(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+        let Some(link) = self.table.get_mut(id) else { return };
+        if !link.open_session(slot, cx) {
+            return;
+        }
+        let routes: Vec<_> = link.session.routes.iter().map(|(route, _)| route).collect();
+        self.begin_routes(id, &routes, slot, cx);
+        // The last route may have been removed in the meantime.
+        if let Some(link) = self.table.get_mut(id) {
+            link.close_if_unused(slot, cx);
+        }
+    }
+
+    /// A connection's turn begins: routes whose setup here waited for an answer of the broker core go on.
+    pub fn resume(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+        self.with_link_of(slot, cx, |link, cx| link.resume_pushes(slot, cx));
+    }
+
+    /// The broker core has refused a command of a route.
+    pub fn on_refusal(&mut self, slot: Slot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+        self.with_link_of(slot, cx, |link, cx| link.on_refusal(slot, channel, text, cx));
+    }
+
+    /// The other broker violates the protocol.
+    pub fn on_fault(&mut self, slot: Slot, fault: &Fault, cx: &mut LinkContext<'_>) {
+        self.with_link_of(slot, cx, |link, cx| link.on_fault(slot, fault, cx));
+    }
+
+    /// A connection is lost, whoever's it was.
+    pub fn on_connection_lost(&mut self, slot: Slot, why: &str, cx: &mut LinkContext<'_>) {
+        self.with_link_of(slot, cx, |link, cx| link.lost(Some(why.into()), false, false, cx));
+    }
+
+    /// A connection that this broker has closed is over: its link may dial again, or goes if it was removed.
+    #[cold]
+    pub fn on_closed(&mut self, id: FederationLinkId) {
+        if let Some(link) = self.table.get_mut(id) {
+            link.is_closing = false;
+        }
+        self.table.remove_if(id, |link| link.is_removed);
+        self.next_at = self.table.next_due();
+    }
+
+    /// Whether the source keeps everything that this connection brings until it is acknowledged.
+    pub fn is_redelivered(&self, id: FederationLinkId) -> bool {
+        self.table.get(id).is_some_and(|link| link.session.routes.iter().all(|(_, spec)| spec.ack == AckMode::Confirm))
+    }
+
+    /// Propagates changes of bindings to the sources of the routes that they concern.
+    pub fn propagate_bindings(&mut self, cx: &mut LinkContext<'_>) {
+        if !cx.broker.catalog().has_binding_changes() {
+            return;
+        }
+        let changes: Vec<_> = cx.broker.catalog_mut().take_binding_changes().collect();
+        for link in self.table.iter_mut() {
+            link.apply_binding_changes(&changes, cx);
+        }
+    }
+
+    /// Sends the acknowledgements that have waited long enough.
+    pub fn acknowledge(&mut self, effects: &mut ShardEffects, now: Instant) {
+        self.acks_at = effects.send_due_acks(now);
+    }
+
+    /// When to call [`run_timers`](Self::run_timers) or [`acknowledge`](Self::acknowledge) at the latest.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.next_at.into_iter().chain(self.acks_at).min()
+    }
+
+    /// The status of every link, its two directions joined.
+    pub fn statuses(&mut self, cx: &mut LinkContext<'_>) -> Vec<LinkStatus> {
+        let mut all: Vec<LinkStatus> = Vec::new();
+        for link in self.table.iter_mut().filter(|link| !link.is_removed) {
+            let status = link_status(link, cx);
+            match all.iter_mut().find(|link| link.spec.key == status.spec.key) {
+                Some(link) => join_directions(link, status),
+                None => all.push(status),
+            }
+        }
+        all
+    }
+
+    fn with_link_of(
+        &mut self,
+        slot: Slot,
+        cx: &mut LinkContext<'_>,
+        act: impl FnOnce(&mut FederationLink, &mut LinkContext<'_>),
+    ) {
+        let Some(id) = cx.connections.get(slot).and_then(|connection| connection.federation_link) else { return };
+        if let Some(link) = self.table.get_mut(id) {
+            act(link, cx);
+        }
+        self.finish(id, cx);
+    }
+
+    /// After a call that may have ended a link or changed its timers.
+    fn finish(&mut self, id: FederationLinkId, cx: &mut LinkContext<'_>) {
+        self.table.remove_if(id, FederationLink::is_finished);
+        if std::mem::take(&mut cx.timers_changed) {
+            self.next_at = self.table.next_due();
+        }
+    }
+}
+
+/// Settles deliveries of a pushed route: the destination has accepted or refused its messages.
+fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> EventOutcome {
+    let id = method.id();
+    match broker.command(slot, channel, method, effects) {
+        Ok(Flow::Go) => EventOutcome::Continue,
+        Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+        Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DialError, FederationLinks, LinkContext};
+    use crate::connections::Connections;
+    use crate::effects::ShardEffects;
+    use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
+    use crate::shard::ShardOptions;
+    use crate::shared_state::SharedState;
+    use broker::{Broker, BrokerOptions};
+    use catalog::{Catalog, Limits, ShardId};
+    use federation::limits::{BACK_OFF_MIN, REFUSED_WAIT};
+    use federation::{AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
+    use session::{Greeting, SessionLimits};
+    use slab::{Pool, PoolOptions};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+    use wire::Table;
+
+    struct IgnoredWake;
+
+    impl WakeTarget for IgnoredWake {
+        fn wake(&self) {}
+    }
+
+    /// What the links borrow, without a shard.
+    struct Surroundings {
+        broker: Broker,
+        effects: ShardEffects,
+        connections: Connections,
+        shared: SharedState,
+        options: ShardOptions,
+        now: Instant,
+    }
+
+    impl Surroundings {
+        #[expect(clippy::disallowed_methods, reason = "a time to begin with")]
+        fn new() -> Self {
+            let (shard, now) = (ShardId(0), Instant::now());
+            let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoredWake))]).pop().expect("one shard's");
+            let catalog = Catalog::new(Limits::default());
+            let broker_options = BrokerOptions {
+                shard,
+                shards: 1,
+                queue_bytes_max: 1 << 20,
+                epoch_unix_s: 0,
+                consumer_timeout_ms: 0,
+            };
+            let options = ShardOptions {
+                shard,
+                session: SessionLimits::default(),
+                rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
+                greeting: Arc::new(Greeting::new(&Table::new(), "PLAIN")),
+                login_timeout: Duration::from_secs(10),
+                epoch: now,
+                cluster_name: "here".into(),
+            };
+            Surroundings {
+                broker: Broker::new(broker_options, catalog),
+                effects: ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [0; 32]),
+                connections: Connections::default(),
+                shared: SharedState::new(1, 1 << 30, 10),
+                options,
+                now,
+            }
+        }
+
+        fn cx(&mut self) -> LinkContext<'_> {
+            LinkContext {
+                broker: &mut self.broker,
+                effects: &mut self.effects,
+                connections: &mut self.connections,
+                shared: &self.shared,
+                options: &self.options,
+                draining: false,
+                now: self.now,
+                timers_changed: false,
+            }
+        }
+    }
+
+    fn key() -> LinkKey {
+        LinkKey { vhost: "/".into(), peer: "there".into() }
+    }
+
+    fn link(url: &str) -> LinkSpec {
+        LinkSpec { key: key(), url: url.into(), user: "guest".into(), durable: false }
+    }
+
+    fn route() -> RouteSpec {
+        RouteSpec {
+            exchange: "amq.topic".into(),
+            kind: RouteKind::Dynamic,
+            direction: RouteDirection::Pull,
+            ack: AckMode::Confirm,
+            credit: 10,
+            hops_max: 3,
+            durable: false,
+            forced: false,
+        }
+    }
+
+    fn failure(is_refusal: bool) -> DialError {
+        DialError { text: "no".into(), is_refusal }
+    }
+
+    /// Links with one route that dials, and its first dial.
+    fn dialing(around: &mut Surroundings) -> (FederationLinks, crate::DialRequest) {
+        let mut links = FederationLinks::default();
+        links.apply(FederationCommand::AddLink(link("amqp://there")), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        assert!(!links.has_dials() && links.next_timer().is_none(), "a link without routes is idle");
+        links.apply(FederationCommand::AddRoute(key(), route()), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        let dial = links.next_dial().expect("it has a route");
+        assert_eq!((&*dial.url, links.next_timer()), ("amqp://there", None));
+        (links, dial)
+    }
+
+    #[test]
+    fn a_failed_dial_is_made_again_after_a_wait() {
+        let mut around = Surroundings::new();
+        let (mut links, dial) = dialing(&mut around);
+        assert!(links.on_dial_outcome(&dial, Err(failure(false)), &mut around.cx()).is_none());
+        let at = links.next_timer().expect("it waits");
+        assert!((BACK_OFF_MIN / 2..=BACK_OFF_MIN).contains(&(at - around.now)));
+        links.run_timers(&mut around.cx());
+        assert!(!links.has_dials(), "too early");
+        around.now = at;
+        links.run_timers(&mut around.cx());
+        let again = links.next_dial().expect("the wait is over");
+        assert!(again.link == dial.link && again.serial != dial.serial);
+        // An outcome of the first dial, told twice, changes nothing.
+        assert!(links.on_dial_outcome(&dial, Err(failure(true)), &mut around.cx()).is_none());
+        assert_eq!(links.statuses(&mut around.cx())[0].state, LinkState::Connecting);
+        assert!(links.on_dial_outcome(&again, Err(failure(true)), &mut around.cx()).is_none());
+        assert!(links.next_timer().expect("it waits") - around.now >= REFUSED_WAIT / 2);
+        assert!(matches!(links.statuses(&mut around.cx())[0].state, LinkState::Refused { .. }));
+    }
+
+    #[test]
+    fn another_login_replaces_the_dial_under_way() {
+        let mut around = Surroundings::new();
+        let (mut links, before) = dialing(&mut around);
+        links.apply(FederationCommand::ChangeLink(link("amqp://a:b@there")), &mut around.cx());
+        let after = links.next_dial().expect("with the new login");
+        assert_eq!((&*after.url, after.link), ("amqp://a:b@there", before.link));
+        links.on_dial_outcome(&before, Err(failure(false)), &mut around.cx());
+        assert_eq!(links.next_timer(), None, "nobody waits for it");
+        links.on_dial_outcome(&after, Err(failure(false)), &mut around.cx());
+        assert!(links.next_timer().is_some());
+    }
+
+    #[test]
+    fn a_removed_link_is_gone_and_its_id_is_free() {
+        let mut around = Surroundings::new();
+        let (mut links, dial) = dialing(&mut around);
+        links.apply(FederationCommand::RemoveLink(key()), &mut around.cx());
+        assert!(links.statuses(&mut around.cx()).is_empty());
+        links.on_dial_outcome(&dial, Err(failure(false)), &mut around.cx());
+        assert_eq!(links.next_timer(), None);
+        links.apply(FederationCommand::AddLink(link("amqp://there")), &mut around.cx());
+        links.apply(FederationCommand::AddRoute(key(), route()), &mut around.cx());
+        links.run_timers(&mut around.cx());
+        let again = links.next_dial().expect("a new link");
+        assert!(again.link == dial.link && again.serial > dial.serial);
     }
 }

@@ -1,59 +1,93 @@
-//! Bytes out: every output that was written to is sent, once per batch.
-//!
-//! Enters: connections with something to send.  Leaves: bytes on links; consumers that find room again.
-//! Owns:   what follows the last byte of a connection.
-//! Never:  sends to a link that said it takes no more.
+//! Flushing: the bytes of an output queue are handed to the link of its connection.
 
-use crate::connection::Farewell;
-use crate::serve::tell_of_end;
-use crate::shard::Shard;
+use crate::connection::HalfClose;
+use crate::connections::Connections;
+use crate::output_queues::OutputQueues;
 use broker::Slot;
-use link::Sent;
+use link::{LinkError, Sent};
 use std::time::Instant;
 
-impl Shard {
-    /// Sends what has been written.
-    pub(crate) fn flush(&mut self, now: Instant) {
-        while let Some(slot) = self.effects.next_dirty() {
-            self.flush_one(slot, now);
+/// What became of the output of one connection.
+#[derive(Debug)]
+pub(crate) enum FlushOutcome {
+    /// The link has taken what it could.
+    Flushed,
+    /// The link still waits to become writable, or the connection is gone.
+    Skipped,
+    /// The link is broken.
+    Failed(LinkError),
+}
+
+/// Sends what a connection's output holds. Once it is empty, the sending direction is closed if that is pending.
+#[inline]
+pub(crate) fn flush_output(
+    connections: &mut Connections,
+    outputs: &mut OutputQueues,
+    slot: Slot,
+    now: Instant,
+) -> FlushOutcome {
+    let Some(connection) = connections.get_mut(slot) else { return FlushOutcome::Skipped };
+    let Some(output) = outputs.get_mut(slot) else { return FlushOutcome::Skipped };
+    if output.blocked {
+        return FlushOutcome::Skipped;
+    }
+    if !output.out.is_empty() {
+        connection.sent_at = now;
+        match connection.link.send(output.out.gather_mut()) {
+            Ok(Sent::Drained) => {}
+            Ok(Sent::Blocked) => output.blocked = true,
+            Err(error) => return FlushOutcome::Failed(error),
         }
     }
-
-    /// Tells another broker what is safe of what it has sent, while there is more of it to be seen to.
-    pub(crate) fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
-        self.broker.end_of_batch(&mut self.effects);
-        self.effects.acknowledge(slot, Some(now));
-        self.flush_one(slot, now);
+    if output.out.is_empty() && connection.half_close == HalfClose::Pending {
+        connection.link.close_sending();
+        connection.half_close = HalfClose::Closed;
     }
+    FlushOutcome::Flushed
+}
 
-    fn flush_one(&mut self, slot: Slot, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(output) = self.effects.output(slot) else { return };
-        if output.blocked {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::{FlushOutcome, flush_output};
+    use crate::connection::{Connection, HalfClose};
+    use crate::connections::Connections;
+    use crate::output_queues::OutputQueues;
+    use crate::test_clock::some_instant;
+    use link::sim::{Cut, SimOptions, pair};
+    use link::{Link, Received};
+    use session::{Inbound, Outbound, SessionLimits};
+    use slab::{Pool, PoolOptions};
+
+    #[test]
+    fn output_is_sent_until_the_link_blocks_and_then_the_sending_direction_is_closed() {
+        let (now, pool) = (some_instant(), Pool::new(PoolOptions::default()));
+        let (mut near, far, cable) = pair(&SimOptions { window_bytes: 12, ..SimOptions::faultless() });
+        let (mut connections, mut outputs) = (Connections::default(), OutputQueues::new(1_000));
+        let inbound = Inbound::client(&SessionLimits::default());
+        let slot = connections.insert(Box::new(Connection::new(Box::new(far), inbound, now, now)));
+        outputs.open(slot, Outbound::new(), 0);
+        let flush = |connections: &mut Connections, outputs: &mut OutputQueues| {
+            flush_output(connections, outputs, slot, now)
+        };
+        for _ in 0..2 {
+            outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
         }
-        if !output.out.is_empty() {
-            connection.sent_at = now;
-            match connection.link.send(output.out.gather_mut()) {
-                Ok(Sent::Drained) => {}
-                Ok(Sent::Blocked) => output.blocked = true,
-                Err(error) => {
-                    tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
-                    self.lose(slot, &error.to_string(), now);
-                    self.remove(slot);
-                    return;
-                }
-            }
-        }
-        if output.out.is_empty() && connection.farewell == Farewell::WhenSent {
-            connection.link.close_sending();
-            connection.farewell = Farewell::Sent;
-        }
-        let unparsed = connection.unparsed;
-        if unparsed && self.may_serve(slot) {
-            self.connections.enqueue(slot);
-        }
-        // Idle consumers fill the output again, which makes it dirty again.
-        self.broker.output_ready(slot, &mut self.effects);
+        connections.get_mut(slot).expect("open").half_close = HalfClose::Pending;
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed));
+        let output = outputs.get_mut(slot).expect("open");
+        assert!(output.blocked && output.out.bytes() > 0, "the link has taken {} bytes too many", output.out.bytes());
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped), "it is blocked");
+        let mut received = [0; 16];
+        assert!(matches!(near.receive(&mut [], &mut received), Ok(Received::Bytes { bytes: 1..16, .. })));
+        cable.step();
+        outputs.get_mut(slot).expect("open").blocked = false;
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed));
+        assert_eq!(connections.get(slot).expect("open").half_close, HalfClose::Closed);
+
+        outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
+        cable.cut(Cut::Reset);
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Failed(_)));
+        connections.remove(slot);
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped));
     }
 }

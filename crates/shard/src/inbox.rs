@@ -1,9 +1,9 @@
 //! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
 
-use crate::federation_links::{Dial, DialError, Reached};
+use crate::link_dial::{DialRequest, DialError, DialProgress};
 use broker::Address;
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, Order};
+use federation::{LinkStatus, FederationCommand};
 use reactor::InboxSender;
 use std::sync::mpsc::Sender;
 
@@ -18,9 +18,9 @@ pub(crate) enum InboxMessage {
     /// The answer to an administrative request.
     Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
     /// A change of links and routes, and where it is confirmed.
-    Federate(Order, Sender<()>),
+    Federate(FederationCommand, Sender<()>),
     /// Asks for the state of this shard's links.
     ListLinks(Sender<Vec<LinkStatus>>),
     /// The outcome of a dial.
-    Dialled(Dial, Result<Reached, DialError>),
+    Dialled(DialRequest, Result<DialProgress, DialError>),
 }

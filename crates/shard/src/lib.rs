@@ -1,12 +1,14 @@
-//! The reactor: shards, their ticks, the mail between them, and the broker as a running thing.
+//! Shards: the threads of a broker. Each serves its connections, ticks its part of the broker core, and exchanges messages with the
+//! others.
 //!
-//! Enters: options, links.  Leaves: a broker that serves clients.
-//! Owns:   threads, connections, timers: the only room where the others meet.
-//! Never:  decides what a message means; that is the broker's.
+//! Read `shard` first: `Shard::tick` is the order in which everything happens.
 #![forbid(unsafe_code)]
 
-mod asking;
+mod admin_handle;
+mod binding_watch;
 mod connection;
+mod connection_limits;
+mod connection_stamps;
 mod connections;
 mod cpu_latency;
 mod cpu_latency_guard;
@@ -15,40 +17,52 @@ mod federate;
 mod federation_link;
 mod federation_links;
 mod flush;
-mod handshake;
 mod inbox;
 pub mod limits;
+mod link_context;
+mod link_dial;
+mod link_output;
+mod link_record;
+mod link_table;
+mod link_timers;
+mod local_routes;
+mod login;
 mod mailbox;
-mod operator;
-mod proofs;
-mod push;
-mod pushed;
+mod memory_account;
+mod output_queues;
+mod password_verifier;
+mod pending_dial;
+mod publisher_throttle;
+mod push_setup;
 mod rdma_options;
 mod rdma_ports;
-mod register;
+mod receive_buffer;
 mod serve;
 mod server;
+mod sessions;
 mod shard;
 mod shared_state;
-mod stamped;
-mod standing;
-mod tied;
+#[cfg(test)]
+mod test_clock;
+#[cfg(test)]
+mod test_sessions;
 mod timers;
 mod tokens;
-mod wants;
+mod vhost_bytes;
 mod worker;
 
+pub use admin_handle::{AdminHandle, request_channel};
 pub use broker::{Address, Request};
 pub use cpu_latency::IdleProcessors;
-pub use effects::{Copied, ShardEffects};
-pub use federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Reached, Tell};
-pub use handshake::External;
+pub use effects::{CopiedBytes, ShardEffects};
+pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialRequest, DialedLink, RdmaDial};
+pub use link_table::FederationLinkId;
+pub use login::ExternalMechanism;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};
-pub use operator::{Operator, requests};
-pub use proofs::Prover;
+pub use password_verifier::PasswordVerifier;
 pub use rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 pub use reactor::Stopper;
 pub use server::{BrokerStartError, Server, ServerOptions};
-pub use shard::{Shard, ShardOptions, Work};
+pub use shard::{Shard, ShardOptions, TickOutcome};
 pub use shared_state::SharedState;
 pub use worker::BrokerDialler;

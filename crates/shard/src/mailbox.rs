@@ -3,7 +3,7 @@
 //! Batches arrive in order, and emptied ones go back to their sender for reuse. Sending never blocks: batches for a full ring
 //! wait at the sender, which stops reading its connections when too many of them wait.
 
-use crate::limits::{MAIL_BATCHES, MAIL_WAITING_BYTES_MAX};
+use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
 use broker::Batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,8 +111,8 @@ impl Mailbox {
         let mut senders: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         for from in 0..count {
             for to in (0..count).filter(|&to| to != from) {
-                let (outgoing, incoming) = rtrb::RingBuffer::new(MAIL_BATCHES);
-                let (incoming_empty, outgoing_empty) = rtrb::RingBuffer::new(MAIL_BATCHES);
+                let (outgoing, incoming) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
+                let (incoming_empty, outgoing_empty) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
                 senders[from][to] = Some((outgoing, outgoing_empty));
                 receivers[to][from] = Some((incoming, incoming_empty));
             }
@@ -168,7 +168,7 @@ impl Mailbox {
 
     /// Whether so many bytes wait for space in rings that connections must not be read.
     pub fn is_congested(&self) -> bool {
-        self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAIL_WAITING_BYTES_MAX)
+        self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAILBOX_WAITING_BYTES_MAX)
     }
 
     /// Whether any batch waits for space in its ring.

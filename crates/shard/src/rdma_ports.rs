@@ -2,12 +2,12 @@
 //!
 //! A port that fails ends its own connections and no others. Nothing here waits; the reactor does.
 
-use crate::asking::Asking;
-use crate::federation_links::{Asked, Dial, Dialled, Tell};
+use crate::pending_dial::PendingDial;
+use crate::link_dial::{RdmaDial, DialRequest, DialedLink, DialCallback};
 use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
-use crate::tokens::Ticket;
+use crate::tokens::TokenOwner;
 use broker::Slot;
 use link::{Abort, Link};
 use mio::unix::SourceFd;
@@ -23,11 +23,11 @@ use verbs::{Doorkeeper, LinkId, Port, Readiness, Settings, VerbsLink};
 
 /// What ports give their connections and readiness to: the shard.
 pub(crate) trait PortHandler {
-    /// Takes over the link of a client, which is known by its ticket if it has presented a token. Returns its slot.
-    fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot;
+    /// Takes over the link of a client, which is known by its owner if it has presented a token. Returns its slot.
+    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot;
 
     /// Takes over the link that a dial has established. Returns its slot, unless the link is not wanted any more.
-    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot>;
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot>;
 
     fn on_ready(&mut self, slot: Slot, readiness: Readiness);
 }
@@ -48,7 +48,7 @@ struct ShardPort {
     /// By the index of the link's id. Entries of ended links stay until the index is used again.
     slots: Vec<Option<(LinkId, Slot)>>,
     /// Connections to other brokers that are being established.
-    pending: Vec<Asking>,
+    pending: Vec<PendingDial>,
     /// The device has failed. The port is removed when its connections have ended.
     is_failed: bool,
 }
@@ -105,10 +105,10 @@ impl RdmaPorts {
 
     /// Starts a connection to another broker, over a port of the card that leads there. The outcome is reported when it is
     /// known.
-    pub fn connect(&mut self, dial: Dial, asked: Asked, tell: Tell, registry: &Registry) {
+    pub fn connect(&mut self, dial: DialRequest, asked: RdmaDial, tell: DialCallback, registry: &Registry) {
         let mut index = 0;
         let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
-        let begun = Asking::begin(dial, asked, tell, |way, token| {
+        let begun = PendingDial::start(dial, asked, tell, |way, token| {
             if self.is_stopping {
                 return Err(io::Error::other("this broker stops"));
             }
@@ -118,7 +118,7 @@ impl RdmaPorts {
         });
         match begun {
             Ok(asking) => self.ports[index].pending.push(asking),
-            Err((error, unwanted)) => unwanted.tell(&error.to_string()),
+            Err((error, handler)) => handler.on_failure(&error.to_string()),
         }
     }
 
@@ -131,11 +131,11 @@ impl RdmaPorts {
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
         let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
         let settings = Settings { receive_buffers, ..self.settings.clone() };
-        if !self.shared.add_port(settings.port_bytes()) {
+        if !self.shared.reserve_port_bytes(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));
         }
         let port = (way.open)().map_err(io::Error::from).and_then(|device| self.open_port(device, settings.clone()));
-        let port = port.inspect_err(|_| self.shared.remove_port(settings.port_bytes()))?;
+        let port = port.inspect_err(|_| self.shared.release_port_bytes(settings.port_bytes()))?;
         let mut port = ShardPort::new(port, &way.card);
         port.dialled_bytes = settings.port_bytes();
         port.register(registry)?;
@@ -194,9 +194,9 @@ impl RdmaPorts {
             while let Some(mut link) = port.port.accept() {
                 has_events = true;
                 match admit(&link, &self.shared, self.shard, self.is_stopping) {
-                    Ok(ticket) => {
+                    Ok(owner) => {
                         let id = link.id();
-                        let slot = handler.on_accept(Box::new(link), ticket, now);
+                        let slot = handler.on_accept(Box::new(link), owner, now);
                         port.set_slot(id, slot);
                     }
                     Err(reason) => link.abort(reason),
@@ -229,7 +229,7 @@ impl RdmaPorts {
         if is_any_over {
             for port in self.ports.extract_if(.., |port| port.is_over()) {
                 self.removed += port.port.counters();
-                self.shared.remove_port(port.dialled_bytes);
+                self.shared.release_port_bytes(port.dialled_bytes);
                 port.deregister(registry);
             }
             // Ports of one card share the descriptor of its events, which a removed port may have registered.
@@ -303,15 +303,15 @@ impl ShardPort {
         now: Instant,
     ) -> bool {
         let Some(index) = self.pending.iter().position(|asking| asking.id() == id) else { return false };
-        match self.pending[index].heard(readiness) {
+        match self.pending[index].poll(readiness) {
             None => {}
             Some(Ok(())) => {
-                let (dial, dialled) = self.pending.swap_remove(index).stands();
+                let (dial, dialled) = self.pending.swap_remove(index).complete();
                 if let Some(slot) = handler.on_connect(&dial, dialled, now) {
                     self.set_slot(id, slot);
                 }
             }
-            Some(Err(error)) => self.pending.swap_remove(index).failed(&error.to_string()),
+            Some(Err(error)) => self.pending.swap_remove(index).fail(&error.to_string()),
         }
         true
     }
@@ -332,18 +332,18 @@ impl ShardPort {
     }
 }
 
-/// Decides whether a client's link is accepted. Counts it and returns the ticket for its token, or why it is refused.
+/// Decides whether a client's link is accepted. Counts it and returns the owner for its token, or why it is refused.
 fn admit(
     link: &VerbsLink<AnyDevice>,
     shared: &SharedState,
     shard: u16,
     is_stopping: bool,
-) -> Result<Option<Ticket>, Abort> {
+) -> Result<Option<TokenOwner>, Abort> {
     if is_stopping {
         return Err(Abort::Shutdown);
     }
-    let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
-    if link.token().is_some() && ticket.is_none() {
+    let owner = link.token().and_then(|token| shared.tokens.redeem(&token));
+    if link.token().is_some() && owner.is_none() {
         // The token was valid when the peer asked, and has expired since.
         return Err(Abort::Overdue);
     }
@@ -351,7 +351,7 @@ fn admit(
         tracing::warn!(peer = &*link.peer().address, "connection limit reached: client refused");
         return Err(Abort::Limit);
     }
-    Ok(ticket)
+    Ok(owner)
 }
 
 #[cfg(test)]
@@ -371,13 +371,13 @@ mod tests {
     }
 
     impl PortHandler for RecordingHandler {
-        fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, _now: Instant) -> Slot {
-            assert!(ticket.is_none(), "nobody presents a token");
+        fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, _now: Instant) -> Slot {
+            assert!(owner.is_none(), "nobody presents a token");
             self.links.push(link);
             self.links.len() as Slot - 1
         }
 
-        fn on_connect(&mut self, _dial: &Dial, _dialled: Dialled, _now: Instant) -> Option<Slot> {
+        fn on_connect(&mut self, _dial: &DialRequest, _dialled: DialedLink, _now: Instant) -> Option<Slot> {
             unreachable!("nothing is dialled here")
         }
 

@@ -1,162 +1,138 @@
-//! Bytes in: read, split into events, carry out.
+//! Bytes in: a connection is read, its bytes are split into events, and each event is carried out.
 //!
-//! Enters: a connection that may have something to read.  Leaves: commands to the broker, their refusals to the client.
-//! Owns:   whose turn lasts how long.
-//! Never:  keeps a buffer for a connection that has nothing half read.
+//! A connection has a turn of at most `TURN_BYTES`; it keeps a buffer of its own only while something is half read.
 
-use crate::connection::{Farewell, Phase};
+use crate::connection::ConnectionPhase;
+use crate::connection_stamps::is_duplicate;
 use crate::effects::ShardEffects;
-use crate::federate::hear;
-use crate::handshake::greeting_with;
+use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::TURN_BYTES;
+use crate::link_context::LinkContext;
+use crate::login::LoginRequest;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
-use crate::stamped::was_here;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
-use session::{Body, Event, Fault, Scope};
-use std::io;
+use session::{Body, Event, Fault};
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
 
-/// What an event comes to, once it borrows nothing any more.
-pub(crate) enum Next {
-    /// The next event.
-    Go,
-    /// The next event; but the other broker, which has sent a part of what it may, is to hear what is safe of it.
-    Acknowledge,
+/// What follows from an event, once it no longer borrows the receive buffer.
+pub(crate) enum EventOutcome {
+    /// The next event may be carried out.
+    Continue,
+    /// The next event may be carried out, after acknowledgements: the other broker has used up a part of its credit.
+    AcknowledgeEarly,
     /// The connection must wait.
     Wait,
-    /// Definitions may go on; behind them the connection must wait.
+    /// More definitions may follow; other methods must wait for their answers.
     Gather { channel: u16 },
-    /// The client's command is refused.
     Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
-    /// A login.
-    Login(crate::handshake::Login),
-    /// A virtual host was chosen.
-    Open { vhost: Vec<u8> },
-    /// The client opens a channel.
+    LogIn(LoginRequest),
+    OpenVhost { vhost: Vec<u8> },
     OpenChannel { channel: u16 },
-    /// The client has closed a channel.
     CloseChannel { channel: u16 },
-    /// Limits are settled.
+    /// Limits and heartbeat are negotiated.
     Tuned(session::Tuning),
-    /// A new secret.
-    Secret,
-    /// The peer has ended the session.
-    Leave,
-    /// Another broker, whose client this one is, has said something.
-    Heard(federation::Hear),
+    UpdateSecret,
+    Close,
+    /// The next event may be carried out: a federation link has carried out this one.
+    Handled,
 }
 
 impl Shard {
-    /// Reads a connection for one turn.
+    /// Serves a connection for one turn.
     pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
-        self.go_on_tied(slot, now);
-        let mut have = 0;
+        let (links, mut cx) = self.federation(now);
+        links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
-        let mut fresh = false;
-        if let Some(connection) = self.connections.get_mut(slot) {
-            have = connection.kept.len();
-            self.scratch[..have].copy_from_slice(&connection.kept);
-            connection.kept = Vec::new();
-            fresh = std::mem::take(&mut connection.unparsed);
+        let mut has_unparsed = false;
+        if let Some(connection) = self.sessions.connections.get_mut(slot) {
+            self.receive_buffer.load(&std::mem::take(&mut connection.unconsumed));
+            has_unparsed = std::mem::take(&mut connection.has_unparsed);
         }
         loop {
-            let may_read = self.may_serve(slot);
-            if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.comes_again(slot)) {
-                self.lose(slot, "the other broker closed the connection", now);
-                self.remove(slot);
-                return;
+            let may_serve = self.sessions.may_serve(slot);
+            if !may_serve
+                && self.sessions.is_closed(slot)
+                && (self.sessions.broker.holds_its_own(slot) || self.is_redelivered(slot))
+            {
+                return self.on_peer_closed(slot, now);
             }
-            let Some(connection) = self.connections.get_mut(slot) else { return };
-            if !may_read {
-                // Whoever lets it go on looks at this alone, and bytes may wait in the link too.
-                connection.unparsed = true;
+            let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
+            if !may_serve {
+                // The connection is resumed by this flag alone, although more bytes may wait in the link.
+                connection.has_unparsed = true;
                 break;
             }
-            if !fresh {
+            if !has_unparsed {
                 if !connection.readable && !connection.peer_closed {
                     break;
                 }
-                if turn_bytes >= TURN_BYTES || self.effects.mailbox.is_congested() {
-                    self.connections.enqueue(slot);
+                if turn_bytes >= TURN_BYTES || self.sessions.effects.mailbox.is_congested() {
+                    self.sessions.connections.enqueue(slot);
                     break;
                 }
-                match self.read(slot, &mut have, now) {
+                match self.receive(slot, now) {
                     Some(bytes) => turn_bytes += bytes,
                     None => return,
                 }
             }
-            fresh = false;
-            let stopped = self.parse(slot, &mut have, now);
-            self.broker.end_of_batch(&mut self.effects);
-            self.effects.acknowledge(slot, Some(now));
+            has_unparsed = false;
+            let is_stopped = self.dispatch_events(slot, now);
+            self.sessions.broker.end_of_batch(&mut self.sessions.effects);
+            self.sessions.effects.send_acks(slot, Some(now));
             self.run_deferred(now);
             self.flush(now);
-            let Some(connection) = self.connections.get_mut(slot) else { return };
-            if stopped {
-                connection.unparsed = true;
-                if self.may_serve(slot) {
-                    self.connections.enqueue(slot);
+            let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
+            if is_stopped {
+                connection.has_unparsed = true;
+                if self.sessions.may_serve(slot) {
+                    self.sessions.connections.enqueue(slot);
                 }
                 break;
             }
         }
-        if let Some(connection) = self.connections.get_mut(slot)
-            && have > 0
+        if let Some(connection) = self.sessions.connections.get_mut(slot)
+            && !self.receive_buffer.filled().is_empty()
         {
-            connection.kept = self.scratch[..have].to_vec();
+            connection.unconsumed = self.receive_buffer.filled().to_vec();
         }
     }
 
-    /// Whether the peer has closed the link, or it is broken.
-    fn is_closed(&self, slot: Slot) -> bool {
-        self.connections.get(slot).is_some_and(|connection| connection.peer_closed)
-    }
-
-    /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
-    pub(crate) fn may_serve(&self, slot: Slot) -> bool {
-        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_proving(slot)
-    }
-
-    fn is_proving(&self, slot: Slot) -> bool {
-        self.connections.get(slot).is_some_and(|connection| connection.proving)
-    }
-
-    /// One read. `None` if the connection is over.
-    fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
-        let connection = self.connections.get_mut(slot)?;
+    /// One read. Returns how many bytes arrived, or `None` if the connection is over.
+    fn receive(&mut self, slot: Slot, now: Instant) -> Option<usize> {
+        let connection = self.sessions.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_from_bytes {
-            connection.lend();
+            connection.lend_memory();
             direct_bytes = connection.inbound.direct().len();
         }
-        let room = self.scratch.len() - *have;
-        let wanted = connection.inbound_wanted(room);
-        let received = connection.link.receive(connection.inbound.direct(), &mut self.scratch[*have..*have + wanted]);
+        let free = self.receive_buffer.free();
+        let wanted = connection.receive_bytes_wanted(free.len());
+        let received = connection.link.receive(connection.inbound.direct(), &mut free[..wanted]);
         match received {
             Ok(Received::Bytes { bytes, drained }) => {
                 connection.inbound.direct_filled(bytes.min(direct_bytes));
-                *have += bytes.saturating_sub(direct_bytes);
-                // After the peer's end a drained link must be read on, until it says that it is closed.
+                self.receive_buffer.add_filled(bytes.saturating_sub(direct_bytes));
+                // After the peer's end a drained link must be read on, until it reports that it is closed.
                 connection.readable = !drained || connection.peer_closed;
                 connection.received_at = now;
-                let mut taken_back = 0;
+                let mut lent_bytes = 0;
                 if connection.lend_from_bytes < usize::MAX {
                     let copied;
-                    (taken_back, copied) = connection.settle(bytes.min(direct_bytes));
-                    self.effects.copied.bytes_in += copied as u64;
+                    (lent_bytes, copied) = connection.take_back_memory(bytes.min(direct_bytes));
+                    self.sessions.effects.copied.bytes_in += copied as u64;
                 }
-                if connection.phase == Phase::Greeting
-                    && let Some(external) = &self.external
+                if connection.phase == ConnectionPhase::Greeting
                     && connection.link.certificate().is_some()
+                    && let Some(greeting) = self.login.certificate_greeting(connection.token)
                 {
-                    connection.inbound.greet_with(greeting_with(&external.greeting, connection.token));
+                    connection.inbound.greet_with(greeting);
                 }
-                Some(bytes + taken_back)
+                Some(bytes + lent_bytes)
             }
             Ok(Received::Idle) => {
                 connection.readable = false;
@@ -164,188 +140,183 @@ impl Shard {
                 Some(0)
             }
             Ok(Received::Closed) => {
-                self.lose(slot, "the other broker closed the connection", now);
-                self.remove(slot);
+                self.on_peer_closed(slot, now);
                 None
             }
             Err(error) => {
-                tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
-                self.lose(slot, &error.to_string(), now);
-                self.remove(slot);
+                self.on_link_error(slot, &error, now);
                 None
             }
         }
     }
 
-    /// Carries out every event in the buffer. Answers whether it stopped in the middle.
-    fn parse(&mut self, slot: Slot, have: &mut usize, now: Instant) -> bool {
-        let mut at = 0;
-        let mut stopped = false;
-        while let Some(connection) = self.connections.get_mut(slot) {
-            if connection.phase == Phase::Leaving {
-                at = *have;
+    /// Carries out every event in the receive buffer. Returns whether it stopped before the last.
+    fn dispatch_events(&mut self, slot: Slot, now: Instant) -> bool {
+        let mut consumed = 0;
+        let mut is_stopped = false;
+        while let Some(connection) = self.sessions.connections.get_mut(slot) {
+            let filled = self.receive_buffer.filled();
+            if connection.phase == ConnectionPhase::Leaving {
+                consumed = filled.len();
                 break;
             }
-            let Some((out, pool)) = self.effects.session_writer(slot) else { break };
-            let mut input = &self.scratch[at..*have];
-            let next = match connection.inbound.next(&mut input, out, pool) {
-                Ok(Some(event)) => {
-                    let taken = *have - input.len();
-                    let next = match connection.tie {
-                        None => carry_out(slot, event, &mut self.broker, &mut self.effects, &self.shared),
-                        Some(tie) => {
-                            let (ties, shared) = (&mut self.links, &self.shared);
-                            hear(ties, tie, slot, event, &mut self.broker, &mut self.effects, shared)
-                        }
-                    };
-                    at = taken;
-                    next
+            let mut input = &filled[consumed..];
+            let outcome = match connection.federation_link {
+                None => {
+                    let (broker, effects) = (&mut self.sessions.broker, &mut self.sessions.effects);
+                    let shared = &self.sessions.shared;
+                    let Some((out, pool)) = effects.session_writer(slot) else { break };
+                    let event = connection.inbound.next(&mut input, out, pool);
+                    event.map(|event| event.map(|event| dispatch_event(slot, event, broker, effects, shared)))
                 }
-                Ok(None) => {
-                    at = *have - input.len();
-                    break;
+                Some(link) => {
+                    let mut cx = LinkContext::new(&mut self.sessions, self.draining, now);
+                    self.federation_links.receive(link, slot, &mut input, &mut cx)
                 }
+            };
+            consumed = filled.len() - input.len();
+            let outcome = match outcome {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => break,
                 Err(fault) => {
-                    at = *have - input.len();
-                    self.fail(slot, &fault, now);
+                    self.on_fault(slot, &fault, now);
                     continue;
                 }
             };
-            let next = match next {
-                Next::Acknowledge => {
+            let outcome = match outcome {
+                EventOutcome::AcknowledgeEarly => {
                     self.acknowledge_early(slot, now);
-                    Next::Go
+                    EventOutcome::Continue
                 }
-                next => next,
+                outcome => outcome,
             };
-            match next {
-                Next::Go if !self.effects.is_full(slot) => {}
-                Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
-                Next::Gather { .. } => {
-                    self.broker.end_run(slot, &mut self.effects);
-                    stopped = true;
+            match outcome {
+                EventOutcome::Continue if !self.sessions.effects.is_full(slot) => {}
+                EventOutcome::Gather { channel } if self.continues_gather(slot, channel, consumed) => {}
+                EventOutcome::Gather { .. } => {
+                    self.sessions.broker.end_run(slot, &mut self.sessions.effects);
+                    is_stopped = true;
                     break;
                 }
-                Next::Go | Next::Wait => {
-                    stopped = true;
+                EventOutcome::Continue | EventOutcome::Wait => {
+                    is_stopped = true;
                     break;
                 }
                 other => {
-                    self.act(slot, other, now);
-                    if self.is_proving(slot) {
-                        stopped = true;
+                    self.apply_outcome(slot, other, now);
+                    if self.sessions.is_verifying_password(slot) {
+                        is_stopped = true;
                         break;
                     }
                 }
             }
         }
-        if self.effects.output(slot).is_some_and(|output| !output.out.is_empty()) {
-            self.effects.make_dirty(slot);
+        if self.sessions.effects.output(slot).is_some_and(|output| !output.out.is_empty()) {
+            self.sessions.effects.make_dirty(slot);
         }
-        if let Some(connection) = self.connections.get_mut(slot) {
-            self.effects.copied.bytes_in += connection.inbound.take_copied_bytes();
+        if let Some(connection) = self.sessions.connections.get_mut(slot) {
+            self.sessions.effects.copied.bytes_in += connection.inbound.take_copied_bytes();
         }
-        self.scratch.copy_within(at..*have, 0);
-        *have -= at;
-        stopped
+        self.receive_buffer.consume(consumed);
+        is_stopped
     }
 
-    /// Whether a run of definitions goes on with what is next in the buffer.
-    fn gathers_on(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
-        let Some(connection) = self.connections.get(slot) else { return false };
-        let next = connection.inbound.next_method(channel, &self.scratch[at..have]);
-        next.is_some_and(|method| self.broker.gathers(slot, &method))
+    /// Whether the next method in the buffer continues a batch of definitions.
+    fn continues_gather(&self, slot: Slot, channel: u16, consumed: usize) -> bool {
+        let Some(connection) = self.sessions.connections.get(slot) else { return false };
+        let next = connection.inbound.next_method(channel, &self.receive_buffer.filled()[consumed..]);
+        next.is_some_and(|method| self.sessions.broker.gathers(slot, &method))
     }
 
-    fn act(&mut self, slot: Slot, next: Next, now: Instant) {
-        match next {
-            Next::Go | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
-            Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
-            Next::Login(login) => self.log_in(slot, login, now),
-            Next::Open { vhost } => self.open_vhost(slot, &vhost, now),
-            Next::OpenChannel { channel } => self.open_channel(slot, channel, now),
-            Next::CloseChannel { channel } => self.close_channel(slot, channel),
-            Next::Tuned(tuning) => {
-                if let Some(connection) = self.connections.get_mut(slot) {
+    fn apply_outcome(&mut self, slot: Slot, outcome: EventOutcome, now: Instant) {
+        let sessions = &mut self.sessions;
+        match outcome {
+            EventOutcome::Continue
+            | EventOutcome::Handled
+            | EventOutcome::AcknowledgeEarly
+            | EventOutcome::Wait
+            | EventOutcome::Gather { .. } => {}
+            EventOutcome::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
+            EventOutcome::LogIn(request) => self.login.log_in(sessions, slot, request, now),
+            EventOutcome::OpenVhost { vhost } => sessions.open_vhost(slot, &vhost, now),
+            EventOutcome::OpenChannel { channel } => sessions.open_channel(slot, channel, now),
+            EventOutcome::CloseChannel { channel } => sessions.close_channel(slot, channel),
+            EventOutcome::Tuned(tuning) => {
+                if let Some(connection) = sessions.connections.get_mut(slot) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
                 }
             }
-            Next::Secret => {
-                if let Some((out, pool)) = self.effects.writer(slot) {
+            EventOutcome::UpdateSecret => {
+                if let Some((out, pool)) = sessions.effects.writer(slot) {
                     out.method(pool, 0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}));
                 }
             }
-            Next::Leave => self.leave(slot, now),
-            Next::Heard(hear) => self.heard(slot, hear, now),
+            EventOutcome::Close => sessions.close_after_flush(slot, now),
         }
     }
 
-    /// A command is refused: its channel or its connection ends.
-    pub(crate) fn refuse(
-        &mut self,
-        slot: Slot,
-        channel: u16,
-        refusal: Refusal,
-        (class_id, method_id): (u16, u16),
-        now: Instant,
-    ) {
-        if self.is_tied(slot) {
-            return self.route_refused(slot, channel, &refusal.text, now);
+    /// Refuses a command of a client or of a federation route.
+    pub(crate) fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
+        if self.federation_link(slot).is_some() {
+            let (links, mut cx) = self.federation(now);
+            return links.on_refusal(slot, channel, &refusal.text, &mut cx);
         }
-        let scope = match refusal.scope {
-            catalog::Scope::Channel if channel > 0 => Scope::Channel,
-            _ => Scope::Connection,
-        };
-        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
-        self.fail(slot, &fault, now);
+        self.sessions.refuse_client(slot, channel, refusal, method, now);
     }
 
-    /// The peer did something wrong: it is told, and what it reaches ends.
-    pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let peer = &*connection.link.peer().address;
-        match fault.code {
-            wire::ReplyCode::ConnectionForced => {
-                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "told to leave")
-            }
-            _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
+    /// Handles a protocol fault of the peer: a client, or another broker.
+    fn on_fault(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+        if self.federation_link(slot).is_none() {
+            return self.sessions.on_client_fault(slot, fault, now);
         }
-        if let Some(tie) = connection.tie {
-            return self.tie_failed(tie, slot, fault, now);
-        }
-        let Some((out, pool)) = self.effects.writer(slot) else { return };
-        let done = connection.inbound.fail(fault, out, pool);
-        match fault.scope {
-            _ if done => self.leave(slot, now),
-            Scope::Channel => self.close_channel(slot, fault.channel),
-            Scope::Connection => {
-                self.close_session(slot);
-                self.limit_phase(slot, Phase::Closing, now);
-            }
-            Scope::Link => self.leave(slot, now),
+        self.sessions.log_fault(slot, fault);
+        let (links, mut cx) = self.federation(now);
+        links.on_fault(slot, fault, &mut cx);
+    }
+
+    fn on_peer_closed(&mut self, slot: Slot, now: Instant) {
+        self.lose(slot, "the other broker closed the connection", now);
+        self.remove_connection(slot);
+    }
+
+    fn on_link_error(&mut self, slot: Slot, error: &LinkError, now: Instant) {
+        self.sessions.log_link_error(slot, error);
+        self.lose(slot, &error.to_string(), now);
+        self.remove_connection(slot);
+    }
+
+    /// Flushes every output that was written to.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        while let Some(slot) = self.sessions.effects.outputs.next_dirty() {
+            self.flush_connection(slot, now);
         }
     }
 
-    /// The session is over: what is written still goes out, then the link ends.
-    pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
-        self.close_session(slot);
-        self.limit_phase(slot, Phase::Leaving, now);
-        if let Some(connection) = self.connections.get_mut(slot) {
-            connection.farewell = Farewell::WhenSent;
+    /// Acknowledges to another broker what is safe of its messages, while more of them wait in the receive buffer.
+    fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
+        self.sessions.broker.end_of_batch(&mut self.sessions.effects);
+        self.sessions.effects.send_acks(slot, Some(now));
+        self.flush_connection(slot, now);
+    }
+
+    fn flush_connection(&mut self, slot: Slot, now: Instant) {
+        match flush_output(&mut self.sessions.connections, &mut self.sessions.effects.outputs, slot, now) {
+            FlushOutcome::Flushed => self.sessions.after_flush(slot),
+            FlushOutcome::Skipped => {}
+            FlushOutcome::Failed(error) => self.on_link_error(slot, &error, now),
         }
-        self.effects.make_dirty(slot);
     }
 }
 
-/// One event of a client.
+/// Carries out an event of a client as far as the broker core alone is concerned.
 #[inline]
-fn carry_out(
+fn dispatch_event(
     slot: Slot,
     event: Event<'_>,
     broker: &mut Broker,
     effects: &mut ShardEffects,
     shared: &SharedState,
-) -> Next {
+) -> EventOutcome {
     match event {
         Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
             let body = match &body {
@@ -353,40 +324,40 @@ fn carry_out(
                 Body::Large(slice) => BodyRef::Large(slice),
             };
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            let is_twice = properties.has_headers()
+            let is_known = properties.has_headers()
                 && broker.is_link(slot)
-                && was_here(slot, channel, &publish, broker, effects, shared);
-            let published = match is_twice {
+                && is_duplicate(slot, channel, &publish, broker, effects, shared);
+            let published = match is_known {
                 false => broker.publish(slot, channel, publish, effects),
                 true => broker.publish_nowhere(slot, channel),
             };
             match published {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
-                Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
+                Ok(Flow::Go) => EventOutcome::Continue,
+                Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
-        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => Next::Secret,
+        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => EventOutcome::UpdateSecret,
         Event::Method { channel, method } => {
             let id = method.id();
             match broker.command(slot, channel, method, effects) {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait) => Next::Wait,
-                Ok(Flow::Gather) => Next::Gather { channel },
-                Err(refusal) => Next::Refuse { channel, refusal, method: id },
+                Ok(Flow::Go) => EventOutcome::Continue,
+                Ok(Flow::Wait) => EventOutcome::Wait,
+                Ok(Flow::Gather) => EventOutcome::Gather { channel },
+                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
             }
         }
-        Event::ChannelOpened { channel } => Next::OpenChannel { channel },
-        Event::ChannelClosed { channel, .. } => Next::CloseChannel { channel },
-        Event::Login { mechanism, response, capabilities, .. } => Next::Login(crate::handshake::Login {
+        Event::ChannelOpened { channel } => EventOutcome::OpenChannel { channel },
+        Event::ChannelClosed { channel, .. } => EventOutcome::CloseChannel { channel },
+        Event::Login { mechanism, response, capabilities, .. } => EventOutcome::LogIn(LoginRequest {
             mechanism: mechanism.as_bytes().into(),
             response: response.into(),
             capabilities,
         }),
-        Event::Open { vhost } => Next::Open { vhost: vhost.as_bytes().into() },
-        Event::Tuned(tuning) => Next::Tuned(tuning),
-        Event::CloseRequested { .. } | Event::CloseOk => Next::Leave,
-        Event::ChannelCloseOk { .. } => Next::Go,
+        Event::Open { vhost } => EventOutcome::OpenVhost { vhost: vhost.as_bytes().into() },
+        Event::Tuned(tuning) => EventOutcome::Tuned(tuning),
+        Event::CloseRequested { .. } | Event::CloseOk => EventOutcome::Close,
+        Event::ChannelCloseOk { .. } => EventOutcome::Continue,
         // A challenge is never sent, and the rest is for clients.
         Event::LoginResponse { .. }
         | Event::Deliver { .. }
@@ -397,21 +368,6 @@ fn carry_out(
         | Event::Tune(_)
         | Event::OpenOk
         | Event::Blocked { .. }
-        | Event::Unblocked => Next::Leave,
-    }
-}
-
-/// A link has broken. What a peer did wrong, or for too long, is for an operator to know; that it went is not.
-#[cold]
-pub(crate) fn tell_of_end(shard: u16, slot: Slot, peer: &str, error: &LinkError) {
-    let is_offence = match error {
-        LinkError::Tls(_) => true,
-        LinkError::Lost(error) => matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut),
-        LinkError::Closed => false,
-    };
-    if is_offence {
-        tracing::info!(shard, slot, peer, %error, "refused");
-    } else {
-        tracing::debug!(shard, slot, peer, %error, "connection lost");
+        | Event::Unblocked => EventOutcome::Close,
     }
 }

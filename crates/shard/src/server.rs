@@ -3,12 +3,12 @@
 use crate::cpu_latency::{CPU_LATENCY_FILE, CpuLatencyRequest, IdleProcessors};
 use crate::cpu_latency_guard::CpuLatencyGuard;
 use crate::effects::ShardEffects;
-use crate::handshake::External;
+use crate::login::ExternalMechanism;
 use crate::inbox::InboxMessage;
-use crate::limits::{PORTS_PART_MIN, RDMA_SPIN};
+use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
-use crate::operator::Operator;
-use crate::proofs::Prover;
+use crate::admin_handle::AdminHandle;
+use crate::password_verifier::PasswordVerifier;
 use crate::rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 use crate::rdma_ports::RdmaPorts;
 use crate::shard::{Shard, ShardOptions};
@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// The certificates of TLS addresses.
     pub tls: Option<TlsServer>,
     /// How clients log in with certificates, if they may.
-    pub external: Option<External>,
+    pub external: Option<ExternalMechanism>,
     pub shards: u16,
     /// Limits of each connection.
     pub session: SessionLimits,
@@ -135,7 +135,7 @@ impl WakeTarget for ThreadWaker {
 pub struct Server {
     threads: ReactorThreads,
     shared: Arc<SharedState>,
-    operator: Operator,
+    admin: AdminHandle,
     addresses: Vec<String>,
 }
 
@@ -182,8 +182,8 @@ fn seed<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
 #[derive(Clone)]
 struct CommonParts {
     shared: Arc<SharedState>,
-    password_verifier: Arc<Prover>,
-    external: Option<External>,
+    verifier: Arc<PasswordVerifier>,
+    external: Option<ExternalMechanism>,
     latency_request: Option<Arc<CpuLatencyRequest>>,
     dialler: Option<Arc<dyn BrokerDialler>>,
     requests: Option<SyncSender<Request>>,
@@ -225,7 +225,7 @@ impl ShardBuilder {
         let mut broker = Broker::new(self.broker_options, self.catalog);
         broker.set_origin(common.origin);
         let mut shard = Shard::new(self.shard_options, broker, effects, Arc::clone(&common.shared));
-        shard.prove_with(common.password_verifier, Arc::clone(&self.waker));
+        shard.set_password_verifier(common.verifier, Arc::clone(&self.waker));
         if let Some(external) = common.external {
             shard.accept_certificates(external);
         }
@@ -253,27 +253,27 @@ impl Server {
         addresses.extend(rdma_listen.iter().map(|listen| listen.address.to_string()));
         let ports = rdma_listen.len() as u64 * u64::from(options.shards);
         let ports_bytes = ports * rdma_settings.port_bytes();
-        if ports_bytes > options.memory_bytes_max / PORTS_PART_MIN {
+        if ports_bytes > options.memory_bytes_max / PORT_MEMORY_DIVISOR {
             let memory_bytes_max = options.memory_bytes_max;
             return Err(BrokerStartError::Ports { bytes: ports_bytes, memory_bytes_max });
         }
         let mut devices = devices_of_shards(rdma_listen, options.shards)?;
         let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
-        let mut shared = shared.with_ports(ports_bytes);
+        let mut shared = shared.with_port_bytes(ports_bytes);
         if ports > 0 {
-            shared = shared.give_tokens(rdma_settings.token_max);
+            shared = shared.with_tokens(rdma_settings.token_max);
         }
         let shared = Arc::new(shared);
         let reactor = Reactor::new(Arc::clone(shared.reactor()))?;
         let wakers = reactor.inboxes().iter().map(|inbox| ShardWaker::new(Box::new(inbox.waker().clone())));
         let wakers: Vec<_> = wakers.collect();
-        let operator = Operator::new(reactor.inboxes().to_vec());
+        let admin = AdminHandle::new(reactor.inboxes().to_vec());
         let greeting = Arc::new(options.greeting);
         let epoch = Instant::now();
         let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let common = CommonParts {
             shared: Arc::clone(&shared),
-            password_verifier: Prover::new(),
+            verifier: PasswordVerifier::new(),
             external: options.external,
             latency_request: latency_request.map(Arc::new),
             dialler: options.dialler,
@@ -315,7 +315,7 @@ impl Server {
         let reactor_options =
             ReactorOptions { name: "shard", listeners, drain_timeout: options.drain_timeout };
         let threads = reactor.start(reactor_options, builders)?;
-        Ok(Server { threads, shared, operator, addresses })
+        Ok(Server { threads, shared, admin, addresses })
     }
 
     /// Where clients connect; a port that was left to the system is known here.
@@ -334,8 +334,8 @@ impl Server {
     }
 
     /// A handle by which another thread reads and changes definitions and answers requests.
-    pub fn operator(&self) -> Operator {
-        self.operator.clone()
+    pub fn admin(&self) -> AdminHandle {
+        self.admin.clone()
     }
 
     /// Whether every shard still runs.

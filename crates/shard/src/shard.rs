@@ -1,40 +1,35 @@
-//! A shard: connections, their sessions, the broker core, and one tick loop that moves bytes between them.
+//! A shard: the connections, sessions and part of the broker that one thread serves, and the tick that moves bytes between them.
 //!
-//! Enters: links, readiness, mail, the time.  Leaves: bytes and mail.
-//! Owns:   everything of one thread of the broker.
-//! Never:  waits, reads a clock, shares anything that changes (but counts, see `household`).
-//!
-//! Its neighbours: `serve` (bytes in), `handshake` (logins), `flush` (bytes out and farewells).
+//! Neighbours: `serve` (bytes in), `flush` (bytes out), `sessions` (what a connection has), `login`, `federation_links`.
 
-use crate::connection::{Connection, Farewell, Phase};
+use crate::connection::ConnectionPhase;
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::federate::given_up;
+use crate::federate::abort_reason;
 use crate::federation_links::FederationLinks;
-use crate::handshake::{External, greeting_with};
 use crate::limits::{
-    ANSWER_SHARED_BYTES_MIN, FAREWELL, HEAP_FREED_BYTES, HEAP_REST, LOOK_UP, MAIL_BATCHES, MAIL_BATCHES_PER_TICK,
-    MEMORY_CHECK, PACE, SCRATCH_BYTES,
+    ANSWER_SHARED_BYTES_MIN, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECEIVE_BUFFER_BYTES, RECHECK_INTERVAL,
+    THROTTLE_TIME,
 };
+use crate::login::{ExternalMechanism, LoginService};
 use crate::mailbox::ShardWaker;
-use crate::proofs::{Proofs, Prover};
+use crate::memory_account::MemoryAccount;
+use crate::password_verifier::PasswordVerifier;
+use crate::publisher_throttle::PublisherThrottle;
+use crate::receive_buffer::ReceiveBuffer;
+use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
-use crate::stamped;
-use crate::tokens::Ticket;
+use crate::tokens::TokenOwner;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
-use catalog::{Definition, Refusal, ShardId, VhostId};
+use catalog::{Definition, Refusal, ShardId};
 use link::{Abort, Link};
-use session::heartbeat::Due;
-use session::{Greeting, Inbound, Outbound, SessionLimits};
-use slab::Gather;
-use std::collections::VecDeque;
+use session::{Greeting, SessionLimits};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How a shard is set up.
 #[derive(Clone)]
 pub struct ShardOptions {
-    /// Which one it is.
     pub shard: ShardId,
     /// What connections may use.
     pub session: SessionLimits,
@@ -44,516 +39,336 @@ pub struct ShardOptions {
     pub greeting: Arc<Greeting>,
     /// How long a client may take to log in and open its virtual host.
     pub login_timeout: Duration,
-    /// The moment from which the broker core counts its time: the same for all shards.
+    /// The instant from which the broker core counts its time: the same for all shards.
     pub epoch: Instant,
-    /// What this broker calls itself to others.
+    /// The name by which other brokers know this one.
     pub cluster_name: Box<str>,
 }
 
-/// How much a tick has left to do.
+/// When a shard must tick again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
-    /// Tick again at once.
+pub enum TickOutcome {
+    /// At once: there is more to do.
     More,
-    /// Nothing until something arrives, or until this time.
-    Idle {
-        /// When to tick again at the latest.
-        until: Option<Instant>,
-    },
+    /// When something arrives, or at this time.
+    Idle { until: Option<Instant> },
 }
 
 /// One shard.
 pub struct Shard {
-    pub(crate) options: ShardOptions,
-    pub(crate) external: Option<External>,
-    pub(crate) proofs: Proofs,
-    pub(crate) connections: Connections,
-    pub(crate) broker: Broker,
-    pub(crate) effects: ShardEffects,
-    pub(crate) scratch: Box<[u8]>,
-    pub(crate) shared: Arc<SharedState>,
-    memory_checked: Option<Instant>,
-    /// The longest that the lists of messages were since heap memory was given back, and when that was.
-    room_bytes_most: usize,
-    heap_given_back: Option<Instant>,
-    heap_waits: bool,
-    /// What waits here for virtual hosts whose bytes are counted, as the others know it.
-    vhosts_noted: Vec<(VhostId, u64)>,
-    /// Publishers that give consumers a moment, in the order in which theirs is over.
-    paced: VecDeque<(Instant, Slot)>,
+    pub(crate) sessions: Sessions,
+    pub(crate) login: LoginService,
+    pub(crate) federation_links: FederationLinks,
+    pub(crate) receive_buffer: ReceiveBuffer,
+    memory: MemoryAccount,
+    throttle: PublisherThrottle,
     pub(crate) draining: bool,
-    /// Links to other brokers.
-    pub(crate) links: FederationLinks,
-    /// When acknowledgements to other brokers have waited long enough.
-    acks_at: Option<Instant>,
 }
 
 impl Shard {
     /// A shard without connections.
     pub fn new(options: ShardOptions, broker: Broker, effects: ShardEffects, shared: Arc<SharedState>) -> Self {
-        let scratch_bytes = SCRATCH_BYTES.max(2 * options.session.frame_bytes_max as usize);
+        let receive_buffer_bytes = RECEIVE_BUFFER_BYTES.max(2 * options.session.frame_bytes_max as usize);
+        let memory = MemoryAccount::new(options.shard);
         Shard {
-            options,
-            external: None,
-            proofs: Proofs::new(),
-            connections: Connections::default(),
-            broker,
-            effects,
-            scratch: vec![0; scratch_bytes].into(),
-            shared,
-            memory_checked: None,
-            room_bytes_most: 0,
-            heap_given_back: None,
-            heap_waits: false,
-            vhosts_noted: Vec::new(),
-            paced: VecDeque::new(),
+            sessions: Sessions { options, connections: Connections::default(), broker, effects, shared },
+            login: LoginService::default(),
+            federation_links: FederationLinks::default(),
+            receive_buffer: ReceiveBuffer::new(receive_buffer_bytes),
+            memory,
+            throttle: PublisherThrottle::default(),
             draining: false,
-            links: FederationLinks::default(),
-            acks_at: None,
         }
     }
 
-    /// Clients that show a certificate may log in by it (SASL EXTERNAL).
-    pub fn accept_certificates(&mut self, external: External) {
-        self.external = Some(external);
+    /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
+    pub fn accept_certificates(&mut self, external: ExternalMechanism) {
+        self.login.accept_certificates(external);
     }
 
-    /// Passwords that take long to check are checked there; without it, here.
-    pub fn prove_with(&mut self, prover: Arc<Prover>, waker: Arc<ShardWaker>) {
-        self.proofs.set_prover(prover, waker);
+    /// Has slow passwords verified by other threads, which wake this shard; without them it verifies passwords itself.
+    pub fn set_password_verifier(&mut self, verifier: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
+        self.login.set_verifier(verifier, waker);
     }
 
-    /// Which one it is.
-    pub fn number(&self) -> u16 {
-        self.options.shard.0
+    pub fn id(&self) -> u16 {
+        self.sessions.options.shard.0
     }
 
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
-        self.connections.next_slot()
+        self.sessions.connections.next_slot()
     }
 
-    /// Takes over a link that a client opened.
+    /// Accepts a link that a client opened.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
-        self.accept_known(link, None, now)
+        self.sessions.accept(link, None, now)
     }
 
-    /// Takes over a link of a client that is known already, by the token that it has come with, or is not.
-    pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
-        let (slot, peer) = (self.next_slot(), link.peer());
-        tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
-        let shape = link.shape();
-        // A user may have as many channels as it may have.
-        let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
-        let is_lent_memory = shape.lend_from_bytes < usize::MAX;
-        if is_lent_memory {
-            limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
-        }
-        let token = self.token_for(&*link);
-        // Who was brought by another says for himself who he is, and the token says nothing of that.
-        let ticket = ticket.filter(|ticket| !ticket.carries);
-        let greeting = match &ticket {
-            Some(_) => Arc::new(self.options.greeting.with_mechanisms("EXTERNAL")),
-            None => greeting_with(&self.options.greeting, token),
-        };
-        let mut inbound = Inbound::server(&limits, greeting);
-        let mut out = Outbound::new();
-        if is_lent_memory {
-            inbound.lend_from(shape.lend_from_bytes);
-            out.set_part_bytes_min(shape.lend_from_bytes);
-        }
-        let slot = self.place(link, inbound, out, now);
-        if let Some(connection) = self.connections.get_mut(slot) {
-            (connection.token, connection.ticket) = (token, ticket);
-            connection.lend_from_bytes = shape.lend_from_bytes;
-        }
-        slot
+    /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was given there.
+    pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
+        self.sessions.accept(link, owner, now)
     }
 
-    /// A link gets its slot, whoever opened it.
-    pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
-        let copy_below_bytes = link.shape().copy_below_bytes;
-        let connection = Connection {
-            link,
-            inbound,
-            kept: Vec::new(),
-            unparsed: false,
-            serial: 0,
-            proving: false,
-            phase: Phase::Greeting,
-            farewell: Farewell::None,
-            deadline: now + self.options.login_timeout,
-            received_at: now,
-            sent_at: now,
-            heartbeat: None,
-            readable: true,
-            heard: false,
-            peer_closed: false,
-            queued: false,
-            capabilities: Default::default(),
-            token: None,
-            ticket: None,
-            seat: None,
-            lend_from_bytes: usize::MAX,
-            tie: None,
-            ends: None,
-            timer_at: None,
-        };
-        let slot = self.connections.insert(Box::new(connection));
-        self.effects.open(slot, out, copy_below_bytes);
-        self.connections.enqueue(slot);
-        slot
-    }
-
-    /// A connection, for whoever registers its link.
+    /// The link of a connection, to be registered at a poll.
     pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
-        Some(&mut self.connections.get_mut(slot)?.link)
+        Some(&mut self.sessions.connections.get_mut(slot)?.link)
     }
 
-    /// Readiness edges of a link.
-    pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        // What the link has to say by itself comes first; an error shows at the next read or write.
-        if writable && connection.link.owes_bytes() {
-            let _told_later = connection.link.send(&mut Gather::new());
-        }
-        if readable || closed {
-            connection.readable = true;
-            connection.heard |= readable;
-            connection.peer_closed |= closed;
-            self.connections.enqueue(slot);
-        }
-        if writable {
-            if let Some(output) = self.effects.output(slot) {
-                output.blocked = false;
-            }
-            self.effects.make_dirty(slot);
-        }
+    /// Handles readiness edges of a link.
+    pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+        self.sessions.on_readiness(slot, readable, writable, closed);
     }
 
-    /// One round: mail, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
-    pub fn tick(&mut self, now: Instant) -> Work {
-        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
+    /// One round: mailbox, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
+    pub fn tick(&mut self, now: Instant) -> TickOutcome {
+        self.set_broker_time(now);
         self.receive_mailbox(now);
-        if self.proofs.are_awaited() {
-            self.take_proofs(now);
-        }
-        self.unpace(now);
-        self.tend_ties(now);
+        self.finish_verifications(now);
+        self.resume_throttled(now);
+        let (links, mut cx) = self.federation(now);
+        links.run_timers(&mut cx);
         self.serve_ready(now);
-        self.broker.fire(&mut self.effects);
-        self.broker.end_of_batch(&mut self.effects);
-        self.tell_wants();
+        self.sessions.broker.fire(&mut self.sessions.effects);
+        self.sessions.broker.end_of_batch(&mut self.sessions.effects);
+        let (links, mut cx) = self.federation(now);
+        links.propagate_bindings(&mut cx);
         self.run_deferred(now);
-        self.fire_timers(now);
+        self.run_timers(now);
         self.check_memory(now);
-        self.acks_at = self.effects.acknowledge_all(now);
+        self.federation_links.acknowledge(&mut self.sessions.effects, now);
         self.flush(now);
-        self.effects.mailbox.send(true);
-        self.outlook(now)
+        self.sessions.effects.mailbox.send(true);
+        self.outcome(now)
+    }
+
+    fn set_broker_time(&mut self, now: Instant) {
+        let Sessions { options, broker, .. } = &mut self.sessions;
+        broker.set_now(now.saturating_duration_since(options.epoch).as_micros() as u64);
     }
 
     fn receive_mailbox(&mut self, now: Instant) {
-        for from in 0..self.effects.mailbox.shards() {
-            for taken in 0..MAIL_BATCHES_PER_TICK {
-                let Some(mut batch) = self.effects.mailbox.next(from) else {
-                    if taken > 0 {
-                        self.effects.mailbox.notify_space(from);
+        for from in 0..self.sessions.effects.mailbox.shards() {
+            for received in 0..MAILBOX_BATCHES_PER_TICK {
+                let Sessions { broker, effects, .. } = &mut self.sessions;
+                let Some(mut batch) = effects.mailbox.next(from) else {
+                    if received > 0 {
+                        effects.mailbox.notify_space(from);
                     }
                     break;
                 };
-                if taken == MAIL_BATCHES / 2 {
-                    // So early that both sides work at the same time.
-                    self.effects.mailbox.notify_space(from);
+                if received == MAILBOX_BATCHES / 2 {
+                    // Early enough that both sides work at the same time.
+                    effects.mailbox.notify_space(from);
                 }
-                self.broker.receive(ShardId(from), &mut batch, &mut self.effects);
-                self.effects.mailbox.return_batch(from, batch);
-                self.broker.end_of_batch(&mut self.effects);
+                broker.receive(ShardId(from), &mut batch, effects);
+                effects.mailbox.return_batch(from, batch);
+                broker.end_of_batch(effects);
                 self.flush(now);
-                self.effects.mailbox.send(false);
+                self.sessions.effects.mailbox.send(false);
             }
         }
     }
 
-    fn unpace(&mut self, now: Instant) {
-        self.paced.extend(self.effects.throttled.drain(..).map(|slot| (now + PACE, slot)));
-        while let Some(&(until, slot)) = self.paced.front()
-            && until <= now
-        {
-            self.paced.pop_front();
-            self.broker.end_pace(slot, &mut self.effects);
+    fn finish_verifications(&mut self, now: Instant) {
+        if self.login.is_waiting() {
+            self.login.finish_verifications(&mut self.sessions, now);
+        }
+    }
+
+    fn resume_throttled(&mut self, now: Instant) {
+        let Sessions { broker, effects, .. } = &mut self.sessions;
+        self.throttle.add(effects.throttled.drain(..), now);
+        while let Some(slot) = self.throttle.next_expired(now) {
+            broker.end_pace(slot, effects);
         }
         self.run_deferred(now);
     }
 
+    /// Gives a turn to each connection that waits for one.
     fn serve_ready(&mut self, now: Instant) {
-        if !self.connections.has_ready() || self.effects.mailbox.is_congested() {
+        if !self.sessions.connections.has_ready() || self.sessions.effects.mailbox.is_congested() {
             return;
         }
-        let turns = self.connections.start_turns();
+        let turns = self.sessions.connections.start_turns();
         for &slot in &turns {
-            if self.connections.start_turn(slot) {
+            if self.sessions.connections.start_turn(slot) {
                 self.serve(slot, now);
-                self.effects.mailbox.send(false);
+                self.sessions.effects.mailbox.send(false);
             }
         }
-        self.connections.finish_turns(turns);
+        self.sessions.connections.finish_turns(turns);
     }
 
-    /// Consequences that concern other connections than the one just served: refusals that came by mail, connections that may go on.
+    /// Carries out what concerns other connections than the one just served: refusals that other shards sent, connections that
+    /// may continue.
     pub(crate) fn run_deferred(&mut self, now: Instant) {
-        while let Some(late) = self.effects.refusals.pop() {
-            // It may have had several at once, and ends once.
-            if late.channel > 0 && !self.broker.has_channel(late.slot, late.channel) {
+        while let Some(deferred) = self.sessions.effects.refusals.pop() {
+            // A channel may be refused several times at once, and is closed once.
+            if deferred.channel > 0 && !self.sessions.broker.has_channel(deferred.slot, deferred.channel) {
                 continue;
             }
-            self.refuse(late.slot, late.channel, late.refusal, late.method, now);
+            self.refuse(deferred.slot, deferred.channel, deferred.refusal, deferred.method, now);
         }
-        while let Some(slot) = self.effects.resumed.pop() {
-            let Some(connection) = self.connections.get_mut(slot) else { continue };
-            // What it sent while nobody read is not silence.
+        while let Some(slot) = self.sessions.effects.resumed.pop() {
+            let Some(connection) = self.sessions.connections.get_mut(slot) else { continue };
+            // Nobody read what the client sent meanwhile: that is not silence.
             connection.received_at = now;
-            if connection.unparsed || connection.readable {
-                self.connections.enqueue(slot);
+            if connection.has_unparsed || connection.readable {
+                self.sessions.connections.enqueue(slot);
             }
         }
     }
 
-    fn fire_timers(&mut self, now: Instant) {
-        while let Some(slot) = self.connections.next_expired(now) {
-            let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let again = match connection.phase {
-                Phase::Open { .. } => {
-                    let Some(heartbeat) = connection.heartbeat else { continue };
-                    let heard = std::mem::take(&mut connection.heard);
-                    if !self.broker.may_read(slot) || (heard && self.effects.is_full(slot)) {
-                        // It is the broker that does not read: that is no sign of a dead peer. One that reads nothing itself must
-                        // send something in this time, read or not, or its output would stay here for ever.
-                        connection.received_at = now;
-                    }
-                    match heartbeat.due(now, connection.received_at, connection.sent_at) {
-                        Due::Dead => {
-                            let peer = &*connection.link.peer().address;
-                            tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                            self.abort(slot, Abort::Silent, now);
-                            continue;
-                        }
-                        Due::Send => {
-                            connection.sent_at = now;
-                            if let Some((out, pool)) = self.effects.writer(slot) {
-                                out.heartbeat(pool);
-                            }
-                            match heartbeat.due(now, connection.received_at, now) {
-                                Due::Wait { until } => until,
-                                Due::Send | Due::Dead => now,
-                            }
-                        }
-                        Due::Wait { until } => until,
-                    }
-                }
-                _ if now >= connection.deadline => {
-                    let phase = connection.phase;
-                    tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-                    self.abort(slot, Abort::Overdue, now);
-                    continue;
-                }
-                _ => connection.deadline,
-            };
-            self.connections.set_timer(slot, again);
+    fn run_timers(&mut self, now: Instant) {
+        while let Some(slot) = self.sessions.connections.next_expired(now) {
+            match self.sessions.check_timer(slot, now) {
+                TimerOutcome::Done => {}
+                TimerOutcome::RearmAt(at) => self.sessions.connections.set_timer(slot, at),
+                TimerOutcome::Abort(why) => self.abort_connection(slot, why, now),
+            }
         }
     }
 
     fn check_memory(&mut self, now: Instant) {
-        if self.memory_checked.is_some_and(|at| now < at + MEMORY_CHECK) {
+        if !self.memory.start_check(now) {
             return;
         }
-        self.memory_checked = Some(now);
-        self.note_copied();
-        let pool = self.effects.pool();
+        self.record_copied_bytes();
+        let Sessions { options, broker, effects, shared, .. } = &mut self.sessions;
+        let (shard, pool) = (options.shard.0, effects.pool());
         pool.collect();
-        // What one shard keeps for later must not crowd out what another needs now.
-        let room_bytes = self.broker.room_bytes();
-        let crowded = self.shared.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
-        if crowded {
+        let list_bytes = broker.room_bytes();
+        let is_short = self.memory.record_held(pool.held_bytes() + list_bytes, shared);
+        if is_short {
             pool.trim();
         }
-        let bytes = pool.used_bytes() + room_bytes;
-        self.give_back_heap(room_bytes, crowded, now);
-        let was_over = self.broker.memory_alarm();
-        let over = self.shared.note_memory(self.options.shard.0, bytes as u64, was_over);
-        if over != was_over {
-            tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.memory_bytes(), "memory limit");
-            self.broker.set_memory_alarm(over, &mut self.effects);
+        let used_bytes = pool.used_bytes() + list_bytes;
+        if self.memory.should_trim_heap(list_bytes, is_short, now) {
+            slab::give_back_heap();
         }
-        self.check_vhosts();
-    }
-
-    /// Tells the others' readers how many bytes of bodies were copied here.
-    pub fn note_copied(&self) {
-        self.shared.note_copied(self.options.shard.0, self.effects.copied);
-    }
-
-    /// Looks which virtual hosts have as many bytes waiting as they may. One stays full until a tenth less waits, lest it
-    /// flutter.
-    fn check_vhosts(&mut self) {
-        let shard = self.options.shard.0;
-        let counted: Vec<_> = self.broker.counted_vhosts().collect();
-        self.vhosts_noted = counted.iter().map(|&(vhost, bytes, _)| (vhost, bytes)).collect();
-        for (vhost, bytes, bytes_max) in counted {
-            let all = self.shared.register.note_waiting(vhost, shard, bytes);
-            let was_full = self.broker.is_vhost_full(vhost);
-            let full = if was_full { all >= bytes_max - bytes_max / 10 } else { all >= bytes_max };
-            if full != was_full {
-                let vhost_name = self.broker.catalog().vhost_name(vhost);
-                tracing::warn!(shard, vhost = vhost_name, full, bytes = all, "limit of a virtual host's queues");
-                self.broker.set_vhost_full(vhost, full, &mut self.effects);
-            }
+        if let Some(over) = self.memory.record_used(used_bytes, broker.memory_alarm(), shared) {
+            tracing::warn!(shard, over, bytes = shared.used_bytes(), "memory limit");
+            broker.set_memory_alarm(over, effects);
+        }
+        let changed = self.memory.record_vhosts(broker.counted_vhosts(), |vhost| broker.is_vhost_full(vhost), shared);
+        for vhost in changed {
+            let (full, vhost_name) = (vhost.is_full, broker.catalog().vhost_name(vhost.vhost));
+            tracing::warn!(shard, vhost = vhost_name, full, bytes = vhost.bytes, "limit of a virtual host's queues");
+            broker.set_vhost_full(vhost.vhost, full, effects);
         }
     }
 
-    /// Makes changes of definitions that an operator wants, at shard 0. Answers the refusals; the others are made.
-    pub fn operate(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
-        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
-        let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.effects));
-        made.filter_map(Result::err).collect()
+    /// Publishes how many bytes of bodies this shard has copied.
+    pub fn record_copied_bytes(&self) {
+        let Sessions { options, effects, shared, .. } = &self.sessions;
+        shared.record_copied_bytes(options.shard.0, effects.copied);
+    }
+
+    /// Changes definitions for an operator, at shard 0. Returns the refusals; the other changes are made.
+    pub fn define(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
+        self.set_broker_time(now);
+        let Sessions { broker, effects, .. } = &mut self.sessions;
+        let outcomes = definitions.into_iter().map(|definition| broker.operate(definition, effects));
+        outcomes.filter_map(Result::err).collect()
     }
 
     /// Answers an administrative request.
-    pub fn answer(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
-        self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
+    pub fn respond(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
+        self.set_broker_time(now);
+        let Sessions { broker, effects, .. } = &mut self.sessions;
         if body.len() < ANSWER_SHARED_BYTES_MIN {
-            return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.effects);
+            return broker.answer_request(to, properties, BodyRef::Small(body), effects);
         }
-        let shared = self.effects.pool().copy(body);
-        self.broker.answer_request(to, properties, BodyRef::Large(&shared), &mut self.effects);
+        let shared = effects.pool().copy(body);
+        broker.answer_request(to, properties, BodyRef::Large(&shared), effects);
     }
 
-    /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
-    fn give_back_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
-        self.room_bytes_most = self.room_bytes_most.max(room_bytes);
-        self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_FREED_BYTES;
-        let rest = if crowded { LOOK_UP } else { HEAP_REST };
-        if self.heap_waits && self.heap_given_back.is_none_or(|at| now >= at + rest) {
-            slab::give_back_heap();
-            self.heap_given_back = Some(now);
-            self.room_bytes_most = room_bytes;
-            self.heap_waits = false;
-        }
-    }
-
-    fn outlook(&mut self, now: Instant) -> Work {
-        let mail = &self.effects.mailbox;
-        let congested = mail.is_congested();
-        if mail.has_arrived()
-            || (self.connections.has_ready() && !congested)
-            || !self.effects.resumed.is_empty()
-            || !self.effects.refusals.is_empty()
-            || !self.links.dials.is_empty()
+    fn outcome(&self, now: Instant) -> TickOutcome {
+        let Sessions { options, connections, broker, effects, shared } = &self.sessions;
+        let mailbox = &effects.mailbox;
+        let is_congested = mailbox.is_congested();
+        if mailbox.has_arrived()
+            || (connections.has_ready() && !is_congested)
+            || !effects.resumed.is_empty()
+            || !effects.refusals.is_empty()
+            || self.federation_links.has_dials()
         {
-            return Work::More;
+            return TickOutcome::More;
         }
-        let look_up = (congested || mail.has_waiting() || self.broker.is_alarmed() || self.heap_waits || self.memory_moved())
-            .then(|| now + LOOK_UP);
-        let paced = if self.effects.throttled.is_empty() {
-            self.paced.front().map(|(until, _)| *until)
-        } else {
-            Some(now + PACE)
-        };
-        let queues = self.broker.next_timer().map(|us| self.options.epoch + Duration::from_micros(us));
-        let until = [look_up, paced, queues, self.acks_at, self.connections.next_timer(), self.links.next_at()]
-            .into_iter()
-            .flatten()
-            .min();
-        Work::Idle { until }
-    }
-
-    /// Whether the memory in use was last added up before it could have changed.
-    fn memory_moved(&self) -> bool {
-        let bytes = (self.effects.pool().used_bytes() + self.broker.room_bytes()) as u64;
-        // Others wait for what little a virtual host may have.
-        bytes.abs_diff(self.shared.shard_bytes(self.options.shard.0)) > 1 << 20
-            || self
-                .broker
-                .counted_vhosts()
-                .map(|(vhost, bytes, _)| (vhost, bytes))
-                .ne(self.vhosts_noted.iter().copied())
+        let used_bytes = || effects.pool().used_bytes() + broker.room_bytes();
+        let recheck_at = (is_congested
+            || mailbox.has_waiting()
+            || broker.is_alarmed()
+            || self.memory.needs_recheck(used_bytes(), broker.counted_vhosts(), shared))
+        .then(|| now + RECHECK_INTERVAL);
+        let resume_at =
+            if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
+        let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
+        let links_at = self.federation_links.next_timer();
+        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at];
+        TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
-        if let Some(connection) = self.connections.get_mut(slot) {
+    pub(crate) fn abort_connection(&mut self, slot: Slot, why: Abort, now: Instant) {
+        if let Some(connection) = self.sessions.connections.get_mut(slot) {
             connection.link.abort(why);
         }
-        self.lose(slot, given_up(why), now);
-        self.remove(slot);
+        self.lose(slot, abort_reason(why), now);
+        self.remove_connection(slot);
     }
 
-    /// A connection is over: its session ends, its slot is free.
-    pub(crate) fn remove(&mut self, slot: Slot) {
-        let Some(connection) = self.connections.remove(slot) else { return };
-        tracing::debug!(
-            shard = self.options.shard.0,
-            slot,
-            peer = &*connection.link.peer().address,
-            "connection closed"
-        );
-        connection.token.iter().for_each(|token| self.shared.tokens.forget(token));
-        stamped::forget(&self.shared, &mut self.effects, slot, None);
-        self.broker.close_session(slot, &mut self.effects);
-        self.effects.close(slot);
-        self.shared.connection_gone(self.options.shard.0);
-        if let Some(number) = connection.ends {
-            self.links.ended(number);
+    /// Removes a connection that is over; a federation link that waited for that dials again.
+    pub(crate) fn remove_connection(&mut self, slot: Slot) {
+        let connection = self.sessions.remove(slot);
+        if let Some(link) = connection.and_then(|connection| connection.closes_link) {
+            self.federation_links.on_closed(link);
         }
     }
 
     /// Connections of this shard.
     pub fn connections(&self) -> usize {
-        self.connections.len()
+        self.sessions.connections.len()
     }
 
-    /// Tells every client that the broker stops, and takes no new ones.
+    /// Closes every connection because the broker stops.
     pub fn drain(&mut self, now: Instant) {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
-        for slot in self.connections.slots() {
+        for slot in self.sessions.connections.slots() {
             let refusal = catalog::Refusal::connection(
                 wire::ReplyCode::ConnectionForced,
                 "CONNECTION_FORCED - broker is shutting down",
             );
-            match self.connections.get(slot).map(|connection| connection.phase) {
-                Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
-                Some(Phase::Closing | Phase::Leaving) | None => {}
+            match self.sessions.connections.get(slot).map(|connection| connection.phase) {
+                Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
+                Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
+                    self.abort_connection(slot, Abort::Shutdown, now)
+                }
+                Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
             }
         }
     }
 
-    /// The broker core, to look at.
+    /// The broker core, to read.
     pub fn broker(&self) -> &Broker {
-        &self.broker
+        &self.sessions.broker
     }
 
-    /// The desk, to look at.
+    /// The effects, to read.
     pub fn effects(&self) -> &ShardEffects {
-        &self.effects
+        &self.sessions.effects
     }
 
-    pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.phase = phase;
-        connection.deadline = now + FAREWELL;
-        self.connections.set_timer(slot, now + FAREWELL);
-    }
-
-    /// Whether mail from other shards has arrived.
+    /// Whether messages of other shards have arrived.
     pub fn has_messages(&self) -> bool {
-        self.effects.mailbox.has_arrived()
+        self.sessions.effects.mailbox.has_arrived()
     }
 
     /// Ends a connection that cannot be served.
-    pub fn give_up(&mut self, slot: Slot, now: Instant) {
-        self.abort(slot, Abort::Limit, now);
+    pub fn reject(&mut self, slot: Slot, now: Instant) {
+        self.abort_connection(slot, Abort::Limit, now);
     }
 }

@@ -1,15 +1,15 @@
-//! What the shards of one broker share: counts, none of which needs a lock on the way of a message.
+//! What the shards of one broker share: counts of memory and connections, connection limits, tokens, and the window of stamps.
 //!
-//! Enters: each shard's use of memory and number of connections.  Leaves: the sums, and whether the broker is over its limit.
-//! Owns:   one cache line a shard, and the register of virtual hosts and users.
-//! Never:  is written by anyone but the shard a line belongs to, but for the connections handed to it.
+//! Counts are atomics, one group of cache lines for each shard. The only lock that a message may take is that of the window, and
+//! only if the message carries a stamp.
 
-use crate::effects::Copied;
-use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
-use crate::register::Register;
-use crate::tokens::Tokens;
+use crate::effects::CopiedBytes;
+use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::connection_limits::ConnectionLimits;
+use crate::tokens::BootstrapTokens;
+use crate::vhost_bytes::VhostBytes;
 use catalog::Stamp;
-use federation::Window;
+use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use reactor::ReactorState;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,61 +25,61 @@ struct ShardCounts {
     copied_out: AtomicU64,
 }
 
-/// Counts of all shards.
+/// What all shards share.
 pub struct SharedState {
     shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,
-    /// Buffers of RDMA ports: of those that listen from the beginning to the end, of others as long as there are such.
+    /// Bytes of the receive buffers of RDMA ports.
     ports_bytes: AtomicU64,
     /// Connections of all shards, and whether the broker stops.
     reactor: Arc<ReactorState>,
-    pub(crate) register: Register,
-    pub(crate) tokens: Tokens,
-    /// What came with a stamp lately, whichever shard it came to; none where nothing did.
-    window: Mutex<Option<Window>>,
-    /// What RDMA ports did whose shards have ended; `None` where no shard had one.
-    ports: Mutex<Option<verbs::Counters>>,
+    pub(crate) connection_limits: ConnectionLimits,
+    pub(crate) tokens: BootstrapTokens,
+    pub(crate) vhost_bytes: VhostBytes,
+    /// The stamps that arrived lately, on whichever shard; `None` until the first.
+    stamp_window: Mutex<Option<DuplicateWindow>>,
+    /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
+    port_counters: Mutex<Option<verbs::Counters>>,
 }
 
 impl SharedState {
-    /// For so many shards.
     pub fn new(shards: u16, memory_bytes_max: u64, connections_max: u32) -> Self {
         let lines = (0..shards).map(|_| ShardCounts::default()).collect();
-        let memory_bytes_max = memory_bytes_max - PROGRAM_BYTES.min(memory_bytes_max / 16);
+        let memory_bytes_max = memory_bytes_max - PROCESS_BYTES.min(memory_bytes_max / 16);
         SharedState {
             shards: lines,
             memory_bytes_max,
             ports_bytes: AtomicU64::new(0),
             reactor: Arc::new(ReactorState::new(shards, connections_max)),
-            register: Register::default(),
-            tokens: Tokens::default(),
-            window: Mutex::new(None),
-            ports: Mutex::new(None),
+            connection_limits: ConnectionLimits::default(),
+            tokens: BootstrapTokens::default(),
+            vhost_bytes: VhostBytes::default(),
+            stamp_window: Mutex::new(None),
+            port_counters: Mutex::new(None),
         }
     }
 
-    /// Clients that log in by sockets may come again over RDMA, within so long.
-    pub fn give_tokens(self, wait: Duration) -> Self {
-        SharedState { tokens: Tokens::given(wait), ..self }
+    /// Gives clients that log in over sockets tokens to connect over RDMA, valid for this long.
+    pub fn with_tokens(self, wait: Duration) -> Self {
+        SharedState { tokens: BootstrapTokens::enabled(wait), ..self }
     }
 
-    /// The ports that listen have buffers of so many bytes.
-    pub fn with_ports(self, ports_bytes: u64) -> Self {
+    /// Counts the buffers of the ports that listen.
+    pub fn with_port_bytes(self, ports_bytes: u64) -> Self {
         SharedState { ports_bytes: AtomicU64::new(ports_bytes), ..self }
     }
 
-    /// One more port has buffers of so many bytes. False: they would leave too little for messages.
-    pub(crate) fn add_port(&self, bytes: u64) -> bool {
+    /// Reserves the buffers of one more port. Returns false if they would leave too little for messages.
+    pub(crate) fn reserve_port_bytes(&self, bytes: u64) -> bool {
         let before = self.ports_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = before + bytes <= self.memory_bytes_max / PORTS_PART_MIN;
-        if !has_room {
-            self.remove_port(bytes);
+        let has_capacity = before + bytes <= self.memory_bytes_max / PORT_MEMORY_DIVISOR;
+        if !has_capacity {
+            self.release_port_bytes(bytes);
         }
-        has_room
+        has_capacity
     }
 
-    /// A port is gone.
-    pub(crate) fn remove_port(&self, bytes: u64) {
+    pub(crate) fn release_port_bytes(&self, bytes: u64) {
         self.ports_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -87,71 +87,71 @@ impl SharedState {
         self.ports_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes what a shard holds. Answers whether the broker as a whole is over its limit; it stays so until a twentieth below, lest it flutter.
-    pub fn note_memory(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
+    /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it stays so until a
+    /// twentieth below, so that the alarm does not flutter.
+    pub fn record_used_bytes(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
         self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
-        let all = self.memory_bytes();
+        let all = self.used_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
 
-    /// Notes what a shard has from the operating system for its messages, used or not, and for its lists of them. Answers whether
-    /// all shards together have nearly as much as the limit allows, so that what is not used should go back.
-    pub fn note_held(&self, shard: u16, bytes: u64) -> bool {
+    /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of them. Returns
+    /// whether all shards together hold nearly as much as the limit allows, so that unused memory should go back.
+    pub fn record_held_bytes(&self, shard: u16, bytes: u64) -> bool {
         self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
-    /// What a shard holds, as it noted last.
-    pub fn shard_bytes(&self, shard: u16) -> u64 {
+    /// The bytes in use on a shard, as last recorded.
+    pub fn shard_used_bytes(&self, shard: u16) -> u64 {
         self.shards[shard as usize].bytes.load(Ordering::Relaxed)
     }
 
-    /// What all shards hold, with the buffers of ports.
-    pub fn memory_bytes(&self) -> u64 {
+    /// The bytes in use on all shards and by the buffers of ports.
+    pub fn used_bytes(&self) -> u64 {
         self.ports_bytes() + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
-    /// Notes how many bytes of bodies a shard has copied since it began.
-    pub fn note_copied(&self, shard: u16, copied: Copied) {
+    /// Records how many bytes of bodies a shard has copied since it started.
+    pub fn record_copied_bytes(&self, shard: u16, copied: CopiedBytes) {
         let line = &self.shards[shard as usize];
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
     }
 
-    /// What all shards have copied, as they noted last.
-    pub fn copied(&self) -> Copied {
+    /// The bytes that all shards have copied, as last recorded.
+    pub fn copied_bytes(&self) -> CopiedBytes {
         let of = |line: &ShardCounts| (line.copied_in.load(Ordering::Relaxed), line.copied_out.load(Ordering::Relaxed));
-        self.shards.iter().map(of).fold(Copied::default(), |all, (bytes_in, bytes_out)| Copied {
+        self.shards.iter().map(of).fold(CopiedBytes::default(), |all, (bytes_in, bytes_out)| CopiedBytes {
             bytes_in: all.bytes_in + bytes_in,
             bytes_out: all.bytes_out + bytes_out,
         })
     }
 
-    /// A stamped message is here. Answers whether it is for the first time. The one lock on the way of a message, and of none
-    /// that has no stamp.
-    pub(crate) fn enter_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
+    /// Inserts the stamp of a message that has arrived. Returns whether it is new.
+    pub(crate) fn insert_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
+        let mut window = self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.get_or_insert_with(|| DuplicateWindow::new(WINDOW_STAMPS_MAX, seed())).insert(stamp)
     }
 
-    /// The broker has not taken the messages with these stamps.
-    pub(crate) fn take_out_stamps(&self, refused: &[Stamp]) {
-        if let Some(window) = &mut *self.window.lock().unwrap_or_else(PoisonError::into_inner) {
+    /// Removes the stamps of messages that the broker has not accepted.
+    pub(crate) fn remove_stamps(&self, refused: &[Stamp]) {
+        if let Some(window) = &mut *self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
-                window.take_out(*stamp);
+                window.remove(*stamp);
             }
         }
     }
 
-    /// A shard with RDMA ports ends, and this is what they did.
-    pub(crate) fn note_ports(&self, counters: verbs::Counters) {
-        *self.ports.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
+    /// Adds the counters of a shard with RDMA ports that ends.
+    pub(crate) fn add_port_counters(&self, counters: verbs::Counters) {
+        *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
     }
 
-    /// What all RDMA ports did, once their shards have ended; `None` where no shard had one.
-    pub fn ports(&self) -> Option<verbs::Counters> {
-        *self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The counters of all RDMA ports whose shards have ended; `None` if no shard had one.
+    pub fn port_counters(&self) -> Option<verbs::Counters> {
+        *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the threads of the shards share as threads of a reactor.
@@ -160,7 +160,7 @@ impl SharedState {
     }
 
     /// Counts one more connection for the shard with the fewest; `None` if there are too many already.
-    pub fn place_connection(&self) -> Option<u16> {
+    pub fn assign_connection(&self) -> Option<u16> {
         self.reactor.assign_connection()
     }
 
@@ -170,7 +170,7 @@ impl SharedState {
     }
 
     /// A connection of a shard has ended.
-    pub fn connection_gone(&self, shard: u16) {
+    pub fn connection_closed(&self, shard: u16) {
         self.reactor.connection_closed(shard);
     }
 

@@ -1,26 +1,21 @@
-//! Timers: when a connection must be looked at.
-//!
-//! Enters: an instant for a connection.  Leaves: the connections whose instant has come.
-//! Owns:   the entries; one that was set anew is ignored by its owner when it comes up.
-//! Never:  reads a clock.
+//! Timers of connections. An entry is never removed: the connection table ignores those that were replaced.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// The timers of one shard.
+/// The timers of one shard, by slot and serial number of the connection.
 #[derive(Default)]
-pub struct Timers {
+pub struct ConnectionTimers {
     heap: BinaryHeap<Reverse<(Instant, u32, u32)>>,
 }
 
-impl Timers {
-    /// Looks at a connection then.
+impl ConnectionTimers {
     pub fn set(&mut self, at: Instant, slot: u32, serial: u32) {
         self.heap.push(Reverse((at, slot, serial)));
     }
 
-    /// The next connection whose time has come.
+    /// The next timer that has expired.
     pub fn next_due(&mut self, now: Instant) -> Option<(Instant, u32, u32)> {
         let &Reverse((at, slot, serial)) = self.heap.peek()?;
         if at > now {
@@ -30,7 +25,7 @@ impl Timers {
         Some((at, slot, serial))
     }
 
-    /// When the next one is due.
+    /// When the next timer expires.
     pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }

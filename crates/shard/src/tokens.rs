@@ -1,91 +1,88 @@
-//! Tokens: how a client that has logged in by TCP or TLS is known again when it comes over RDMA.
+//! Bootstrap tokens: a client that has logged in over TCP or TLS shows one to connect again over RDMA without a password.
 //!
-//! Enters: who has logged in, with the token that its connection was greeted with.  Leaves: who comes with one.
-//! Owns:   the tokens that wait for their client. Each is good once, and for a while.
-//! Never:  lets a token in that nobody has logged in with.
+//! Each token is valid once, and for a limited time.
 
-use crate::limits::TOKENS_WAITING_MAX;
+use crate::limits::TOKENS_PENDING_MAX;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use verbs::{Doorkeeper, Token};
 
-/// Whom a token stands for.
+/// Whose login a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// The name of the user who has logged in.
+pub(crate) struct TokenOwner {
     pub user: Box<str>,
-    /// Whether it did so from this machine.
+    /// Whether the user logged in from this machine.
     pub is_loopback: bool,
-    /// Whether it brings somebody else, who has still to say who he is.
-    pub carries: bool,
+    /// Whether the user brings another client, which still has to log in.
+    pub is_carrier: bool,
 }
 
-struct Waiting {
-    ticket: Ticket,
-    until: Instant,
-    /// A port has let somebody in by it, and nobody else gets in.
+struct PendingToken {
+    owner: TokenOwner,
+    expires_at: Instant,
+    /// A port has admitted a connection by it, and admits no other.
     is_used: bool,
 }
 
-/// The tokens of a broker. The lock is taken when connections begin and end, and never for a message.
+/// The tokens of a broker. The lock is taken when connections begin and end, never for a message.
 #[derive(Default)]
-pub(crate) struct Tokens {
-    waiting: Mutex<HashMap<Token, Waiting>>,
-    /// How long they wait; without it none are given.
-    wait: Option<Duration>,
+pub(crate) struct BootstrapTokens {
+    pending: Mutex<HashMap<Token, PendingToken>>,
+    /// How long a token is valid; `None` if the broker gives none.
+    lifetime: Option<Duration>,
 }
 
-impl Tokens {
-    /// Tokens are given, and wait for so long.
-    pub fn given(wait: Duration) -> Self {
-        Tokens { wait: Some(wait), ..Tokens::default() }
+impl BootstrapTokens {
+    /// Tokens that are valid for this long.
+    pub fn enabled(lifetime: Duration) -> Self {
+        BootstrapTokens { lifetime: Some(lifetime), ..BootstrapTokens::default() }
     }
 
-    pub fn are_given(&self) -> bool {
-        self.wait.is_some()
+    pub fn are_enabled(&self) -> bool {
+        self.lifetime.is_some()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
-        // Nothing panics while it is held, and the map is whole at every moment.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, HashMap<Token, PendingToken>> {
+        // Nothing panics while the lock is held, and the map is whole at every moment.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client may come with this token. If there are too many, it may not, and is refused when it tries.
-    pub fn expect(&self, token: Token, ticket: Ticket, now: Instant) {
-        let Some(wait) = self.wait else { return };
-        let mut waiting = self.waiting();
-        if waiting.len() >= TOKENS_WAITING_MAX {
-            waiting.retain(|_, waiting| waiting.until > now);
+    /// Lets a client connect by this token. Beyond [`TOKENS_PENDING_MAX`] the token is dropped, and the client refused later.
+    pub fn insert(&self, token: Token, owner: TokenOwner, now: Instant) {
+        let Some(lifetime) = self.lifetime else { return };
+        let mut pending = self.pending();
+        if pending.len() >= TOKENS_PENDING_MAX {
+            pending.retain(|_, token| token.expires_at > now);
         }
-        if waiting.len() < TOKENS_WAITING_MAX {
-            waiting.insert(token, Waiting { ticket, until: now + wait, is_used: false });
-        }
-    }
-
-    /// The connection is over that the token was given to. A client that is on its way by it still arrives.
-    pub fn forget(&self, token: &Token) {
-        let mut waiting = self.waiting();
-        if waiting.get(token).is_some_and(|waiting| !waiting.is_used) {
-            waiting.remove(token);
+        if pending.len() < TOKENS_PENDING_MAX {
+            pending.insert(token, PendingToken { owner, expires_at: now + lifetime, is_used: false });
         }
     }
 
-    /// Who it is that was let in by this token. Once.
-    pub fn claim(&self, token: &Token) -> Option<Ticket> {
-        Some(self.waiting().remove(token).filter(|waiting| waiting.is_used)?.ticket)
+    /// Revokes a token because the connection that it was given to is closed. A client that was admitted already still connects.
+    pub fn remove_unused(&self, token: &Token) {
+        let mut pending = self.pending();
+        if pending.get(token).is_some_and(|token| !token.is_used) {
+            pending.remove(token);
+        }
+    }
+
+    /// The owner of the token by which a connection was admitted, once.
+    pub fn redeem(&self, token: &Token) -> Option<TokenOwner> {
+        Some(self.pending().remove(token).filter(|token| token.is_used)?.owner)
     }
 
     fn admit(&self, token: &Token, now: Instant) -> bool {
-        match self.waiting().get_mut(token) {
-            Some(waiting) if waiting.until > now => !std::mem::replace(&mut waiting.is_used, true),
+        match self.pending().get_mut(token) {
+            Some(token) if token.expires_at > now => !std::mem::replace(&mut token.is_used, true),
             _ => false,
         }
     }
 }
 
 impl Doorkeeper for crate::SharedState {
-    #[expect(clippy::disallowed_methods, reason = "a request for a connection comes when it comes, once in its life")]
+    #[expect(clippy::disallowed_methods, reason = "called once a connection, when its request arrives")]
     fn admits(&self, token: &Token) -> bool {
         self.tokens.admit(token, Instant::now())
     }
@@ -94,33 +91,29 @@ impl Doorkeeper for crate::SharedState {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
-    fn some_instant() -> Instant {
-        Instant::now()
-    }
+    use crate::test_clock::some_instant;
 
     #[test]
-    fn a_token_is_good_once_and_for_a_while() {
-        let (wait, begin) = (Duration::from_secs(30), some_instant());
-        let tokens = Tokens::given(wait);
+    fn a_token_is_valid_once_and_for_its_lifetime() {
+        let (lifetime, start) = (Duration::from_secs(30), some_instant());
+        let tokens = BootstrapTokens::enabled(lifetime);
         let token = |number| Token([number; 16]);
-        let ticket = |user: &str| Ticket { user: user.into(), is_loopback: false, carries: false };
-        tokens.expect(token(1), ticket("a"), begin);
-        tokens.expect(token(2), ticket("b"), begin);
-        tokens.expect(token(3), ticket("c"), begin);
-        assert_eq!(tokens.claim(&token(9)), None, "unknown");
-        assert!(!tokens.admit(&token(9), begin), "unknown");
-        assert!(tokens.admit(&token(1), begin + wait / 2));
-        assert!(!tokens.admit(&token(1), begin + wait / 2), "used");
-        tokens.forget(&token(1));
-        assert_eq!(tokens.claim(&token(1)), Some(ticket("a")), "it was on its way");
-        assert_eq!(tokens.claim(&token(1)), None, "used");
-        assert!(!tokens.admit(&token(2), begin + wait), "late");
-        tokens.forget(&token(3));
-        assert!(!tokens.admit(&token(3), begin), "its connection is over");
-        let none = Tokens::default();
-        none.expect(token(1), ticket("a"), begin);
-        assert!(!none.are_given() && !none.admit(&token(1), begin));
+        let owner = |user: &str| TokenOwner { user: user.into(), is_loopback: false, is_carrier: false };
+        tokens.insert(token(1), owner("a"), start);
+        tokens.insert(token(2), owner("b"), start);
+        tokens.insert(token(3), owner("c"), start);
+        assert_eq!(tokens.redeem(&token(9)), None, "unknown");
+        assert!(!tokens.admit(&token(9), start), "unknown");
+        assert!(tokens.admit(&token(1), start + lifetime / 2));
+        assert!(!tokens.admit(&token(1), start + lifetime / 2), "used");
+        tokens.remove_unused(&token(1));
+        assert_eq!(tokens.redeem(&token(1)), Some(owner("a")), "it was admitted before");
+        assert_eq!(tokens.redeem(&token(1)), None, "used");
+        assert!(!tokens.admit(&token(2), start + lifetime), "late");
+        tokens.remove_unused(&token(3));
+        assert!(!tokens.admit(&token(3), start), "its connection is closed");
+        let none = BootstrapTokens::default();
+        none.insert(token(1), owner("a"), start);
+        assert!(!none.are_enabled() && !none.admit(&token(1), start));
     }
 }

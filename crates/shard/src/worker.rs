@@ -1,14 +1,14 @@
 //! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
 
 use crate::cpu_latency_guard::CpuLatencyGuard;
-use crate::federation_links::{Dial, DialError, Dialled, Reached, Tell};
+use crate::link_dial::{DialRequest, DialError, DialedLink, DialProgress, DialCallback};
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::mailbox::ShardWaker;
 use crate::rdma_options::RdmaPoll;
 use crate::rdma_ports::{PortHandler, RdmaPorts};
-use crate::shard::{Shard, Work};
+use crate::shard::{Shard, TickOutcome};
 use crate::shared_state::SharedState;
-use crate::tokens::Ticket;
+use crate::tokens::TokenOwner;
 use broker::Slot;
 use link::Link;
 use mio::{Registry, Token};
@@ -21,7 +21,7 @@ use verbs::limits::DEADLINES_EVERY;
 /// Connects to other brokers.
 pub trait BrokerDialler: Send + Sync {
     /// Connects to an address as clients write it, on some other thread, and calls `tell` with the outcome.
-    fn dial(&self, url: &str, tell: Tell);
+    fn dial(&self, url: &str, tell: DialCallback);
 }
 
 pub(crate) struct ShardWorker {
@@ -76,16 +76,16 @@ impl Worker<InboxMessage> for ShardWorker {
         // A requester that has gone needs no reply.
         match message {
             InboxMessage::Define(definitions, refusals) => {
-                let _sent = refusals.send(self.shard.operate(definitions, now));
+                let _sent = refusals.send(self.shard.define(definitions, now));
             }
             InboxMessage::ReadCatalog(read) => read(self.shard.broker().catalog()),
-            InboxMessage::Answer { to, properties, body } => self.shard.answer(to, &properties, &body, now),
+            InboxMessage::Answer { to, properties, body } => self.shard.respond(to, &properties, &body, now),
             InboxMessage::Federate(order, done) => {
                 self.shard.federate(order, now);
                 let _sent = done.send(());
             }
             InboxMessage::ListLinks(reply) => {
-                let _sent = reply.send(self.shard.links(now));
+                let _sent = reply.send(self.shard.link_statuses(now));
             }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
@@ -93,7 +93,7 @@ impl Worker<InboxMessage> for ShardWorker {
 
     #[inline]
     fn on_ready(&mut self, token: usize, SocketReadiness { readable, writable, closed }: SocketReadiness) {
-        self.shard.edge(token as u32, readable, writable, closed);
+        self.shard.on_readiness(token as u32, readable, writable, closed);
     }
 
     fn on_async_event(&mut self) {
@@ -120,8 +120,8 @@ impl Worker<InboxMessage> for ShardWorker {
             self.dial(dial, now);
         }
         let mut wait = match work {
-            Work::More => Some(Duration::ZERO),
-            Work::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
+            TickOutcome::More => Some(Duration::ZERO),
+            TickOutcome::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
         };
         let counters = self.shard.broker().counters();
         if let Some(until) = self.latency_guard.update(counters.published + counters.delivered, now) {
@@ -181,32 +181,32 @@ impl Worker<InboxMessage> for ShardWorker {
 
     fn finish(&mut self, _registry: &Registry, now: Instant) {
         self.shard.tick(now);
-        self.shard.note_copied();
-        self.ports.counters().into_iter().for_each(|counters| self.shared.note_ports(counters));
+        self.shard.record_copied_bytes();
+        self.ports.counters().into_iter().for_each(|counters| self.shared.add_port_counters(counters));
     }
 }
 
 impl PortHandler for Shard {
-    fn on_accept(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
-        self.accept_known(link, ticket, now)
+    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
+        self.accept_with_token(link, owner, now)
     }
 
-    fn on_connect(&mut self, dial: &Dial, dialled: Dialled, now: Instant) -> Option<Slot> {
-        self.dialled(dial, Ok(dialled), now)
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot> {
+        self.on_dial_outcome(dial, Ok(dialled), now)
     }
 
     #[inline]
     fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
-        self.edge(slot, readiness.readable, readiness.writable, readiness.closed);
+        self.on_readiness(slot, readiness.readable, readiness.writable, readiness.closed);
     }
 }
 
 impl ShardWorker {
     /// Starts a dial, whose outcome comes to the inbox.
-    fn dial(&mut self, dial: Dial, now: Instant) {
+    fn dial(&mut self, dial: DialRequest, now: Instant) {
         let Some(dialler) = &self.dialler else {
             let error = DialError { text: "this broker dials nobody".into(), is_refusal: true };
-            self.shard.dialled(&dial, Err(error), now);
+            self.shard.on_dial_outcome(&dial, Err(error), now);
             return;
         };
         let url = dial.url.clone();
@@ -214,7 +214,7 @@ impl ShardWorker {
     }
 
     /// Sends the outcome of a dial to the inbox, from any thread.
-    fn dial_callback(&self, dial: Dial) -> Tell {
+    fn dial_callback(&self, dial: DialRequest) -> DialCallback {
         let inbox = self.inbox.clone();
         Box::new(move |outcome| {
             // A shard that has ended needs no connection.
@@ -222,16 +222,16 @@ impl ShardWorker {
         })
     }
 
-    fn on_dialled(&mut self, dial: Dial, outcome: Result<Reached, DialError>, registry: &Registry, now: Instant) {
+    fn on_dialled(&mut self, dial: DialRequest, outcome: Result<DialProgress, DialError>, registry: &Registry, now: Instant) {
         let outcome = match outcome {
-            Ok(Reached::Way(asked)) => {
+            Ok(DialProgress::Rdma(asked)) => {
                 let tell = self.dial_callback(dial.clone());
                 return self.ports.connect(dial, *asked, tell, registry);
             }
-            Ok(Reached::Link(dialled)) => Ok(dialled),
+            Ok(DialProgress::Connected(dialled)) => Ok(dialled),
             Err(error) => Err(error),
         };
-        if let Some(slot) = self.shard.dialled(&dial, outcome, now) {
+        if let Some(slot) = self.shard.on_dial_outcome(&dial, outcome, now) {
             self.register(slot, registry, now);
         }
     }
@@ -240,7 +240,7 @@ impl ShardWorker {
         let registered = self.shard.link(slot).map(|link| link.register(registry, Token(slot as usize)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");
-            self.shard.give_up(slot, now);
+            self.shard.reject(slot, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 mod fabric;
 
 use client::{ConsumeOptions, Error, Publish};
-use fabric::{PATIENCE, Plan, World, body, consume, exchange, queue};
+use fabric::{PATIENCE, ServerPlan, FabricServer, body, consume, exchange, queue};
 use shard::RdmaPoll;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -25,16 +25,16 @@ fn place(test: &str) -> Option<String> {
 }
 
 /// Memory is short in the lab.
-fn plan(shards: u16) -> Plan {
-    let settings = Settings { receive_buffers: 1_024, ..Plan::default().settings };
-    Plan { shards, settings, ..Plan::default() }
+fn plan(shards: u16) -> ServerPlan {
+    let settings = Settings { receive_buffers: 1_024, ..ServerPlan::default().settings };
+    ServerPlan { shards, settings, ..ServerPlan::default() }
 }
 
 #[test]
 fn messages_of_every_size_cross_whole_and_in_order() {
     for (shards, poll) in [(1, RdmaPoll::Adaptive), (2, RdmaPoll::Event)] {
         let Some(place) = place("messages of every size") else { return };
-        let world = World::on_card(&place, Plan { poll, ..plan(shards) });
+        let world = FabricServer::on_card(&place, ServerPlan { poll, ..plan(shards) });
         let (mut publisher, mut consumer) = (world.connect(), world.connect());
         exchange(&mut publisher, &mut consumer, "q");
         exchange(&mut publisher, &mut world.connect_tcp(), "there");
@@ -47,7 +47,7 @@ fn messages_of_every_size_cross_whole_and_in_order() {
 #[test]
 fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
     let Some(place) = place("a polled client") else { return };
-    let world = World::on_card(&place, plan(1));
+    let world = FabricServer::on_card(&place, plan(1));
     let (mut client, mut other) = (world.connect(), world.connect_tcp());
     let channel = queue(&mut client, "q");
     client.consume(channel, "q", &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() }).expect("a consumer");
@@ -82,7 +82,7 @@ fn who_has_logged_in_by_tcp_may_come_with_a_token_and_nobody_else() {
     let Some(place) = place("tokens") else { return };
     let mut plan = plan(2);
     plan.settings.direct = false;
-    let world = World::on_card(&place, plan);
+    let world = FabricServer::on_card(&place, plan);
     let port = world.tcp.rsplit_once(':').expect("a port").1;
     let refused = world.try_connect(&format!("amqp+rdma://{place}")).expect_err("no token").to_string();
     assert!(refused.contains("a token is needed"), "{refused}");
@@ -100,7 +100,7 @@ fn who_has_logged_in_by_tcp_may_come_with_a_token_and_nobody_else() {
 #[test]
 fn many_connections_work_at_once_and_are_told_when_the_broker_stops() {
     let Some(place) = place("many connections") else { return };
-    let world = World::on_card(&place, plan(2));
+    let world = FabricServer::on_card(&place, plan(2));
     let mut clients: Vec<_> = (0..30).map(|_| world.connect()).collect();
     let name = |at: usize| format!("q{}", at % 30);
     let mut channels = Vec::new();
@@ -137,7 +137,7 @@ fn nothing_heard_for_long_is_the_end_and_a_word_in_time_is_not() {
     plan.poll = RdmaPoll::Event;
     plan.settings.ping_after = Duration::from_millis(300);
     plan.settings.silent_max = Duration::from_secs(20);
-    let world = World::on_card(&place, plan);
+    let world = FabricServer::on_card(&place, plan);
     let mut client = world.connect();
     let channel = queue(&mut client, "q");
     // Asleep in a call the client answers what the broker asks it.

@@ -7,9 +7,9 @@
 #[expect(dead_code, reason = "others dial over a fabric")]
 mod brokers;
 
-use brokers::{Broker, PATIENCE, bound, eventually, publish, pull};
+use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
 use client::{Client, Publish, QueueOptions};
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
 use std::time::Duration;
 use wire::{Properties, RawProperties, Table, Value};
 
@@ -24,12 +24,12 @@ fn bodies(client: &mut Client, many: usize) -> Vec<String> {
         .collect()
 }
 
-fn nothing_more(client: &mut Client, broker: &Broker, exchange: &str, key: &str) {
+fn nothing_more(client: &mut Client, broker: &TestBroker, exchange: &str, key: &str) {
     publish(broker, exchange, &[key], 1);
     assert_eq!(bodies(client, 1), [format!("{key} 0")], "and nothing before it");
 }
 
-fn wants(broker: &Broker, many: u64) {
+fn wants(broker: &TestBroker, many: u64) {
     broker.until(&format!("{many} bindings"), |links| {
         links.iter().flat_map(|link| &link.routes).map(|route| route.bindings).sum::<u64>() == many
     });
@@ -41,8 +41,8 @@ fn expected(key: &str, rounds: u32) -> Vec<String> {
 
 #[test]
 fn a_dynamic_route_pulls_what_is_bound_and_nothing_else() {
-    for (shards, ack) in [(1, Ack::Confirm), (2, Ack::Confirm), (2, Ack::None)] {
-        let (root, leaf) = (Broker::start("root", shards), Broker::start("leaf", shards));
+    for (shards, ack) in [(1, AckMode::Confirm), (2, AckMode::Confirm), (2, AckMode::None)] {
+        let (root, leaf) = (TestBroker::start("root", shards), TestBroker::start("leaf", shards));
         for broker in [&root, &leaf] {
             broker.declare("trades", "direct");
         }
@@ -66,22 +66,22 @@ fn a_dynamic_route_pulls_what_is_bound_and_nothing_else() {
         wants(&leaf, 1);
         eventually("the source has forgotten", || !source_has(&root, "late"), String::new);
         drop(early);
-        [leaf, root].into_iter().for_each(Broker::stop);
+        [leaf, root].into_iter().for_each(TestBroker::stop);
     }
 }
 
-fn source_has(root: &Broker, key: &'static str) -> bool {
+fn source_has(root: &TestBroker, key: &'static str) -> bool {
     let look = move |catalog: &catalog::Catalog| {
         let vhost = catalog.vhost_by_name("/").expect("it is there");
         let exchange = catalog.exchange(vhost, b"trades").expect("it is there");
         catalog.bindings_from(exchange).any(|binding| binding.routing_key == key.as_bytes())
     };
-    root.server.operator().look(look).expect("it runs")
+    root.server.admin().with_catalog(look).expect("it runs")
 }
 
 #[test]
 fn three_brokers_in_a_row_pass_on_what_the_last_one_wants_both_ways() {
-    let brokers = ["a", "b", "c"].map(|name| Broker::start(name, 1));
+    let brokers = ["a", "b", "c"].map(|name| TestBroker::start(name, 1));
     brokers.iter().for_each(|broker| broker.declare("trades", "topic"));
     let [a, b, c] = &brokers;
     for (one, other) in [(b, a), (a, b), (c, b), (b, c)] {
@@ -107,25 +107,25 @@ fn three_brokers_in_a_row_pass_on_what_the_last_one_wants_both_ways() {
         assert!(consumer.next_delivery(Duration::ZERO).expect("a connection").is_none(), "once is enough");
     }
     drop(consumers);
-    brokers.into_iter().for_each(Broker::stop);
+    brokers.into_iter().for_each(TestBroker::stop);
 }
 
 /// How many bindings lead from the exchange of a broker.
-fn source_has_from(broker: &Broker) -> u32 {
+fn source_has_from(broker: &TestBroker) -> u32 {
     let look = |catalog: &catalog::Catalog| {
         let vhost = catalog.vhost_by_name("/").expect("it is there");
         let exchange = catalog.exchange(vhost, b"trades").expect("it is there");
         catalog.bindings_from(exchange).count() as u32
     };
-    broker.server.operator().look(look).expect("it runs")
+    broker.server.admin().with_catalog(look).expect("it runs")
 }
 
 #[test]
 fn static_and_queue_routes_pull_and_push() {
     for (direction, ack) in
-        [Direction::Pull, Direction::Push].into_iter().flat_map(|way| [(way, Ack::Confirm), (way, Ack::None)])
+        [RouteDirection::Pull, RouteDirection::Push].into_iter().flat_map(|way| [(way, AckMode::Confirm), (way, AckMode::None)])
     {
-        let (source, destination) = (Broker::start("source", 2), Broker::start("destination", 2));
+        let (source, destination) = (TestBroker::start("source", 2), TestBroker::start("destination", 2));
         for broker in [&source, &destination] {
             broker.declare("trades", "direct");
         }
@@ -134,8 +134,8 @@ fn static_and_queue_routes_pull_and_push() {
         let (mut consumer, _) = bound(&destination, "trades", "wanted");
         let (mut ordered, _) = bound(&destination, "trades", "orders");
         let (dialling, other) = match direction {
-            Direction::Pull => (&destination, &source),
-            Direction::Push => (&source, &destination),
+            RouteDirection::Pull => (&destination, &source),
+            RouteDirection::Push => (&source, &destination),
         };
         let fixed = RouteSpec { direction, ack, ..pull("trades", RouteKind::Static { key: "wanted".into() }) };
         let queue = RouteSpec { direction, ack, ..pull("trades", RouteKind::Queue { queue: "orders".into() }) };
@@ -148,29 +148,29 @@ fn static_and_queue_routes_pull_and_push() {
         dialling.until("all is counted and acknowledged", |links| {
             links[0].routes.iter().all(|route| route.messages == 500 && route.unacknowledged == 0)
         });
-        let operator = dialling.server.operator();
-        operator.federate(Order::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
+        let operator = dialling.server.admin();
+        operator.change_links(FederationCommand::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
         eventually("what the route made at its source goes", || made(&source) == 0, || format!("{}", made(&source)));
-        operator.federate(Order::RemoveLink(dialling.key(other))).expect("taken");
+        operator.change_links(FederationCommand::RemoveLink(dialling.key(other))).expect("taken");
         assert!(dialling.links().is_empty());
         drop((client, consumer, ordered));
-        [destination, source].into_iter().for_each(Broker::stop);
+        [destination, source].into_iter().for_each(TestBroker::stop);
     }
 }
 
 /// Queues and exchanges that federation has made.
-fn made(broker: &Broker) -> usize {
+fn made(broker: &TestBroker) -> usize {
     let look = |catalog: &catalog::Catalog| {
         let exchanges = catalog.exchanges().filter(|(_, exchange)| exchange.name.starts_with("federation:")).count();
         let queues = catalog.queues().filter(|(_, queue)| queue.name.starts_with("federation:")).count();
         exchanges + queues
     };
-    broker.server.operator().look(look).expect("it runs")
+    broker.server.admin().with_catalog(look).expect("it runs")
 }
 
 #[test]
 fn large_bodies_and_properties_come_as_they_were_with_a_trace() {
-    let (root, leaf) = (Broker::start("root", 1), Broker::start("leaf", 1));
+    let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
     for broker in [&root, &leaf] {
         broker.declare("trades", "fanout");
     }
@@ -195,18 +195,18 @@ fn large_bodies_and_properties_come_as_they_were_with_a_trace() {
         assert_eq!(hop.get("cluster-name").and_then(|name| name.as_bytes()), Some(&b"root"[..]));
     }
     drop((client, consumer));
-    [leaf, root].into_iter().for_each(Broker::stop);
+    [leaf, root].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn what_cannot_be_says_why_and_is_tried_again() {
-    let (root, leaf) = (Broker::start("root", 1), Broker::start("leaf", 1));
+    let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
     leaf.declare("trades", "direct");
-    let operator = leaf.server.operator();
+    let operator = leaf.server.admin();
     let told = |key: &LinkKey, url: &str, spec: RouteSpec, expected: &str| {
         let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-        operator.federate(Order::AddLink(link)).expect("taken");
-        operator.federate(Order::AddRoute(key.clone(), spec)).expect("taken");
+        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+        operator.change_links(FederationCommand::AddRoute(key.clone(), spec)).expect("taken");
         leaf.until(expected, |links| {
             let errors = links.iter().flat_map(|link| {
                 link.last_error.iter().chain(link.routes.iter().filter_map(|route| route.error.as_ref()))
@@ -214,7 +214,7 @@ fn what_cannot_be_says_why_and_is_tried_again() {
             errors.into_iter().any(|error| error.contains(expected))
         });
         let states: Vec<_> = leaf.links().into_iter().map(|link| link.state).collect();
-        operator.federate(Order::RemoveLink(key.clone())).expect("taken");
+        operator.change_links(FederationCommand::RemoveLink(key.clone())).expect("taken");
         states
     };
     let dynamic = || pull("trades", RouteKind::Dynamic);
@@ -227,14 +227,14 @@ fn what_cannot_be_says_why_and_is_tried_again() {
     told(&key, &root.url(), pull("nowhere", RouteKind::Dynamic), "no exchange 'nowhere'");
     told(&key, &root.url(), pull("trades", RouteKind::Queue { queue: "none".into() }), "no queue 'none'");
     told(&key, "amqp://guest:guest@127.0.0.1:1/%2F", dynamic(), "refused");
-    [leaf, root].into_iter().for_each(Broker::stop);
+    [leaf, root].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn a_source_that_comes_back_is_found_and_nothing_is_lost() {
-    let leaf = Broker::start("leaf", 2);
+    let leaf = TestBroker::start("leaf", 2);
     leaf.declare("trades", "direct");
-    let root = Broker::start("root", 1);
+    let root = TestBroker::start("root", 1);
     let address = root.server.addresses()[0].clone();
     root.declare("trades", "direct");
     let (mut consumer, _) = bound(&leaf, "trades", "key");
@@ -243,19 +243,19 @@ fn a_source_that_comes_back_is_found_and_nothing_is_lost() {
     assert_eq!(bodies(&mut consumer, 100), expected("key", 100));
     root.stop();
     leaf.until("the link is down", |links| !matches!(links[0].state, LinkState::Running));
-    let root = Broker::start_at("root", 1, &address);
-    leaf.until("the link is up", |links| links[0].routes[0].runs);
+    let root = TestBroker::start_at("root", 1, &address);
+    leaf.until("the link is up", |links| links[0].routes[0].is_running);
     // The source has no store: its exchange was made anew, like the one here.
     publish(&root, "trades", &["key"], 100);
     assert_eq!(bodies(&mut consumer, 100), expected("key", 100));
     assert_eq!(leaf.links()[0].connections, 2);
     drop(consumer);
-    [leaf, root].into_iter().for_each(Broker::stop);
+    [leaf, root].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn a_second_path_that_was_forced_brings_nothing_twice() {
-    let brokers = ["r", "a", "b", "d"].map(|name| Broker::start(name, 1));
+    let brokers = ["r", "a", "b", "d"].map(|name| TestBroker::start(name, 1));
     for broker in &brokers {
         broker.declare("trades", "direct");
     }
@@ -280,23 +280,23 @@ fn a_second_path_that_was_forced_brings_nothing_twice() {
         links.iter().flat_map(|link| &link.routes).all(|route| route.unacknowledged == 0)
     });
     drop(consumer);
-    brokers.into_iter().for_each(Broker::stop);
+    brokers.into_iter().for_each(TestBroker::stop);
 }
 
 /// How many bindings of an exchange ask for stamps.
-fn stamped(broker: &Broker) -> usize {
+fn stamped(broker: &TestBroker) -> usize {
     let look = |catalog: &catalog::Catalog| {
         let vhost = catalog.vhost_by_name("/").expect("it is there");
         let exchange = catalog.exchange(vhost, b"trades").expect("it is there");
         let asks = |arguments: &Table| arguments.get(catalog::arguments::X_HARRIER_WINDOW) == Some(&Value::Bool(true));
         catalog.bindings_from(exchange).filter(|binding| binding.arguments.is_some_and(asks)).count()
     };
-    broker.server.operator().look(look).expect("it runs")
+    broker.server.admin().with_catalog(look).expect("it runs")
 }
 
 /// Four brokers, two ways from the first to the last by these steps: to `a`, to `b`, from `a`, from `b`.
 fn diamond(shards: u16, steps: [RouteSpec; 4]) {
-    let brokers = ["r", "a", "b", "d"].map(|name| Broker::start(name, shards));
+    let brokers = ["r", "a", "b", "d"].map(|name| TestBroker::start(name, shards));
     for broker in &brokers {
         broker.declare("trades", "topic");
     }
@@ -306,14 +306,14 @@ fn diamond(shards: u16, steps: [RouteSpec; 4]) {
     let ends = [(r, a), (r, b), (a, d), (b, d)];
     for ((from, to), spec) in ends.into_iter().zip(&steps) {
         match spec.direction {
-            Direction::Pull => to.route(from, spec.clone()),
-            Direction::Push => from.route(to, spec.clone()),
+            RouteDirection::Pull => to.route(from, spec.clone()),
+            RouteDirection::Push => from.route(to, spec.clone()),
         }
     }
     let all = || brokers.iter().flat_map(|broker| broker.links()).collect::<Vec<_>>();
     let routes = || all().into_iter().flat_map(|link| link.routes).collect::<Vec<_>>();
     let told = || format!("{:#?}", all());
-    eventually("all run", || routes().iter().all(|route| route.runs), told);
+    eventually("all run", || routes().iter().all(|route| route.is_running), told);
     // Two ways lead from the root, and who is at the end of both has asked it for stamps.
     eventually("both ways are there", || source_has_from(r) >= 2 && stamped(r) >= 1, told);
     eventually("and from the middle", || source_has_from(a) >= 1 && source_has_from(b) >= 1, told);
@@ -327,13 +327,13 @@ fn diamond(shards: u16, steps: [RouteSpec; 4]) {
         nothing_more(&mut consumer, broker, "trades", "eu.x");
     }
     drop(consumer);
-    brokers.into_iter().for_each(Broker::stop);
+    brokers.into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
     let fixed = || pull("trades", RouteKind::Static { key: "eu.*".into() });
-    let pushed = || RouteSpec { direction: Direction::Push, ..fixed() };
+    let pushed = || RouteSpec { direction: RouteDirection::Push, ..fixed() };
     let dynamic = || pull("trades", RouteKind::Dynamic);
     let forced = |spec: RouteSpec| RouteSpec { forced: true, ..spec };
     // Of routes that are pulled the last one alone is forced: it asks those above it. Nobody can ask a broker that pushes.
@@ -341,34 +341,34 @@ fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
     diamond(2, [pushed(), forced(pushed()), pushed(), forced(pushed())]);
     diamond(1, [dynamic(), fixed(), pushed(), forced(dynamic())]);
     diamond(2, [pushed(), dynamic(), dynamic(), forced(pushed())]);
-    let unkept = |spec: RouteSpec| RouteSpec { ack: Ack::None, ..spec };
+    let unkept = |spec: RouteSpec| RouteSpec { ack: AckMode::None, ..spec };
     diamond(1, [fixed(), fixed(), unkept(fixed()), unkept(forced(pushed()))]);
 }
 
 #[test]
 fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
-    let (source, destination) = (Broker::start("source", 1), Broker::start("destination", 1));
+    let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 1));
     for broker in [&source, &destination] {
         broker.declare("trades", "topic");
     }
     let (mut consumer, _) = bound(&destination, "trades", "eu.x");
     // A link from there, so that stamps mean something here.
     source.route(&destination, pull("trades", RouteKind::Dynamic));
-    let spec = RouteSpec { direction: Direction::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
+    let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
     let key = LinkKey { peer: "plain".into(), ..source.key(&destination) };
     let url = destination.url().replace("guest:guest", "plain:plain");
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-    let operator = source.server.operator();
-    operator.federate(Order::AddLink(link)).expect("taken");
-    operator.federate(Order::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
+    let operator = source.server.admin();
+    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
     source.until("it is told what it lacks", |links| {
         let errors = links.iter().flat_map(|link| &link.routes).filter_map(|route| route.error.as_ref());
         errors.into_iter().any(|error| error.contains("user 'plain' needs the tag 'federation'"))
     });
     // Where nothing is forced nobody must be believed.
-    operator.federate(Order::RemoveRoute(key.clone(), spec.clone())).expect("taken");
-    operator.federate(Order::AddRoute(key, spec)).expect("taken");
-    source.until("it runs", |links| links.iter().flat_map(|link| &link.routes).all(|route| route.runs));
+    operator.change_links(FederationCommand::RemoveRoute(key.clone(), spec.clone())).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key, spec)).expect("taken");
+    source.until("it runs", |links| links.iter().flat_map(|link| &link.routes).all(|route| route.is_running));
     publish(&source, "trades", &["eu.x"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("eu.x", 10));
     // Whoever has seen a stamp could have others' messages dropped, by being there before them.
@@ -395,25 +395,25 @@ fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
         }
     }
     drop(consumer);
-    [destination, source].into_iter().for_each(Broker::stop);
+    [destination, source].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
     for (shards, whole) in [(1, false), (2, true)] {
-        let (source, destination) = (Broker::start("source", shards), Broker::start("destination", 1));
+        let (source, destination) = (TestBroker::start("source", shards), TestBroker::start("destination", 1));
         for broker in [&source, &destination] {
             broker.declare("trades", "direct");
         }
-        let spec = RouteSpec { direction: Direction::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
+        let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
         source.route(&destination, spec.clone());
         assert!(made(&source) > 0);
         let key = source.key(&destination);
         destination.stop();
         source.until("the link is down", |links| !matches!(links[0].state, LinkState::Running));
         publish(&source, "trades", &["k"], 10);
-        let order = if whole { Order::RemoveLink(key) } else { Order::RemoveRoute(key, spec) };
-        source.server.operator().federate(order).expect("taken");
+        let order = if whole { FederationCommand::RemoveLink(key) } else { FederationCommand::RemoveRoute(key, spec) };
+        source.server.admin().change_links(order).expect("taken");
         eventually("its queue goes", || made(&source) == 0, || format!("{}", made(&source)));
         source.stop();
     }
@@ -421,13 +421,13 @@ fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
 
 #[test]
 fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes() {
-    let (source, destination) = (Broker::start("source", 1), Broker::start("destination", 1));
+    let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 1));
     destination.declare("trades", "direct");
     let (mut client, channel) = source.client();
     client.declare_queue(channel, "orders", &QueueOptions::default()).expect("a queue");
     let (mut ordered, _) = bound(&destination, "trades", "orders");
     let spec = RouteSpec { credit: 1_000, ..pull("trades", RouteKind::Queue { queue: "orders".into() }) };
-    let (key, operator) = (destination.key(&source), destination.server.operator());
+    let (key, operator) = (destination.key(&source), destination.server.admin());
     for round in 0..20 {
         destination.route(&source, spec.clone());
         // Far less than a share of the credit, at once behind one another: their acknowledgements wait for more.
@@ -439,23 +439,23 @@ fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes()
         let came = bodies(&mut ordered, 10);
         assert_eq!(came, (0..10).map(|number| format!("{round} {number}")).collect::<Vec<_>>());
         let order = match round % 2 {
-            0 => Order::RemoveRoute(key.clone(), spec.clone()),
-            _ => Order::ChangeLink(LinkSpec {
+            0 => FederationCommand::RemoveRoute(key.clone(), spec.clone()),
+            _ => FederationCommand::ChangeLink(LinkSpec {
                 key: key.clone(),
                 url: source.url().into(),
                 user: "guest".into(),
                 durable: false,
             }),
         };
-        operator.federate(order).expect("taken");
+        operator.change_links(order).expect("taken");
     }
     drop((client, ordered));
-    [destination, source].into_iter().for_each(Broker::stop);
+    [destination, source].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
-    let (source, destination) = (Broker::start("source", 1), Broker::start("destination", 2));
+    let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 2));
     for broker in [&source, &destination] {
         broker.declare("trades", "direct");
     }
@@ -464,26 +464,26 @@ fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
     destination.route(&source, spec);
     publish(&source, "trades", &["k"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("k", 10));
-    let operator = destination.server.operator();
+    let operator = destination.server.admin();
     let with = |login: &str| {
         let url = source.url().replace("guest:guest", login).into();
         let link = LinkSpec { key: destination.key(&source), url, user: "guest".into(), durable: false };
-        operator.federate(Order::ChangeLink(link)).expect("taken");
+        operator.change_links(FederationCommand::ChangeLink(link)).expect("taken");
     };
     with("guest:wrong");
     destination.until("the login is refused", |links| matches!(links[0].state, LinkState::Refused { .. }));
     publish(&source, "trades", &["k"], 10);
     with("plain:plain");
     assert_eq!(bodies(&mut consumer, 10), expected("k", 10));
-    destination.until("it runs", |links| links[0].routes[0].runs && links[0].last_error.is_none());
+    destination.until("it runs", |links| links[0].routes[0].is_running && links[0].last_error.is_none());
     drop(consumer);
-    [destination, source].into_iter().for_each(Broker::stop);
+    [destination, source].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
 fn full_queues_that_feed_one_another_stand_still_and_say_so() {
     const MESSAGES: usize = 24;
-    let brokers = ["left", "right"].map(|name| Broker::start_small(name, 1, 16 << 10));
+    let brokers = ["left", "right"].map(|name| TestBroker::start_small(name, 1, 16 << 10));
     let mut publishers = Vec::new();
     for broker in &brokers {
         broker.declare("trades", "fanout");
@@ -509,8 +509,8 @@ fn full_queues_that_feed_one_another_stand_still_and_say_so() {
         broker.until("it stands still, and says why", |links| links[0].state == LinkState::BlockedHere);
     }
     // Room in them lets everything go on, until nothing is left.
-    let mut clients = [left, right].map(Broker::client);
-    let runs = |broker: &Broker| broker.links()[0].state == LinkState::Running;
+    let mut clients = [left, right].map(TestBroker::client);
+    let runs = |broker: &TestBroker| broker.links()[0].state == LinkState::Running;
     eventually(
         "it goes on",
         || {
@@ -521,5 +521,5 @@ fn full_queues_that_feed_one_another_stand_still_and_say_so() {
         || brokers.iter().map(|broker| format!("{:#?}", broker.links())).collect(),
     );
     drop((clients, publishers));
-    brokers.into_iter().for_each(Broker::stop);
+    brokers.into_iter().for_each(TestBroker::stop);
 }

@@ -7,9 +7,9 @@
 #[expect(dead_code, reason = "others dial by sockets")]
 mod brokers;
 
-use brokers::{Broker, PATIENCE, bound, eventually, publish, pull};
+use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
 use client::Client;
-use federation::{Ack, Direction, LinkSpec, LinkState, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
 use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions};
 
@@ -31,11 +31,11 @@ fn expect(client: &mut Client, key: &str, rounds: u32) {
 /// A broker that does not listen over RDMA opens a port of its own for what it dials, one that listens uses that.
 #[test]
 fn three_brokers_in_a_row_pass_on_what_the_last_one_wants() {
-    for (shards, ack) in [(1, Ack::Confirm), (2, Ack::Confirm), (2, Ack::None)] {
+    for (shards, ack) in [(1, AckMode::Confirm), (2, AckMode::Confirm), (2, AckMode::None)] {
         let fabric = fabric();
-        let root = Broker::start_over(&fabric, "root", shards, Some(ROOT));
-        let middle = Broker::start_over(&fabric, "middle", shards, Some(MIDDLE));
-        let leaf = Broker::start_over(&fabric, "leaf", shards, None);
+        let root = TestBroker::start_over(&fabric, "root", shards, Some(ROOT));
+        let middle = TestBroker::start_over(&fabric, "middle", shards, Some(MIDDLE));
+        let leaf = TestBroker::start_over(&fabric, "leaf", shards, None);
         let brokers = [&root, &middle, &leaf];
         brokers.iter().for_each(|broker| broker.declare("trades", "direct"));
         let (mut consumer, _) = bound(&leaf, "trades", "key");
@@ -55,36 +55,36 @@ fn three_brokers_in_a_row_pass_on_what_the_last_one_wants() {
         leaf.route(&root, RouteSpec { ack, ..pull("trades", RouteKind::Static { key: "other".into() }) });
         assert!(fabric.devices() <= before + usize::from(shards), "a shard opens one port");
         drop(consumer);
-        [leaf, middle, root].into_iter().for_each(Broker::stop);
+        [leaf, middle, root].into_iter().for_each(TestBroker::stop);
     }
 }
 
-fn wanted(root: &Broker) -> bool {
+fn wanted(root: &TestBroker) -> bool {
     let look = |catalog: &catalog::Catalog| {
         let vhost = catalog.vhost_by_name("/").expect("it is there");
         let exchange = catalog.exchange(vhost, b"trades").expect("it is there");
         catalog.bindings_from(exchange).next().is_some()
     };
-    root.server.operator().look(look).expect("it runs")
+    root.server.admin().with_catalog(look).expect("it runs")
 }
 
 /// A source and a destination that both have the exchange.
-fn two(fabric: &Fabric) -> (Broker, Broker) {
-    let source = Broker::start_over(fabric, "source", 1, Some(ROOT));
-    let destination = Broker::start_over(fabric, "destination", 1, Some(MIDDLE));
+fn two(fabric: &Fabric) -> (TestBroker, TestBroker) {
+    let source = TestBroker::start_over(fabric, "source", 1, Some(ROOT));
+    let destination = TestBroker::start_over(fabric, "destination", 1, Some(MIDDLE));
     [&source, &destination].into_iter().for_each(|broker| broker.declare("trades", "fanout"));
     (source, destination)
 }
 
 #[test]
 fn large_bodies_are_pulled_and_pushed_whole() {
-    for direction in [Direction::Pull, Direction::Push] {
+    for direction in [RouteDirection::Pull, RouteDirection::Push] {
         let fabric = fabric();
         let (source, destination) = two(&fabric);
         let (mut consumer, _) = bound(&destination, "trades", "");
         let (here, there) = match direction {
-            Direction::Pull => (&destination, &source),
-            Direction::Push => (&source, &destination),
+            RouteDirection::Pull => (&destination, &source),
+            RouteDirection::Push => (&source, &destination),
         };
         here.route(there, RouteSpec { direction, ..pull("trades", RouteKind::Static { key: "".into() }) });
         let (mut client, channel) = source.client();
@@ -96,14 +96,14 @@ fn large_bodies_are_pulled_and_pushed_whole() {
             assert!(message.body() == body, "{bytes} bytes came changed");
         }
         drop((client, consumer));
-        [destination, source].into_iter().for_each(Broker::stop);
+        [destination, source].into_iter().for_each(TestBroker::stop);
     }
 }
 
 /// So many at once that acknowledgements have to wait for room on the link, and for being told of it.
 #[test]
 fn many_large_bodies_at_once_are_pulled_whole() {
-    for ack in [Ack::Confirm, Ack::None] {
+    for ack in [AckMode::Confirm, AckMode::None] {
         let fabric = fabric();
         let (source, destination) = two(&fabric);
         let (mut consumer, _) = bound(&destination, "trades", "");
@@ -121,16 +121,16 @@ fn many_large_bodies_at_once_are_pulled_whole() {
             assert!(message.body() == body, "{number} came changed");
         }
         drop((client, consumer));
-        [destination, source].into_iter().for_each(Broker::stop);
+        [destination, source].into_iter().for_each(TestBroker::stop);
     }
 }
 
 #[test]
 fn a_source_that_goes_is_told_of_and_found_again() {
     let fabric = fabric();
-    let leaf = Broker::start_over(&fabric, "leaf", 2, None);
+    let leaf = TestBroker::start_over(&fabric, "leaf", 2, None);
     leaf.declare("trades", "direct");
-    let root = Broker::start_over(&fabric, "root", 1, Some(ROOT));
+    let root = TestBroker::start_over(&fabric, "root", 1, Some(ROOT));
     root.declare("trades", "direct");
     let (mut consumer, _) = bound(&leaf, "trades", "key");
     let key = leaf.key(&root);
@@ -143,23 +143,23 @@ fn a_source_that_goes_is_told_of_and_found_again() {
         matches!(links[0].state, LinkState::BackingOff { .. }) && error.contains("nobody listens there")
     });
     let devices = fabric.devices();
-    let root = Broker::start_over(&fabric, "root", 1, Some(ROOT));
-    leaf.until("the link is up", |links| links[0].routes[0].runs);
+    let root = TestBroker::start_over(&fabric, "root", 1, Some(ROOT));
+    leaf.until("the link is up", |links| links[0].routes[0].is_running);
     assert_eq!(fabric.devices(), devices + 1, "the root's new one; the leaf has its port still");
     publish(&root, "trades", &["key"], 100);
     expect(&mut consumer, "key", 100);
     assert_eq!(leaf.links()[0].connections, 2, "tries are no connections");
-    leaf.server.operator().federate(Order::RemoveLink(key)).expect("taken");
+    leaf.server.admin().change_links(FederationCommand::RemoveLink(key)).expect("taken");
     assert!(leaf.links().is_empty());
     drop(consumer);
-    [leaf, root].into_iter().for_each(Broker::stop);
+    [leaf, root].into_iter().for_each(TestBroker::stop);
 }
 
 /// A broker that is to end asks nobody any more, and waits for no answer.
 #[test]
 fn a_broker_that_stops_waits_for_nobody_it_has_asked() {
     let fabric = fabric();
-    let leaf = Broker::start_over(&fabric, "leaf", 1, None);
+    let leaf = TestBroker::start_over(&fabric, "leaf", 1, None);
     leaf.declare("trades", "direct");
     // Somebody who listens there and answers nothing.
     let mut silent = fabric.device();
@@ -167,9 +167,9 @@ fn a_broker_that_stops_waits_for_nobody_it_has_asked() {
     let url = format!("amqp+rdma://guest:guest@{ROOT}/%2F");
     let key = federation::LinkKey { vhost: "/".into(), peer: ROOT.into() };
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-    let operator = leaf.server.operator();
-    operator.federate(Order::AddLink(link)).expect("taken");
-    operator.federate(Order::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
+    let operator = leaf.server.admin();
+    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+    operator.change_links(FederationCommand::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
     let mut events = Vec::new();
     let mut asked = || {
         let time = verbs::device::Device::now(&silent);

@@ -4,9 +4,9 @@ mod over_verbs;
 
 use link::Abort;
 use link::sim::Chance;
-use over_verbs::{Bounds, Client, FAR, HEADS_BYTES_MAX, NEAR, World, body, settings};
+use over_verbs::{ShardBounds, VerbsClient, FAR, HEADS_BYTES_MAX, NEAR, VerbsHarness, body, settings};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
-use shard::Copied;
+use shard::CopiedBytes;
 use slab::{Pool, PoolOptions, Slice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +17,12 @@ use verbs::{Port, Settings};
 const THRESHOLD: usize = 16 * 1_024;
 
 /// A message of its own content, in the publisher's memory.
-fn message(publisher: &Client, number: u64, bytes: usize) -> Slice {
+fn message(publisher: &VerbsClient, number: u64, bytes: usize) -> Slice {
     publisher.pool.copy(&body(number, bytes))
 }
 
 /// Publishes one message to `amq.fanout` and waits until every consumer has it.
-fn fan_out(world: &mut World, clients: &mut [Client], number: u64, bytes: usize) {
+fn fan_out(world: &mut VerbsHarness, clients: &mut [VerbsClient], number: u64, bytes: usize) {
     let shared = message(&clients[0], number, bytes);
     clients[0].publish("amq.fanout", "", &shared);
     drop(shared);
@@ -44,9 +44,9 @@ fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
 fn no_byte_is_copied(frame_bytes_max: u32, frame: usize) {
     let small = [THRESHOLD - 1, THRESHOLD, THRESHOLD + 1, 32_767, 32_768, 100_000];
     for consumers in [1, 32] {
-        let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
+        let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &ShardBounds::default());
         world.frame_bytes_max = frame_bytes_max;
-        let mut clients = vec![world.arrive()];
+        let mut clients = vec![world.connect()];
         clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
         for (number, bytes) in (0..).zip(small.into_iter().chain([frame, frame + 1, 1 << 20, 16 << 20])) {
             let before = world.ports.each_ref().map(|port| port.counters());
@@ -79,8 +79,8 @@ fn no_byte_is_copied(frame_bytes_max: u32, frame: usize) {
         assert_eq!(world.copied().bytes_in, 0);
         let most = (consumers + 1) * HEADS_BYTES_MAX;
         world.until("nothing is kept but heads", &mut clients, |world, _| world.used_bytes() <= most);
-        clients.iter_mut().for_each(|client| client.leave(None));
-        world.must_be_empty();
+        clients.iter_mut().for_each(|client| client.disconnect(None));
+        world.assert_empty();
         assert_eq!(world.used_bytes(), 0);
         assert!(clients.iter().all(|client| client.pool.used_bytes() == 0), "the clients keep nothing");
     }
@@ -89,8 +89,8 @@ fn no_byte_is_copied(frame_bytes_max: u32, frame: usize) {
 /// What the broker does for a body, by the counts of its device: the same, however long it is, up to a frame.
 #[test]
 fn a_body_of_1_mib_costs_what_one_of_64_kib_does() {
-    let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
-    let mut clients = vec![world.arrive(), world.consumer("q", false)];
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &ShardBounds::default());
+    let mut clients = vec![world.connect(), world.consumer("q", false)];
     let mut counts = |bytes: usize| {
         let before = world.ports[FAR].counters();
         (0..20).for_each(|number| fan_out(&mut world, &mut clients, number, bytes));
@@ -115,21 +115,21 @@ fn a_body_of_1_mib_costs_what_one_of_64_kib_does() {
 #[test]
 fn a_cable_and_rdma_mix_and_each_copies_what_it_must() {
     for (from_cable, to_cable) in [(true, false), (false, true)] {
-        let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
-        let publisher = if from_cable { world.arrive_by_cable() } else { world.arrive() };
+        let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &ShardBounds::default());
+        let publisher = if from_cable { world.connect_by_cable() } else { world.connect() };
         let mut clients = vec![publisher, world.consumer("one", to_cable), world.consumer("two", !to_cable)];
         for (number, bytes) in (0..).zip([10, 5_000, THRESHOLD, 60_000, 1 << 20, 3 << 20]) {
             fan_out(&mut world, &mut clients, number, bytes);
         }
-        let Copied { bytes_in, bytes_out } = world.copied();
+        let CopiedBytes { bytes_in, bytes_out } = world.copied();
         assert!(bytes_out <= 2 * 5_000 + 2 * THRESHOLD as u64, "large ones go out by reference: {bytes_out}");
         if !from_cable {
             assert_eq!(bytes_in, 0, "nothing in between copies what RDMA brings");
         }
         let far = world.ports[FAR].counters();
         assert_eq!((far.landed_bytes, far.large_sent_bytes), (0, 0));
-        clients.iter_mut().for_each(|client| client.leave(None));
-        world.must_be_empty();
+        clients.iter_mut().for_each(|client| client.disconnect(None));
+        world.assert_empty();
         assert_eq!(world.used_bytes(), 0);
     }
 }
@@ -138,8 +138,8 @@ fn a_cable_and_rdma_mix_and_each_copies_what_it_must() {
 fn more_than_may_be_offered_is_copied_and_counted() {
     // Two consumers' worth for what three want, and never two at once on one connection.
     let settings = Settings { granted_bytes_max: 150_000, granted_bytes_total_max: 300_000, ..settings() };
-    let mut world = World::new(&FabricOptions::faultless(), &settings, &Bounds::default());
-    let mut clients = vec![world.arrive()];
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &ShardBounds::default());
+    let mut clients = vec![world.connect()];
     clients.extend((0..6).map(|number| world.consumer(&format!("q{number}"), false)));
     for number in 0..4 {
         fan_out(&mut world, &mut clients, number, 400_000);
@@ -150,18 +150,18 @@ fn more_than_may_be_offered_is_copied_and_counted() {
     // The end of such a part is no large one any more.
     let (least, most) = (far.large_sent_bytes, 6 * 4 * 400_000 - far.offered_bytes);
     assert!((least..=most).contains(&copied), "{copied} of {least} to {most} that were sent and not offered");
-    assert_eq!(world.copied(), Copied::default(), "and none of it the broker");
-    clients.iter_mut().for_each(|client| client.leave(None));
-    world.must_be_empty();
+    assert_eq!(world.copied(), CopiedBytes::default(), "and none of it the broker");
+    clients.iter_mut().for_each(|client| client.disconnect(None));
+    world.assert_empty();
 }
 
 #[test]
 fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long_that_takes() {
     // What the broker allows its consumers is over many times; what the client allows its broker has no end.
     let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
-    let bounds = Bounds { memory_bytes_max: 6 << 20, ..Bounds::default() };
-    let mut world = World::new(&FabricOptions::faultless(), &settings, &bounds);
-    let mut publisher = world.arrive();
+    let bounds = ShardBounds { memory_bytes_max: 6 << 20, ..ShardBounds::default() };
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &bounds);
+    let mut publisher = world.connect();
     publisher.declare("q");
     let mut clients = vec![publisher];
     let mut messages = 0;
@@ -177,14 +177,14 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
         }
         assert!(messages < 2_000, "it is never held back");
         world.step();
-        clients.iter_mut().for_each(Client::turn);
+        clients.iter_mut().for_each(VerbsClient::poll);
     }
     assert!(world.shard.broker().memory_alarm());
     assert!(world.ports[NEAR].census().granted_bytes > 0, "a body is offered to a broker that does not read");
     let used = world.used_bytes();
     for _ in 0..30_000 {
         world.step();
-        clients.iter_mut().for_each(Client::turn);
+        clients.iter_mut().for_each(VerbsClient::poll);
     }
     assert!(!clients[0].is_over, "{:?}", clients[0].error);
     assert!(clients[0].unsent_bytes() > 0 && world.ports[NEAR].census().granted_bytes > 0, "it waits");
@@ -194,9 +194,9 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
     consumer.expected = (0..messages).map(|number| (number, 500_000)).collect();
     clients.push(consumer);
     world.until("the rest", &mut clients, |_, clients| clients[1].got.len() == messages as usize);
-    assert_eq!(world.copied(), Copied::default());
-    clients.iter_mut().for_each(|client| client.leave(None));
-    world.must_be_empty();
+    assert_eq!(world.copied(), CopiedBytes::default());
+    clients.iter_mut().for_each(|client| client.disconnect(None));
+    world.assert_empty();
 }
 
 /// A consumer that stops reading in the middle of anything, longer than the broker's patience: it is given up, and what it
@@ -204,8 +204,8 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
 #[test]
 fn a_consumer_that_never_reads_on_is_given_up() {
     let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
-    let mut world = World::new(&FabricOptions::faultless(), &settings, &Bounds::default());
-    let mut clients = vec![world.arrive(), world.consumer("q", false)];
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &ShardBounds::default());
+    let mut clients = vec![world.connect(), world.consumer("q", false)];
     clients[1].is_paused = true;
     for number in 0..4 {
         let shared = message(&clients[0], number, 500_000);
@@ -215,8 +215,8 @@ fn a_consumer_that_never_reads_on_is_given_up() {
     world.until("its end", &mut clients, |world, _| world.shard.connections() == 1);
     clients[1].is_paused = false;
     world.until("it hears so", &mut clients, |_, clients| clients[1].is_over);
-    clients[0].leave(None);
-    world.must_be_empty();
+    clients[0].disconnect(None);
+    world.assert_empty();
 }
 
 /// Settings of every kind under which a large body may be offered.
@@ -239,9 +239,9 @@ fn run_of(seed: u64) -> (bool, u64) {
     let mut chance = Chance::new(seed);
     let settings = any_settings(&mut chance);
     let options = FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) };
-    let mut world = World::new(&options, &settings, &Bounds::default());
+    let mut world = VerbsHarness::new(&options, &settings, &ShardBounds::default());
     world.frame_bytes_max = [FRAME_BYTES_CEILING, FRAME_BYTES_MAX, 300_000][chance.below(3) as usize];
-    let mut clients = vec![world.arrive()];
+    let mut clients = vec![world.connect()];
     let consumers = chance.between(1, 3) as usize;
     clients.extend((0..consumers).map(|number| world.consumer(&format!("q{number}"), false)));
     let messages = chance.between(1, 6);
@@ -255,7 +255,7 @@ fn run_of(seed: u64) -> (bool, u64) {
     // Nobody, the publisher or a consumer goes at some moment, in one of three ways.
     let any = chance.below(clients.len() as u64 + 1) as usize;
     let who = if chance.below(2) == 0 { 0 } else { any };
-    let whole = |clients: &[Client]| {
+    let whole = |clients: &[VerbsClient]| {
         let consumers = clients[1..].iter().filter(|client| !client.is_over);
         consumers.clone().all(|consumer| consumer.got.len() == messages as usize)
     };
@@ -265,10 +265,10 @@ fn run_of(seed: u64) -> (bool, u64) {
         assert!(step < 100_000, "it stands still");
         world.step();
         // Any of them may sleep for a while.
-        clients.iter_mut().filter(|_| chance.below(4) > 0).for_each(Client::turn);
+        clients.iter_mut().filter(|_| chance.below(4) > 0).for_each(VerbsClient::poll);
         if left == 0 && who < clients.len() {
             let why = [None, Some(Abort::Operator)][chance.below(2) as usize];
-            clients[who].leave(why);
+            clients[who].disconnect(why);
             break;
         }
         left = left.saturating_sub(1);
@@ -286,7 +286,7 @@ fn run_of(seed: u64) -> (bool, u64) {
         world.until("rest", &mut clients, |world, _| world.shard.connections() == consumers);
         (0..1_000).for_each(|_| {
             world.step();
-            clients.iter_mut().for_each(Client::turn);
+            clients.iter_mut().for_each(VerbsClient::poll);
         });
         let least = clients[1..].iter().map(|consumer| consumer.got.len()).min();
         assert!(clients[1..].iter().all(|consumer| Some(consumer.got.len()) == least), "some got more than others");
@@ -296,8 +296,8 @@ fn run_of(seed: u64) -> (bool, u64) {
     assert!(clients.iter().all(|client| client.error.is_none()), "nothing is broken");
     let was_cut = clients[0].is_over && clients[1..].iter().all(|consumer| consumer.got.len() < messages as usize);
     let placed_bytes = world.ports.iter().map(|port| port.counters().placed_bytes).sum();
-    clients.iter_mut().for_each(|client| client.leave(None));
-    world.must_be_empty();
+    clients.iter_mut().for_each(|client| client.disconnect(None));
+    world.assert_empty();
     (0..10).for_each(|_| world.step());
     drop(clients);
     // Messages for those who have gone wait in their queues; nothing else does.
@@ -308,18 +308,18 @@ fn run_of(seed: u64) -> (bool, u64) {
 
 #[test]
 fn clients_over_rdma_and_by_cable_settle_frames_of_their_own() {
-    let mut world = World::new(&FabricOptions::faultless(), &settings(), &Bounds::default());
-    let of_cable = world.arrive_by_cable().frame_bytes_max;
-    assert_eq!((world.arrive().frame_bytes_max, of_cable), (BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX));
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &ShardBounds::default());
+    let of_cable = world.connect_by_cable().frame_bytes_max;
+    assert_eq!((world.connect().frame_bytes_max, of_cable), (BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX));
     world.frame_bytes_max = 200_000;
-    assert_eq!(world.arrive().frame_bytes_max, 200_000, "the lower of both");
+    assert_eq!(world.connect().frame_bytes_max, 200_000, "the lower of both");
 }
 
 #[test]
 fn cut_anywhere_what_arrives_is_whole_and_all_memory_returns() {
     let (mut cut, mut placed_bytes) = (0, 0);
     for seed in 0..300 {
-        let named = Named(seed);
+        let named = FailedSeed(seed);
         let (was_cut, placed) = run_of(seed);
         std::mem::forget(named);
         cut += u64::from(was_cut);
@@ -338,7 +338,7 @@ fn the_client_publishes_from_its_memory_and_receives_into_it() {
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, of_broker) = (Arc::clone(&stop), settings.clone());
     let broker = std::thread::spawn(move || {
-        let mut world = World::new(&FabricOptions::faultless(), &of_broker, &Bounds::default());
+        let mut world = VerbsHarness::new(&FabricOptions::faultless(), &of_broker, &ShardBounds::default());
         tell.send(world.fabric.clone()).expect("somebody listens");
         while !stopped.load(Ordering::Acquire) {
             world.step();
@@ -372,16 +372,16 @@ fn the_client_publishes_from_its_memory_and_receives_into_it() {
     client.close().expect("an orderly end");
     stop.store(true, Ordering::Release);
     let (copied, far) = broker.join().expect("a broker");
-    assert_eq!(copied, Copied::default());
+    assert_eq!(copied, CopiedBytes::default());
     for counters in [far, port.counters()] {
         assert_eq!((counters.placed_bytes, counters.landed_bytes, counters.large_sent_bytes), (bytes_in_all, 0, 0));
     }
 }
 
 /// A panic names the seed.
-struct Named(u64);
+struct FailedSeed(u64);
 
-impl Drop for Named {
+impl Drop for FailedSeed {
     fn drop(&mut self) {
         println!("seed {} failed", self.0);
     }

@@ -3,7 +3,7 @@
 mod fabric;
 
 use client::{CarrierPass, Client, ConsumeOptions, Error, Publish, Url, Value};
-use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body, consume, exchange, queue};
+use fabric::{ADDRESSES, PATIENCE, PLACE, ServerPlan, FabricServer, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{RdmaListen, RdmaPoll, BrokerStartError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use verbs::{Settings, SoleLink, Token};
 #[test]
 fn messages_of_every_size_cross_whole_and_in_order() {
     for (shards, poll) in [(1, RdmaPoll::Adaptive), (2, RdmaPoll::Event), (2, RdmaPoll::Busy)] {
-        let world = World::new(Plan { shards, poll, ..Plan::default() });
+        let world = FabricServer::new(ServerPlan { shards, poll, ..ServerPlan::default() });
         let (mut publisher, mut consumer) = (world.connect(), world.connect());
         exchange(&mut publisher, &mut consumer, "q");
         publisher.close().expect("an orderly end");
@@ -24,8 +24,8 @@ fn messages_of_every_size_cross_whole_and_in_order() {
 #[test]
 fn with_other_thresholds_they_do_too() {
     for threshold in [1_000, 1 << 24] {
-        let settings = Settings { rendezvous_threshold_bytes: threshold, ..Plan::default().settings };
-        let world = World::new(Plan { settings, ..Plan::default() });
+        let settings = Settings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
+        let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
         exchange(&mut world.connect(), &mut world.connect(), "q");
     }
 }
@@ -33,7 +33,7 @@ fn with_other_thresholds_they_do_too() {
 #[test]
 fn clients_by_tcp_and_over_rdma_share_a_queue() {
     for shards in [1, 2] {
-        let world = World::new(Plan { shards, ..Plan::default() });
+        let world = FabricServer::new(ServerPlan { shards, ..ServerPlan::default() });
         exchange(&mut world.connect(), &mut world.connect_tcp(), "there");
         exchange(&mut world.connect_tcp(), &mut world.connect(), "back");
     }
@@ -41,7 +41,7 @@ fn clients_by_tcp_and_over_rdma_share_a_queue() {
 
 #[test]
 fn frames_of_bodies_are_larger_over_rdma_and_by_tcp_as_ever() {
-    let world = World::new(Plan::default());
+    let world = FabricServer::new(ServerPlan::default());
     let port = world.tcp.rsplit_once(':').expect("a port").1;
     let upgraded = world.try_connect(&format!("{}?via=tcp:{port}", ADDRESSES[0])).expect("a connection");
     assert_eq!(upgraded.transport(), "rdma");
@@ -61,7 +61,7 @@ fn frames_of_bodies_are_larger_over_rdma_and_by_tcp_as_ever() {
 
 #[test]
 fn fifty_connections_work_at_once() {
-    let world = World::new(Plan { shards: 2, ..Plan::default() });
+    let world = FabricServer::new(ServerPlan { shards: 2, ..ServerPlan::default() });
     let mut clients: Vec<_> = (0..50).map(|_| world.connect()).collect();
     let channels: Vec<_> =
         clients.iter_mut().enumerate().map(|(at, client)| queue(client, &format!("q{at}"))).collect();
@@ -86,7 +86,7 @@ fn fifty_connections_work_at_once() {
 
 #[test]
 fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
-    let world = World::new(Plan::default());
+    let world = FabricServer::new(ServerPlan::default());
     let (mut client, mut other) = (world.connect(), world.connect());
     let channel = queue(&mut client, "q");
     client.consume(channel, "q", &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() }).expect("a consumer");
@@ -124,8 +124,8 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 #[test]
 fn a_polled_publisher_that_was_held_up_hears_when_there_is_room() {
     for threshold in [16 * 1_024, 1 << 24] {
-        let settings = Settings { rendezvous_threshold_bytes: threshold, ..Plan::default().settings };
-        let world = World::new(Plan { settings, poll: RdmaPoll::Event, ..Plan::default() });
+        let settings = Settings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
+        let world = FabricServer::new(ServerPlan { settings, poll: RdmaPoll::Event, ..ServerPlan::default() });
         let (mut publisher, mut consumer) = (world.connect(), world.connect_tcp());
         let to = queue(&mut publisher, "q");
         publisher.confirm_select(to).expect("confirms");
@@ -155,7 +155,7 @@ fn a_polled_publisher_that_was_held_up_hears_when_there_is_room() {
 
 #[test]
 fn one_connection_too_many_is_refused() {
-    let world = World::new(Plan { connections_max: 2, ..Plan::default() });
+    let world = FabricServer::new(ServerPlan { connections_max: 2, ..ServerPlan::default() });
     let (first, tcp) = (world.connect(), world.connect_tcp());
     let refused = world.try_connect(ADDRESSES[0]).expect_err("there are two");
     assert!(matches!(refused, Error::Link(_) | Error::Closed), "{refused}");
@@ -179,7 +179,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_device_that_breaks_ends_its_connections_and_no_others() {
-    let world = World::new(Plan { addresses: 2, ..Plan::default() });
+    let world = FabricServer::new(ServerPlan { addresses: 2, ..ServerPlan::default() });
     let mut doomed = world.connect();
     let channel = queue(&mut doomed, "q");
     consume(&mut doomed, channel, "q");
@@ -213,9 +213,9 @@ fn a_client_gone_without_goodbye_is_given_up() {
     let settings = Settings {
         ping_after: Duration::from_millis(200),
         silent_max: Duration::from_millis(800),
-        ..Plan::default().settings
+        ..ServerPlan::default().settings
     };
-    let world = World::new(Plan { settings, poll: RdmaPoll::Event, ..Plan::default() });
+    let world = FabricServer::new(ServerPlan { settings, poll: RdmaPoll::Event, ..ServerPlan::default() });
     let mut doomed = world.connect();
     let channel = queue(&mut doomed, "q");
     consume(&mut doomed, channel, "q");
@@ -238,7 +238,7 @@ fn a_client_gone_without_goodbye_is_given_up() {
 #[test]
 fn a_broker_that_stops_tells_its_clients_and_ends() {
     for shards in [1, 2] {
-        let world = World::new(Plan { shards, ..Plan::default() });
+        let world = FabricServer::new(ServerPlan { shards, ..ServerPlan::default() });
         let mut clients: Vec<_> = (0..4).map(|_| world.connect()).collect();
         let channels: Vec<_> = clients.iter_mut().map(|client| queue(client, "q")).collect();
         clients[0].publish(channels[0], &Publish::to("", "q"), &body(1, 200_000)).expect("published");
@@ -259,17 +259,17 @@ fn a_broker_that_stops_tells_its_clients_and_ends() {
 
 #[test]
 fn without_the_right_to_come_directly_a_client_is_told_so() {
-    let settings = Settings { direct: false, ..Plan::default().settings };
-    let world = World::new(Plan { settings, ..Plan::default() });
+    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
     let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
     assert!(refused.contains("a token is needed"), "{refused}");
 }
 
 #[test]
 fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
-    let settings = Settings { direct: false, ..Plan::default().settings };
+    let settings = Settings { direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
-        let world = World::new(Plan { shards, settings: settings.clone(), ..Plan::default() });
+        let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
         let port = world.tcp.rsplit_once(':').expect("a port").1;
         let connect =
             |login: &str, vhost: &str| world.try_connect(&format!("amqp+rdma://{login}{PLACE}/{vhost}?via=tcp:{port}"));
@@ -294,8 +294,8 @@ fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
 
 #[test]
 fn a_token_is_good_once_and_only_for_who_has_logged_in() {
-    let settings = Settings { direct: false, ..Plan::default().settings };
-    let world = World::new(Plan { settings: settings.clone(), ..Plan::default() });
+    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let world = FabricServer::new(ServerPlan { settings: settings.clone(), ..ServerPlan::default() });
     let token = |client: &Client| match client.server_properties().get("harrier.rdma_token") {
         Some(Value::LongStr(bytes)) => Token(bytes.first_chunk().copied().expect("16 bytes")),
         other => panic!("{other:?}"),
@@ -327,9 +327,9 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
 
 #[test]
 fn who_is_carried_over_rdma_logs_in_by_himself() {
-    let settings = Settings { direct: false, ..Plan::default().settings };
+    let settings = Settings { direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
-        let world = World::new(Plan { shards, settings: settings.clone(), ..Plan::default() });
+        let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
         let port = world.tcp.rsplit_once(':').expect("a port").1;
         let pass = |login: &str| {
             let url = format!("amqp+rdma://{login}@{PLACE}/carriers?via=tcp:{port}");
@@ -364,7 +364,7 @@ fn who_is_carried_over_rdma_logs_in_by_himself() {
 
 #[test]
 fn only_a_carrier_is_given_a_token_for_others() {
-    let world = World::new(Plan::default());
+    let world = FabricServer::new(ServerPlan::default());
     let port = world.tcp.rsplit_once(':').expect("a port").1;
     let url = format!("amqp+rdma://guest:guest@{PLACE}/%2F?via=tcp:{port}");
     let refused = CarrierPass::get(&Url::parse(&url).expect("an address"), world.options());
@@ -376,7 +376,7 @@ fn only_a_carrier_is_given_a_token_for_others() {
 
 #[test]
 fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
-    let world = World::new(Plan { addresses: 0, ..Plan::default() });
+    let world = FabricServer::new(ServerPlan { addresses: 0, ..ServerPlan::default() });
     let tcp = world.tcp.replace("amqp://", "amqp+rdma://");
     let refused = world.try_connect(&tcp).expect_err("nobody listens there").to_string();
     assert!(refused.contains("nobody listens there"), "{refused}");
@@ -390,11 +390,11 @@ fn buffers_of_ports_count_for_the_memory_limit() {
     // What is left for messages: less than half, with two ports of eight MiB and one of landing blocks each.
     let plan = || {
         let settings = Settings { direct: true, receive_buffers: 2_048, ..Settings::default() };
-        Plan { shards: 2, settings, ..Plan::default() }
+        ServerPlan { shards: 2, settings, ..ServerPlan::default() }
     };
     let ports_bytes = 2 * plan().settings.port_bytes();
     assert_eq!(ports_bytes, 2 * (9 << 20));
-    let world = World::new(Plan { memory_bytes_max: 2 * ports_bytes, ..plan() });
+    let world = FabricServer::new(ServerPlan { memory_bytes_max: 2 * ports_bytes, ..plan() });
     let mut client = world.connect_tcp();
     let channel = queue(&mut client, "q");
     // All that is left beside them and the program; without them it would be half of what there is.
@@ -417,7 +417,7 @@ fn buffers_of_ports_count_for_the_memory_limit() {
         address: ADDRESSES[0].parse().expect("an address"),
         devices: fabric.siblings(2).into_iter().map(|device| Box::new(device) as _).collect(),
     };
-    let crowded = fabric::start(&Plan { memory_bytes_max: 2 * ports_bytes - 2, ..plan() }, vec![listen]);
+    let crowded = fabric::start(&ServerPlan { memory_bytes_max: 2 * ports_bytes - 2, ..plan() }, vec![listen]);
     let why = crowded.err().expect("nothing is left for messages").to_string();
     assert!(why.contains("RDMA ports take 18 MiB") && why.contains("a higher memory_limit"), "{why}");
 }
@@ -429,7 +429,7 @@ fn a_broker_without_its_devices_does_not_start() {
         address: ADDRESSES[0].parse().expect("an address"),
         devices: fabric.siblings(devices).into_iter().map(|device| Box::new(device) as _).collect(),
     };
-    let plan = Plan { shards: 2, ..Plan::default() };
+    let plan = ServerPlan { shards: 2, ..ServerPlan::default() };
     let why = |listen| match fabric::start(&plan, listen) {
         Err(BrokerStartError::Listen { address, error }) => format!("{address}: {error}"),
         Err(other) => panic!("{other}"),

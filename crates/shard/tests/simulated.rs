@@ -3,20 +3,20 @@
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Login, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, LinkLogin, FederationCommand, RouteKind, RouteSpec};
 use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
 use link::{Link, Received};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work};
+use shard::{DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::method::{basic, connection, queue};
 use wire::{Method, ShortStr, Table, TableRef, Value};
 
-struct NoWakeUp;
+struct IgnoreWake;
 
-impl WakeTarget for NoWakeUp {
+impl WakeTarget for IgnoreWake {
     fn wake(&self) {}
 }
 
@@ -27,14 +27,14 @@ fn some_instant() -> Instant {
 
 /// A shard alone, whose connections may have so many bytes waiting.
 fn shard(output_bytes_max: usize) -> Shard {
-    named("harrier", output_bytes_max, 0)
+    named_shard("harrier", output_bytes_max, 0)
 }
 
 /// One that others know by a name, and that wants a heartbeat.
-fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
-    let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
+fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
+    let mail = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoreWake))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
-    shared.place_connection().expect("there is room for ten");
+    shared.assign_connection().expect("there is room for ten");
     let mut catalog = Catalog::new(Limits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
@@ -75,7 +75,7 @@ fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
 }
 
 /// A client, which counts the answers and the deliveries that it gets.
-struct Client {
+struct SimulatedClient {
     link: SimLink,
     cable: Cable,
     slot: u32,
@@ -88,7 +88,7 @@ struct Client {
     deliveries: usize,
 }
 
-enum Step {
+enum ClientEvent {
     LogIn,
     Tune(connection::Tune),
     OpenChannel,
@@ -97,8 +97,8 @@ enum Step {
     Delivery,
 }
 
-impl Client {
-    fn say<'a>(&mut self, method: impl Into<Method<'a>>) {
+impl SimulatedClient {
+    fn send_method<'a>(&mut self, method: impl Into<Method<'a>>) {
         self.out.method(&self.pool, 1, &method.into());
         self.send();
     }
@@ -123,25 +123,25 @@ impl Client {
             loop {
                 let step = match self.inbound.next(&mut input, &mut self.out, &self.pool).expect("no fault") {
                     None => break,
-                    Some(Event::Start(_)) => Step::LogIn,
-                    Some(Event::Tune(tune)) => Step::Tune(tune),
-                    Some(Event::OpenOk) => Step::OpenChannel,
-                    Some(Event::ChannelOpened { .. }) => Step::Open,
-                    Some(Event::Method { .. }) => Step::Answer,
-                    Some(Event::Deliver { .. }) => Step::Delivery,
+                    Some(Event::Start(_)) => ClientEvent::LogIn,
+                    Some(Event::Tune(tune)) => ClientEvent::Tune(tune),
+                    Some(Event::OpenOk) => ClientEvent::OpenChannel,
+                    Some(Event::ChannelOpened { .. }) => ClientEvent::Open,
+                    Some(Event::Method { .. }) => ClientEvent::Answer,
+                    Some(Event::Deliver { .. }) => ClientEvent::Delivery,
                     Some(other) => panic!("{other:?}"),
                 };
                 let (inbound, out, pool) = (&mut self.inbound, &mut self.out, &self.pool);
                 match step {
-                    Step::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
-                    Step::Tune(tune) => {
+                    ClientEvent::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
+                    ClientEvent::Tune(tune) => {
                         inbound.tune(&tune, &SessionLimits::default(), out, pool);
                         inbound.open(ShortStr::literal("/"), out, pool);
                     }
-                    Step::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
-                    Step::Open => self.is_open = true,
-                    Step::Answer => self.answers += 1,
-                    Step::Delivery => self.deliveries += 1,
+                    ClientEvent::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
+                    ClientEvent::Open => self.is_open = true,
+                    ClientEvent::Answer => self.answers += 1,
+                    ClientEvent::Delivery => self.deliveries += 1,
                 }
             }
             self.kept = input.to_vec();
@@ -150,24 +150,24 @@ impl Client {
 }
 
 /// Edges to the shard and ticks, for as long as it asks for them.
-fn run(shard: &mut Shard, client: &Client, now: Instant) {
+fn tick_while_busy(shard: &mut Shard, client: &SimulatedClient, now: Instant) {
     let cable = &client.cable;
     loop {
         let edges = cable.take_edges(Side::Right);
         if edges.any() {
-            shard.edge(client.slot, edges.readable, edges.writable, edges.closed);
+            shard.on_readiness(client.slot, edges.readable, edges.writable, edges.closed);
         }
-        if shard.tick(now) != Work::More && !cable.has_edges(Side::Right) {
+        if shard.tick(now) != TickOutcome::More && !cable.has_edges(Side::Right) {
             return;
         }
     }
 }
 
 /// A client with an open channel.
-fn arrive(shard: &mut Shard, now: Instant) -> Client {
+fn connect_client(shard: &mut Shard, now: Instant) -> SimulatedClient {
     let (near, far, cable) = pair(&SimOptions { window_bytes: 700, ..SimOptions::faultless() });
     let slot = shard.accept(Box::new(far), now);
-    let mut client = Client {
+    let mut client = SimulatedClient {
         link: near,
         cable,
         slot,
@@ -182,33 +182,33 @@ fn arrive(shard: &mut Shard, now: Instant) -> Client {
     client.out.protocol_header(&client.pool);
     while !client.is_open {
         client.send();
-        run(shard, &client, now);
+        tick_while_busy(shard, &client, now);
         client.read();
     }
     client
 }
 
 /// A client goes.
-fn leave(shard: &mut Shard, client: Client, now: Instant) {
+fn disconnect(shard: &mut Shard, client: SimulatedClient, now: Instant) {
     let (cable, slot) = (client.cable.clone(), client.slot);
     drop(client);
     while !cable.is_over(Side::Right) {
         let edges = cable.take_edges(Side::Right);
-        shard.edge(slot, edges.readable, edges.writable, edges.closed);
+        shard.on_readiness(slot, edges.readable, edges.writable, edges.closed);
         shard.tick(now);
     }
 }
 
 /// A consumer of `q` with so much to read that the broker reads nothing of it.
-fn full(shard: &mut Shard, now: Instant) -> Client {
-    let (mut consumer, mut publisher) = (arrive(shard, now), arrive(shard, now));
+fn blocked_consumer(shard: &mut Shard, now: Instant) -> SimulatedClient {
+    let (mut consumer, mut publisher) = (connect_client(shard, now), connect_client(shard, now));
     let queue = ShortStr::literal("q");
     let arguments = TableRef::EMPTY;
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
-    consumer.say(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    consumer.send_method(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
     let (consumer_tag, no_local, no_ack) = (ShortStr::literal("c"), false, true);
-    consumer.say(basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
-    run(shard, &consumer, now);
+    consumer.send_method(basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+    tick_while_busy(shard, &consumer, now);
     consumer.read();
     assert_eq!(consumer.answers, 2);
 
@@ -217,10 +217,10 @@ fn full(shard: &mut Shard, now: Instant) -> Client {
     publisher.out.publish(&publisher.pool, 1, &head, &[0, 0], BodyOut::Copy(&[1; 2_000]));
     while !publisher.out.is_empty() {
         publisher.send();
-        run(shard, &publisher, now);
+        tick_while_busy(shard, &publisher, now);
     }
     assert!(shard.effects().output_bytes() >= 800);
-    leave(shard, publisher, now);
+    disconnect(shard, publisher, now);
     consumer
 }
 
@@ -228,15 +228,15 @@ fn full(shard: &mut Shard, now: Instant) -> Client {
 fn a_client_that_did_not_read_is_served_again_once_it_reads() {
     let now = some_instant();
     let mut shard = shard(400);
-    let mut consumer = full(&mut shard, now);
+    let mut consumer = blocked_consumer(&mut shard, now);
     // The question arrives while the broker does not read on; no edge will tell of it again.
-    consumer.say(basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
-    run(&mut shard, &consumer, now);
+    consumer.send_method(basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
+    tick_while_busy(&mut shard, &consumer, now);
     assert!(consumer.cable.bytes_for(Side::Right) > 0, "a broker that is not read from reads on");
     // Edges are told once: who forgets one here stands still.
     for round in 0..10 {
         consumer.read();
-        run(&mut shard, &consumer, now + round * Duration::from_millis(20));
+        tick_while_busy(&mut shard, &consumer, now + round * Duration::from_millis(20));
     }
     assert_eq!((consumer.deliveries, consumer.answers), (1, 3));
 }
@@ -244,43 +244,43 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
 #[test]
 fn a_client_that_reads_nothing_is_kept_while_it_lives_and_not_when_it_is_dead() {
     let began = some_instant();
-    let mut shard = named("harrier", 400, 10);
-    let mut consumer = full(&mut shard, began);
+    let mut shard = named_shard("harrier", 400, 10);
+    let mut consumer = blocked_consumer(&mut shard, began);
     let mut now = began;
     for _ in 0..20 {
         now += Duration::from_secs(5);
         consumer.out.heartbeat(&consumer.pool);
         consumer.send();
-        run(&mut shard, &consumer, now);
+        tick_while_busy(&mut shard, &consumer, now);
     }
     assert_eq!(shard.connections(), 1, "its heartbeats arrive, though nobody reads them");
     while consumer.deliveries == 0 {
         consumer.read();
-        run(&mut shard, &consumer, now);
+        tick_while_busy(&mut shard, &consumer, now);
     }
-    leave(&mut shard, consumer, now);
+    disconnect(&mut shard, consumer, now);
 
-    let consumer = full(&mut shard, now);
+    let consumer = blocked_consumer(&mut shard, now);
     consumer.cable.cut(Cut::Silence);
     for _ in 0..6 {
         now += Duration::from_secs(5);
-        run(&mut shard, &consumer, now);
+        tick_while_busy(&mut shard, &consumer, now);
     }
     assert_eq!(shard.connections(), 0, "nothing arrives of it");
 }
 
 /// The other end of a link, and the numbers of its ends.
-struct Joint {
+struct BrokerCable {
     cable: Cable,
     slots: [u32; 2],
 }
 
 /// What has arrived at an end of a link is carried out.
-fn serve(shard: &mut Shard, joint: &Joint, side: Side, now: Instant) {
+fn serve(shard: &mut Shard, joint: &BrokerCable, side: Side, now: Instant) {
     joint.cable.step();
     let edges = joint.cable.take_edges(side);
     if edges.any() {
-        shard.edge(joint.slots[side as usize], edges.readable, edges.writable, edges.closed);
+        shard.on_readiness(joint.slots[side as usize], edges.readable, edges.writable, edges.closed);
     }
     shard.tick(now);
 }
@@ -288,27 +288,27 @@ fn serve(shard: &mut Shard, joint: &Joint, side: Side, now: Instant) {
 #[test]
 fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
     let began = some_instant();
-    let (mut source, mut destination) = (named("source", 1 << 20, 0), named("destination", 1 << 20, 0));
-    let mut client = arrive(&mut source, began);
+    let (mut source, mut destination) = (named_shard("source", 1 << 20, 0), named_shard("destination", 1 << 20, 0));
+    let mut client = connect_client(&mut source, began);
     let (queue, arguments) = (ShortStr::literal("orders"), TableRef::EMPTY);
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
-    client.say(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
-    run(&mut source, &client, began);
+    client.send_method(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    tick_while_busy(&mut source, &client, began);
     let key = LinkKey { vhost: "/".into(), peer: "destination".into() };
     let url = "amqp://destination".into();
     let link = LinkSpec { key: key.clone(), url, user: "guest".into(), durable: false };
     let route = RouteSpec {
         exchange: "amq.direct".into(),
         kind: RouteKind::Queue { queue: "orders".into() },
-        direction: Direction::Push,
-        ack: Ack::None,
+        direction: RouteDirection::Push,
+        ack: AckMode::None,
         credit: 0,
         hops_max: 8,
         durable: false,
         forced: false,
     };
-    source.federate(Order::AddLink(link.clone()), began);
-    source.federate(Order::AddRoute(key.clone(), route.clone()), began);
+    source.federate(FederationCommand::AddLink(link.clone()), began);
+    source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), began);
     let mut now = began;
     for forgets in [false, true] {
         let Some(dial) = (0..100).find_map(|_| {
@@ -316,11 +316,11 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
             source.tick(now);
             source.next_dial()
         }) else {
-            panic!("nobody dials: {:?}", source.links(now));
+            panic!("nobody dials: {:?}", source.link_statuses(now));
         };
         let (near, far, cable) = pair(&SimOptions::faultless());
         let name = |text: &str| text.into();
-        let login = Login {
+        let login = LinkLogin {
             user: name("guest"),
             password: name("guest"),
             vhost: name("/"),
@@ -328,21 +328,21 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
             external: false,
         };
         let there = destination.accept(Box::new(far), now);
-        let dialled = Dialled { link: Box::new(near), login, first: None };
-        let here = source.dialled(&dial, Ok(dialled), now).expect("it is wanted");
-        let joint = Joint { cable, slots: [here, there] };
-        while source.links(now).iter().any(|link| link.state != LinkState::Running) {
+        let dialled = DialedLink { link: Box::new(near), login, bootstrap: None };
+        let here = source.on_dial_outcome(&dial, Ok(dialled), now).expect("it is wanted");
+        let joint = BrokerCable { cable, slots: [here, there] };
+        while source.link_statuses(now).iter().any(|link| link.state != LinkState::Running) {
             serve(&mut source, &joint, Side::Left, now);
             serve(&mut destination, &joint, Side::Right, now);
         }
         // The destination is busy, and has not read the end.
         if forgets {
-            source.federate(Order::RemoveLink(key.clone()), now);
-            source.federate(Order::AddLink(link.clone()), now);
+            source.federate(FederationCommand::RemoveLink(key.clone()), now);
+            source.federate(FederationCommand::AddLink(link.clone()), now);
         } else {
-            source.federate(Order::RemoveRoute(key.clone(), route.clone()), now);
+            source.federate(FederationCommand::RemoveRoute(key.clone(), route.clone()), now);
         }
-        source.federate(Order::AddRoute(key.clone(), route.clone()), now);
+        source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), now);
         for _ in 0..20 {
             now += BACK_OFF_MIN;
             serve(&mut source, &joint, Side::Left, now);

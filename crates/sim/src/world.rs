@@ -10,7 +10,7 @@ use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
 use session::Greeting;
 use shard::{
-    Dial, DialError, Dialled, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work,
+    DialRequest, DialError, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl World {
 
     /// The right end of a cable comes in. Answers the number of its wire.
     pub fn admit(&mut self, far: SimLink, cable: Cable) -> usize {
-        let shard = usize::from(self.household.place_connection().expect("there is room for a thousand"));
+        let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
         let node = &mut self.nodes[shard];
         let slot = node.shard.accept(Box::new(far), self.now);
         node.awake = true;
@@ -152,8 +152,8 @@ impl World {
     pub fn dialled(
         &mut self,
         shard: usize,
-        dial: &Dial,
-        outcome: Result<(Dialled, Cable), DialError>,
+        dial: &DialRequest,
+        outcome: Result<(DialedLink, Cable), DialError>,
     ) -> Option<usize> {
         let node = &mut self.nodes[shard];
         node.awake = true;
@@ -161,7 +161,7 @@ impl World {
             Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
             Err(error) => (Err(error), None),
         };
-        let slot = node.shard.dialled(dial, outcome, self.now)?;
+        let slot = node.shard.on_dial_outcome(dial, outcome, self.now)?;
         self.wires.push(Wire { cable: cable?, side: Side::Left, shard, slot, over: false });
         Some(self.wires.len() - 1)
     }
@@ -205,7 +205,7 @@ impl World {
             let edges = wire.cable.take_edges(wire.side);
             if edges.any() {
                 edges_came = true;
-                self.nodes[node].shard.edge(wire.slot, edges.readable, edges.writable, edges.closed);
+                self.nodes[node].shard.on_readiness(wire.slot, edges.readable, edges.writable, edges.closed);
             }
         }
         let node = &mut self.nodes[node];
@@ -216,8 +216,8 @@ impl World {
         node.doorbell.is_awake();
         self.ticks += 1;
         match node.shard.tick(now) {
-            Work::More => node.awake = true,
-            Work::Idle { until } => {
+            TickOutcome::More => node.awake = true,
+            TickOutcome::Idle { until } => {
                 node.until = until;
                 node.doorbell.will_sleep();
                 node.awake = node.shard.has_messages();

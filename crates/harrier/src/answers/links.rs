@@ -10,8 +10,8 @@ use crate::{kept_plan, peer, route_spec};
 use catalog::{Catalog, Destination, ExchangeId, VhostId};
 use client::Url;
 use definitions::Json;
-use federation::{Direction, LinkKey, LinkSpec, LinkState, LinkStatus, Order, Plan, RouteKind, RouteSpec, RouteStatus};
-use shard::Operator;
+use federation::{RouteDirection, LinkKey, LinkSpec, LinkState, LinkStatus, FederationCommand, FederationPlan, RouteKind, RouteSpec, RouteStatus};
+use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use wire::Value;
@@ -53,7 +53,7 @@ pub struct Federation {
     keeps_name: bool,
     addresses: Vec<String>,
     folder: Option<Folder>,
-    plan: Plan,
+    plan: FederationPlan,
     marks: HashMap<(LinkKey, String), Mark>,
 }
 
@@ -97,13 +97,13 @@ impl Federation {
     }
 
     /// Orders again what was kept.
-    pub fn begin(&mut self, operator: &Operator) {
-        let orders: Vec<_> = self.plan.orders().into_iter().map(returning).collect();
+    pub fn begin(&mut self, operator: &AdminHandle) {
+        let orders: Vec<_> = self.plan.commands().into_iter().map(returning).collect();
         if !orders.is_empty() {
             tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are made again");
         }
         for order in &orders {
-            if let Order::ReturnRoute(key, route) = order {
+            if let FederationCommand::ReturnRoute(key, route) = order {
                 self.mark(key, route);
             }
         }
@@ -143,17 +143,17 @@ impl Mark {
 }
 
 /// What was ordered before this broker began.
-fn returning(order: Order) -> Order {
+fn returning(order: FederationCommand) -> FederationCommand {
     match order {
-        Order::AddRoute(key, route) => Order::ReturnRoute(key, route),
+        FederationCommand::AddRoute(key, route) => FederationCommand::ReturnRoute(key, route),
         order => order,
     }
 }
 
 /// A broker that stops takes no orders, and needs none.
-fn carry_out(operator: &Operator, orders: Vec<Order>) {
+fn carry_out(operator: &AdminHandle, orders: Vec<FederationCommand>) {
     for order in orders {
-        let _stopped = operator.federate(order);
+        let _stopped = operator.change_links(order);
     }
 }
 
@@ -162,10 +162,10 @@ impl Answers {
     pub(super) fn links(&mut self, asked: &Asked<'_>) -> Result<Json, Error> {
         let vhost = asked.text("vhost")?;
         let stopping = || error("stopping", "the broker stops");
-        let statuses = self.operator.links().ok_or_else(stopping)?;
+        let statuses = self.operator.link_statuses().ok_or_else(stopping)?;
         let only = vhost.map(str::to_owned);
         let types = self.exchange_types().ok_or_else(stopping)?;
-        let downstreams = self.operator.look(move |catalog| downstreams(catalog, only.as_deref()));
+        let downstreams = self.operator.with_catalog(move |catalog| downstreams(catalog, only.as_deref()));
         let mut links = Vec::new();
         let planned = self.federation.plan.links().to_vec();
         for planned in planned.iter().filter(|planned| vhost.is_none_or(|vhost| *planned.link.key.vhost == *vhost)) {
@@ -210,7 +210,7 @@ impl Answers {
     }
 
     fn types_of(&self, places: HashSet<(Box<str>, Box<str>)>) -> Option<Types> {
-        self.operator.look(move |catalog| {
+        self.operator.with_catalog(move |catalog| {
             let type_of = |vhost: &str, exchange: &str| {
                 let id = catalog.exchange(catalog.vhost_by_name(vhost)?, exchange.as_bytes())?;
                 Some(catalog.exchange_info(id)?.kind.name())
@@ -232,10 +232,10 @@ impl Answers {
             LinkState::Connecting | LinkState::Running | LinkState::BlockedHere => (None, None),
         };
         let told = routes.iter().map(|route| {
-            let known = status.routes.iter().find(|status| status.spec.is_like(route)).cloned();
+            let known = status.routes.iter().find(|status| status.spec.carries_same(route)).cloned();
             let status = known.unwrap_or_else(|| RouteStatus {
                 spec: route.clone(),
-                runs: false,
+                is_running: false,
                 error: None,
                 messages: 0,
                 bytes: 0,
@@ -280,7 +280,7 @@ impl Answers {
         entries.push(("exchange_type", maybe(kind.copied())));
         let of_rate = |value: fn(&Rate) -> f64| rate.as_ref().map_or(Json::Null, |rate| rounded(value(rate)));
         entries.extend([
-            ("runs", Json::Bool(status.runs)),
+            ("runs", Json::Bool(status.is_running)),
             ("error", maybe(status.error.as_deref())),
             ("messages", count(status.messages)),
             ("bytes", count(status.bytes)),
@@ -321,7 +321,7 @@ impl Answers {
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
         let link = self.wanted_link(asked)?;
         let (vhost, at) = (link.key.vhost.to_string(), route.clone());
-        let place = self.operator.look(move |catalog| place_of(catalog, &vhost, &at));
+        let place = self.operator.with_catalog(move |catalog| place_of(catalog, &vhost, &at));
         place.ok_or_else(|| error("stopping", "the broker stops"))??;
         let own = peer::own(&self.federation.addresses, &link.key.vhost);
         let (key, is_durable) = (link.key.clone(), link.durable);
@@ -345,7 +345,7 @@ impl Answers {
         let (key, url) = key_of(asked)?;
         let user = asked.text("user")?.unwrap_or(asked.user).to_owned();
         let (vhost, name) = (key.vhost.to_string(), user.clone());
-        let is_there = self.operator.look(move |catalog| {
+        let is_there = self.operator.with_catalog(move |catalog| {
             let has_vhost = catalog.vhost_by_name(&vhost).is_some();
             (has_vhost, catalog.users().any(|(_, user)| *user.name == *name))
         });
@@ -362,12 +362,12 @@ impl Answers {
         &mut self,
         asked: &Asked<'_>,
         is_durable: bool,
-        change: impl FnOnce(&mut Plan) -> Result<Vec<Order>, federation::Unplanned>,
+        change: impl FnOnce(&mut FederationPlan) -> Result<Vec<FederationCommand>, federation::PlanError>,
     ) -> Result<Json, Error> {
         let state = &mut self.federation;
         let mut plan = state.plan.clone();
         let orders = change(&mut plan).map_err(|why| error(why.code(), why.to_string()))?;
-        let is_added = orders.iter().any(|order| matches!(order, Order::AddLink(_)));
+        let is_added = orders.iter().any(|order| matches!(order, FederationCommand::AddLink(_)));
         let mut warnings = Vec::new();
         match &state.folder {
             None if is_durable => {
@@ -395,7 +395,7 @@ impl Answers {
             }
             state.plan = plan;
             for order in &orders {
-                if let Order::AddRoute(key, route) = order {
+                if let FederationCommand::AddRoute(key, route) = order {
                     state.mark(key, route);
                 }
             }
@@ -426,13 +426,13 @@ fn place_of(catalog: &Catalog, vhost: &str, route: &RouteSpec) -> Result<(), Err
         return Err(error("not-found", format!("there is no virtual host '{vhost}'")));
     };
     let is_queue = match (&route.kind, route.direction) {
-        (RouteKind::Queue { queue }, Direction::Push) => {
+        (RouteKind::Queue { queue }, RouteDirection::Push) => {
             return match catalog.queue(id, queue.as_bytes()) {
                 Some(_) => Ok(()),
                 None => Err(error("not-found", format!("there is no queue '{queue}' in virtual host '{vhost}'"))),
             };
         }
-        (RouteKind::Queue { .. }, Direction::Pull) => true,
+        (RouteKind::Queue { .. }, RouteDirection::Pull) => true,
         (RouteKind::Dynamic | RouteKind::Static { .. }, _) => false,
     };
     let name = &route.exchange;

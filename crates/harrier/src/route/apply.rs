@@ -13,7 +13,7 @@ use crate::ask::{Conversation, Reason};
 use crate::kept_plan::{list as tables, only};
 use crate::{peer, route_spec, toml_text};
 use definitions::Json;
-use federation::{Direction, LinkKey, LinkSpec, Plan, RouteKind, RouteSpec};
+use federation::{RouteDirection, LinkKey, LinkSpec, FederationPlan, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::Comparing;
@@ -116,7 +116,7 @@ struct Broker {
     /// Where others dial it.
     dialled: Place,
     /// What it is to have.
-    plan: Plan,
+    plan: FederationPlan,
 }
 
 /// One change of one broker.
@@ -176,14 +176,14 @@ impl Declared {
                     _ => {}
                 }
             }
-            declared.brokers.insert(name.clone(), Broker { at, dialled, plan: Plan::default() });
+            declared.brokers.insert(name.clone(), Broker { at, dialled, plan: FederationPlan::default() });
         }
         for (at, link) in tables(said, "link")?.iter().enumerate() {
             let place = |why: String| format!("link {}: {why}", at + 1);
             only(link, &["dest", "src", "direction", "durable"]).map_err(place)?;
             let direction = match route_spec::text(link, "direction").map_err(place)? {
-                None | Some("pull") => Direction::Pull,
-                Some("push") => Direction::Push,
+                None | Some("pull") => RouteDirection::Pull,
+                Some("push") => RouteDirection::Push,
                 Some(other) => return Err(place(format!("direction: it is pull or push, not '{other}'"))),
             };
             let durable = route_spec::flag(link, "durable").map_err(place)? || options.durable;
@@ -204,7 +204,7 @@ impl Declared {
                     RouteKind::Static { key } => Some(key.to_string()),
                     _ => None,
                 };
-                let (from, to, pushed) = (src.to_owned(), dest.to_owned(), route.direction == Direction::Push);
+                let (from, to, pushed) = (src.to_owned(), dest.to_owned(), route.direction == RouteDirection::Push);
                 let leg = Leg { from, to, key, pushed, forced: route.forced };
                 declared.legs.push((at + 1, route.exchange.clone(), leg));
             }
@@ -230,14 +230,14 @@ impl Declared {
     }
 
     /// Adds the link between two brokers to the plan of the one that dials; says which that is.
-    fn link(&mut self, said: &Json, direction: Direction, durable: bool) -> Result<(String, LinkKey), String> {
+    fn link(&mut self, said: &Json, direction: RouteDirection, durable: bool) -> Result<(String, LinkKey), String> {
         let (dest, src) = ends(said)?;
         for name in [dest, src] {
             if !self.brokers.contains_key(name) {
                 return Err(format!("there is no [broker.{name}]"));
             }
         }
-        let (near, far) = if direction == Direction::Push { (src, dest) } else { (dest, src) };
+        let (near, far) = if direction == RouteDirection::Push { (src, dest) } else { (dest, src) };
         let url = self.brokers[far].dialled.clone();
         let own = [self.brokers[near].at.peer().into(), self.brokers[near].dialled.peer().into()];
         let Some(broker) = self.brokers.get_mut(near) else { return Err(format!("there is no [broker.{near}]")) };
@@ -317,7 +317,7 @@ impl Broker {
             Step { adds, changes: false, broker: name.to_owned(), peer: peer.to_owned(), command, arguments, line }
         };
         let route_line = |peer: &str, route: &RouteSpec| {
-            let arrow = if route.direction == Direction::Push { "to" } else { "from" };
+            let arrow = if route.direction == RouteDirection::Push { "to" } else { "from" };
             format!("route {} {arrow} {}", route.title(), declared.name(peer))
         };
         let named = |link: &LinkSpec| format!("link to {}", declared.name(&link.key.peer));

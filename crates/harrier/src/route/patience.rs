@@ -67,7 +67,7 @@ impl Stands {
                 _ => Stands::NotYet(format!("is {state}{why}")),
             };
         };
-        let is = |known: &Json| route_spec::read(known).is_ok_and(|known| known.is_like(route));
+        let is = |known: &Json| route_spec::read(known).is_ok_and(|known| known.carries_same(route));
         let Some(known) = list(link, "routes").iter().find(|known| is(known)) else {
             return Stands::Never(format!("has no route {} any more", route.title()));
         };

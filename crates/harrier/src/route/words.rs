@@ -5,7 +5,7 @@
 //! Never:  reads an address beyond its being there.
 
 use federation::limits::CREDIT_DEFAULT;
-use federation::{Ack, RouteKind};
+use federation::{AckMode, RouteKind};
 use std::time::Duration;
 
 /// How something is done.
@@ -20,7 +20,7 @@ pub struct Options {
     /// A link goes with its last route.
     pub del_empty_link: bool,
     /// When the source may forget a message.
-    pub ack: Ack,
+    pub ack: AckMode,
     /// Messages under way.
     pub credit: u16,
     /// More is said.
@@ -131,7 +131,7 @@ pub fn understand<'a>(words: &[&'a str]) -> Result<Understood<'a>, Unclear> {
         durable: false,
         src_local: false,
         del_empty_link: false,
-        ack: Ack::Confirm,
+        ack: AckMode::Confirm,
         credit: CREDIT_DEFAULT,
         verbose: false,
         quiet: false,
@@ -234,8 +234,8 @@ fn set_value(options: &mut Options, written: &str, name: &str, value: &str) -> R
         "ack" => {
             // A number is how many transfers Qpid acknowledges at once; here that follows from how they come.
             options.ack = match (value, number()) {
-                ("none", _) | (_, Some(0)) => Ack::None,
-                ("confirm", _) | (_, Some(_)) => Ack::Confirm,
+                ("none", _) | (_, Some(0)) => AckMode::None,
+                ("confirm", _) | (_, Some(_)) => AckMode::Confirm,
                 _ => return usage(format!("{written} is none or confirm, not '{value}'")),
             }
         }
@@ -314,7 +314,7 @@ fn verb<'a>(words: &[&'a str]) -> Result<(Verb<'a>, Vec<&'static str>), Unclear>
 #[cfg(test)]
 mod tests {
     use super::{Options, Transport, Unclear, Verb, understand};
-    use federation::{Ack, RouteKind};
+    use federation::{AckMode, RouteKind};
 
     fn sound(line: &str) -> (Verb<'_>, Options, usize) {
         let words: Vec<_> = line.split(' ').collect();
@@ -327,13 +327,13 @@ mod tests {
         let (verb, options, needless) = sound("-d dynamic add d s x");
         assert_eq!(verb, Verb::Route { add: true, dest: "d", src: "s", exchange: "x", kind: RouteKind::Dynamic });
         assert!(options.durable && !options.src_local && needless == 0);
-        assert_eq!((options.ack, options.credit), (Ack::Confirm, 1000));
+        assert_eq!((options.ack, options.credit), (AckMode::Confirm, 1000));
         let (verb, options, _) = sound("route add d s x k.# -ds --ack=none --credit 0 -tunix");
         let kind = RouteKind::Static { key: "k.#".into() };
         assert_eq!(verb, Verb::Route { add: true, dest: "d", src: "s", exchange: "x", kind });
         assert!(options.durable && options.src_local);
-        assert_eq!((options.ack, options.credit, options.transport), (Ack::None, 0, Transport::Unix));
-        assert_eq!(sound("--ack 100 link list").1.ack, Ack::Confirm);
+        assert_eq!((options.ack, options.credit, options.transport), (AckMode::None, 0, Transport::Unix));
+        assert_eq!(sound("--ack 100 link list").1.ack, AckMode::Confirm);
         assert_eq!(sound("-t ssl link list").1.transport, Transport::Tls);
         assert_eq!(sound("route add d s x k tag a,b PLAIN").2, 2);
         assert_eq!(sound("link add d s EXTERNAL").2, 1);

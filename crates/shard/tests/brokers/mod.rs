@@ -6,11 +6,12 @@
 
 use catalog::{Definition, Limits, Name, Password, Permission};
 use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Prepared, Publish, QueueOptions, Url};
-use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkStatus, LinkLogin, FederationCommand, RouteKind, RouteSpec};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{
-    Asked, BrokerDialler, DialError, Dialled, IdleProcessors, RdmaListen, RdmaOptions, Reached, Server, ServerOptions, Tell,
+    BrokerDialler, DialCallback, DialError, DialProgress, DialedLink, IdleProcessors, RdmaDial, RdmaListen, RdmaOptions, Server,
+    ServerOptions,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,29 +22,29 @@ use wire::{Table, Value};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// By sockets, and over a fabric where there is one.
-struct Dials(Option<Fabric>);
+struct TestDialler(Option<Fabric>);
 
-impl BrokerDialler for Dials {
-    fn dial(&self, url: &str, tell: Tell) {
+impl BrokerDialler for TestDialler {
+    fn dial(&self, url: &str, tell: DialCallback) {
         let url = Url::parse(url).expect("an address");
         let fabric = self.0.clone();
         std::thread::spawn(move || {
             let login = |url: Url| {
                 let Url { user, password, vhost, address, external, .. } = url;
                 let (user, password, vhost) = (user.into(), password.into(), vhost.into());
-                Login { user, password, vhost, address: address.into(), external }
+                LinkLogin { user, password, vhost, address: address.into(), external }
             };
             tell(match client::prepare(&url, &Options::default()) {
                 Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
                 Ok(Prepared::Stands(dialled)) => {
-                    Ok(Reached::Link(Dialled { link: dialled.link, login: login(dialled.url), first: None }))
+                    Ok(DialProgress::Connected(DialedLink { link: dialled.link, login: login(dialled.url), bootstrap: None }))
                 }
                 Ok(Prepared::Ask(ask)) => {
                     let Ask { place, token, url, first, .. } = *ask;
                     let way = fabric.expect("a fabric").way(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
-                    Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise })))
+                    Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise })))
                 }
             });
         });
@@ -51,14 +52,14 @@ impl BrokerDialler for Dials {
 }
 
 /// A broker of a test.
-pub struct Broker {
+pub struct TestBroker {
     pub server: Server,
     pub name: &'static str,
     /// Where it is dialled over a fabric, if it is.
     pub over: Option<String>,
 }
 
-impl Broker {
+impl TestBroker {
     pub fn start(name: &'static str, shards: u16) -> Self {
         Self::start_at(name, shards, "127.0.0.1:0")
     }
@@ -128,10 +129,10 @@ impl Broker {
             idle_processors: IdleProcessors::Sleep,
             drain_timeout: PATIENCE,
             cluster_name: name.into(),
-            dialler: Some(Arc::new(Dials(fabric))),
+            dialler: Some(Arc::new(TestDialler(fabric))),
             requests: None,
         });
-        Broker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
+        TestBroker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
     }
 
     /// Where other brokers dial it.
@@ -158,25 +159,25 @@ impl Broker {
         client.close().expect("closed");
     }
 
-    pub fn key(&self, peer: &Broker) -> LinkKey {
+    pub fn key(&self, peer: &TestBroker) -> LinkKey {
         LinkKey { vhost: "/".into(), peer: peer.server.addresses()[0].as_str().into() }
     }
 
     /// A link to another broker, with a route.
-    pub fn route(&self, peer: &Broker, spec: RouteSpec) {
+    pub fn route(&self, peer: &TestBroker, spec: RouteSpec) {
         let key = self.key(peer);
         let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
-        let operator = self.server.operator();
-        operator.federate(Order::AddLink(link)).expect("taken");
-        operator.federate(Order::AddRoute(key.clone(), spec.clone())).expect("taken");
+        let operator = self.server.admin();
+        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
+        operator.change_links(FederationCommand::AddRoute(key.clone(), spec.clone())).expect("taken");
         let what = format!("{} <-> {}: {spec:?}", self.name, peer.name);
         self.until(&what, |links| {
-            links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.runs))
+            links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.is_running))
         });
     }
 
     pub fn links(&self) -> Vec<LinkStatus> {
-        self.server.operator().links().expect("it runs")
+        self.server.admin().link_statuses().expect("it runs")
     }
 
     pub fn until(&self, what: &str, holds: impl Fn(&[LinkStatus]) -> bool) {
@@ -202,8 +203,8 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
     RouteSpec {
         exchange: exchange.into(),
         kind,
-        direction: Direction::Pull,
-        ack: Ack::Confirm,
+        direction: RouteDirection::Pull,
+        ack: AckMode::Confirm,
         credit: 100,
         hops_max: 8,
         durable: false,
@@ -212,7 +213,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
 }
 
 /// A consumer of its own queue, bound to an exchange.
-pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
+pub fn bound(broker: &TestBroker, exchange: &str, key: &str) -> (Client, Channel) {
     let (mut client, channel) = broker.client();
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, "", &options).expect("a queue");
@@ -223,7 +224,7 @@ pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
     (client, channel)
 }
 
-pub fn publish(broker: &Broker, exchange: &str, keys: &[&str], rounds: u32) {
+pub fn publish(broker: &TestBroker, exchange: &str, keys: &[&str], rounds: u32) {
     let (mut client, channel) = broker.client();
     client.confirm_select(channel).expect("confirms");
     for round in 0..rounds {

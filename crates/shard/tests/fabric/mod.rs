@@ -23,25 +23,25 @@ pub const PLACE: &str = "127.0.0.1:5672";
 
 /// What joins them.
 #[derive(Clone)]
-pub enum Joint {
+pub enum Interconnect {
     Fabric(Fabric),
     Card,
 }
 
-impl Joint {
+impl Interconnect {
     fn siblings(&self, address: &Address, count: usize) -> Vec<AnyDevice> {
         match self {
-            Joint::Fabric(fabric) => {
+            Interconnect::Fabric(fabric) => {
                 fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
             }
-            Joint::Card => verbs::card::at(&RdmaListen::device_address(address), count).expect("the card is there"),
+            Interconnect::Card => verbs::card::at(&RdmaListen::device_address(address), count).expect("the card is there"),
         }
     }
 }
 
-pub struct World {
+pub struct FabricServer {
     pub fabric: Fabric,
-    joint: Joint,
+    joint: Interconnect,
     addresses: Vec<String>,
     server: Option<Server>,
     pub tcp: String,
@@ -49,7 +49,7 @@ pub struct World {
 }
 
 /// What differs between brokers.
-pub struct Plan {
+pub struct ServerPlan {
     pub shards: u16,
     pub addresses: usize,
     pub connections_max: u32,
@@ -59,10 +59,10 @@ pub struct Plan {
     pub memory_bytes_max: u64,
 }
 
-impl Default for Plan {
+impl Default for ServerPlan {
     fn default() -> Self {
         let settings = Settings { receive_buffers: 2_048, direct: true, ..Settings::default() };
-        Plan {
+        ServerPlan {
             shards: 1,
             addresses: 1,
             connections_max: 1_000,
@@ -74,22 +74,22 @@ impl Default for Plan {
     }
 }
 
-impl World {
+impl FabricServer {
     /// A broker that listens by TCP and over a fabric. Its devices have the first numbers: address by address, shard by
     /// shard.
-    pub fn new(plan: Plan) -> World {
+    pub fn new(plan: ServerPlan) -> FabricServer {
         let fabric = Fabric::live(&FabricOptions::faultless());
         let addresses = ADDRESSES[..plan.addresses].iter().map(|address| (*address).to_owned()).collect();
-        World::joined(Joint::Fabric(fabric.clone()), fabric, addresses, plan)
+        FabricServer::joined(Interconnect::Fabric(fabric.clone()), fabric, addresses, plan)
     }
 
     /// One that listens at this place of the machine's card (`host:port`).
-    pub fn on_card(place: &str, plan: Plan) -> World {
+    pub fn on_card(place: &str, plan: ServerPlan) -> FabricServer {
         let nowhere = Fabric::live(&FabricOptions::faultless());
-        World::joined(Joint::Card, nowhere, vec![format!("amqp+rdma://{place}")], plan)
+        FabricServer::joined(Interconnect::Card, nowhere, vec![format!("amqp+rdma://{place}")], plan)
     }
 
-    fn joined(joint: Joint, fabric: Fabric, addresses: Vec<String>, plan: Plan) -> World {
+    fn joined(joint: Interconnect, fabric: Fabric, addresses: Vec<String>, plan: ServerPlan) -> FabricServer {
         let listen = addresses.iter().map(|address| {
             let address: Address = address.parse().expect("an address");
             let devices = joint.siblings(&address, plan.shards.into());
@@ -98,7 +98,7 @@ impl World {
         let listen = listen.collect();
         let server = start(&plan, listen).expect("it starts");
         let tcp = format!("amqp://{}", server.addresses()[0]);
-        World { fabric, joint, addresses, server: Some(server), tcp, settings: plan.settings }
+        FabricServer { fabric, joint, addresses, server: Some(server), tcp, settings: plan.settings }
     }
 
     pub fn server(&self) -> &Server {
@@ -112,7 +112,7 @@ impl World {
 
     pub fn options(&self) -> Options {
         let mut options = Options { answer_wait: PATIENCE, ..Options::default() };
-        if let Joint::Fabric(fabric) = self.joint.clone() {
+        if let Interconnect::Fabric(fabric) = self.joint.clone() {
             options.rdma.devices =
                 Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) });
         }
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for FabricServer {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
@@ -148,7 +148,7 @@ impl Drop for World {
 }
 
 /// Starts a broker with a user `guest`.
-pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, BrokerStartError> {
+pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, BrokerStartError> {
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let definitions = vec![
         Definition::CreateVhost { name: vhost.clone() },

@@ -11,7 +11,7 @@ use link::sim::{Cable, Side, SimOptions, pair};
 use link::{Abort, Filled, Link, LinkError, Received};
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{Copied, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, Work};
+use shard::{CopiedBytes, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
 use slab::{Pool, PoolOptions, Slice};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,18 +43,18 @@ fn some_instant() -> Instant {
 }
 
 /// What a broker may have.
-pub struct Bounds {
+pub struct ShardBounds {
     pub memory_bytes_max: u64,
     pub output_bytes_max: usize,
 }
 
-impl Default for Bounds {
+impl Default for ShardBounds {
     fn default() -> Self {
-        Bounds { memory_bytes_max: 1 << 40, output_bytes_max: 4 << 20 }
+        ShardBounds { memory_bytes_max: 1 << 40, output_bytes_max: 4 << 20 }
     }
 }
 
-fn shard(bounds: &Bounds, now: Instant) -> Shard {
+fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, bounds.memory_bytes_max, 1_000));
     let mut catalog = Catalog::new(Limits::default());
@@ -105,7 +105,7 @@ pub fn body(number: u64, bytes: usize) -> Vec<u8> {
     body
 }
 
-pub struct World {
+pub struct VerbsHarness {
     pub fabric: Fabric,
     /// Of the ports' buffers.
     pool: Pool,
@@ -119,8 +119,8 @@ pub struct World {
     pub frame_bytes_max: u32,
 }
 
-impl World {
-    pub fn new(options: &FabricOptions, settings: &Settings, bounds: &Bounds) -> World {
+impl VerbsHarness {
+    pub fn new(options: &FabricOptions, settings: &Settings, bounds: &ShardBounds) -> VerbsHarness {
         let near = Settings { fetch_max: Settings::of_a_client().fetch_max, ..settings.clone() };
         let fabric = Fabric::new(options);
         let pool = Pool::new(PoolOptions::default());
@@ -130,7 +130,7 @@ impl World {
         let now = some_instant();
         let shard = shard(bounds, now);
         let (slots, cables, frame_bytes_max) = (HashMap::new(), vec![], FRAME_BYTES_CEILING);
-        World { fabric, pool, ports, settings: settings.clone(), shard, slots, cables, now, frame_bytes_max }
+        VerbsHarness { fabric, pool, ports, settings: settings.clone(), shard, slots, cables, now, frame_bytes_max }
     }
 
     /// One step of time: what devices and cables did, rounds of both ports, and of the shard.
@@ -152,17 +152,17 @@ impl World {
         self.ports[FAR].take_edges(&mut edges);
         for (id, edge) in edges.drain(..) {
             if let Some(slot) = self.slots.get(&id) {
-                self.shard.edge(*slot, edge.readable, edge.writable, edge.closed);
+                self.shard.on_readiness(*slot, edge.readable, edge.writable, edge.closed);
             }
         }
         for (cable, slot) in &self.cables {
             let edge = cable.take_edges(Side::Right);
             if edge.any() {
-                self.shard.edge(*slot, edge.readable, edge.writable, edge.closed);
+                self.shard.on_readiness(*slot, edge.readable, edge.writable, edge.closed);
             }
         }
         for _ in 0..100 {
-            if self.shard.tick(self.now) != Work::More {
+            if self.shard.tick(self.now) != TickOutcome::More {
                 break;
             }
         }
@@ -170,32 +170,32 @@ impl World {
         self.ports.iter().for_each(Port::flush);
     }
 
-    pub fn until(&mut self, what: &str, clients: &mut [Client], mut holds: impl FnMut(&Self, &[Client]) -> bool) {
+    pub fn until(&mut self, what: &str, clients: &mut [VerbsClient], mut holds: impl FnMut(&Self, &[VerbsClient]) -> bool) {
         for _ in 0..STEPS_MAX {
             if holds(self, clients) {
                 return;
             }
             self.step();
-            clients.iter_mut().for_each(Client::turn);
+            clients.iter_mut().for_each(VerbsClient::poll);
         }
         panic!("not within {STEPS_MAX} steps: {what}");
     }
 
     /// A client with an open channel, over RDMA.
-    pub fn arrive(&mut self) -> Client {
+    pub fn connect(&mut self) -> VerbsClient {
         let link = self.ports[NEAR].connect("broker", None).expect("there is room");
-        self.log_in(Client::new(Box::new(link), self.frame_bytes_max))
+        self.log_in(VerbsClient::new(Box::new(link), self.frame_bytes_max))
     }
 
     /// As `arrive`, over a cable that copies.
-    pub fn arrive_by_cable(&mut self) -> Client {
+    pub fn connect_by_cable(&mut self) -> VerbsClient {
         let (near, far, cable) = pair(&SimOptions { window_bytes: 100_000, ..SimOptions::faultless() });
         let slot = self.shard.accept(Box::new(far), self.now);
         self.cables.push((cable, slot));
-        self.log_in(Client::new(Box::new(near), FRAME_BYTES_CEILING))
+        self.log_in(VerbsClient::new(Box::new(near), FRAME_BYTES_CEILING))
     }
 
-    fn log_in(&mut self, client: Client) -> Client {
+    fn log_in(&mut self, client: VerbsClient) -> VerbsClient {
         let mut client = [client];
         self.until("an open channel", &mut client, |_, client| client[0].is_open);
         let [mut client] = client;
@@ -204,15 +204,15 @@ impl World {
     }
 
     /// A client that consumes a queue of that name, which gets what is published to `amq.fanout` as well.
-    pub fn consumer(&mut self, name: &str, by_cable: bool) -> Client {
-        let mut client = if by_cable { self.arrive_by_cable() } else { self.arrive() };
+    pub fn consumer(&mut self, name: &str, by_cable: bool) -> VerbsClient {
+        let mut client = if by_cable { self.connect_by_cable() } else { self.connect() };
         client.declare(name);
         let name = ShortStr::new(name.as_bytes()).expect("short");
         let (arguments, exclusive, no_wait) = (TableRef::EMPTY, false, false);
         let (exchange, routing_key) = (ShortStr::literal("amq.fanout"), ShortStr::literal(""));
-        client.say(queue::Bind { queue: name, exchange, routing_key, no_wait, arguments });
+        client.send_method(queue::Bind { queue: name, exchange, routing_key, no_wait, arguments });
         let (consumer_tag, no_local, no_ack) = (ShortStr::literal("c"), false, true);
-        client.say(basic::Consume { queue: name, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+        client.send_method(basic::Consume { queue: name, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
         let mut client = [client];
         self.until("a consumer", &mut client, |_, client| client[0].answers == 3);
         let [client] = client;
@@ -224,7 +224,7 @@ impl World {
         self.shard.broker().queues().map(|queue| queue.ready.len()).sum()
     }
 
-    pub fn copied(&self) -> Copied {
+    pub fn copied(&self) -> CopiedBytes {
         self.shard.effects().copied
     }
 
@@ -235,7 +235,7 @@ impl World {
     }
 
     /// Whatever either port held for a peer is back, once all clients have gone.
-    pub fn must_be_empty(&mut self) {
+    pub fn assert_empty(&mut self) {
         self.until("all connections are cleared away", &mut [], |world, _| {
             world.ports.iter().all(|port| port.census().connections == 0) && world.shard.connections() == 0
         });
@@ -250,7 +250,7 @@ impl World {
 }
 
 /// A client: a session in that role, which lends where its link takes it.
-pub struct Client {
+pub struct VerbsClient {
     link: Option<Box<dyn Link>>,
     lend_from_bytes: usize,
     limits: SessionLimits,
@@ -274,17 +274,17 @@ pub struct Client {
     pub is_over: bool,
 }
 
-enum Then {
+enum ClientAction {
     Nothing,
     LogIn,
     Tune(connection::Tune),
     OpenChannel,
 }
 
-impl Client {
-    fn new(link: Box<dyn Link>, body_frame_bytes_max: u32) -> Client {
+impl VerbsClient {
+    fn new(link: Box<dyn Link>, body_frame_bytes_max: u32) -> VerbsClient {
         let limits = SessionLimits { body_frame_bytes_max, ..SessionLimits::default() };
-        let mut client = Client {
+        let mut client = VerbsClient {
             link: Some(link),
             lend_from_bytes: usize::MAX,
             limits,
@@ -315,7 +315,7 @@ impl Client {
         }
     }
 
-    pub fn say<'a>(&mut self, method: impl Into<Method<'a>>) {
+    pub fn send_method<'a>(&mut self, method: impl Into<Method<'a>>) {
         self.out.method(&self.pool, 1, &method.into());
     }
 
@@ -324,7 +324,7 @@ impl Client {
         let name = ShortStr::new(name.as_bytes()).expect("short");
         let arguments = TableRef::EMPTY;
         let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
-        self.say(queue::Declare { queue: name, passive, durable, exclusive, auto_delete, no_wait, arguments });
+        self.send_method(queue::Declare { queue: name, passive, durable, exclusive, auto_delete, no_wait, arguments });
     }
 
     /// Publishes a body that is in shared memory already.
@@ -339,7 +339,7 @@ impl Client {
     }
 
     /// Goes, in order or not.
-    pub fn leave(&mut self, why: Option<Abort>) {
+    pub fn disconnect(&mut self, why: Option<Abort>) {
         if let (Some(mut link), Some(why)) = (self.link.take(), why) {
             link.abort(why);
         }
@@ -348,7 +348,7 @@ impl Client {
     }
 
     /// Sends what it can and reads what is there.
-    pub fn turn(&mut self) {
+    pub fn poll(&mut self) {
         let Some(link) = &mut self.link else { return };
         if !self.out.is_empty()
             && let Err(error) = link.send(self.out.gather_mut())
@@ -357,7 +357,7 @@ impl Client {
         }
         while !self.is_paused {
             match self.receive() {
-                Ok(true) => self.take(),
+                Ok(true) => self.parse(),
                 Ok(false) => return,
                 Err(error) => return self.end(error),
             }
@@ -365,7 +365,7 @@ impl Client {
     }
 
     fn end(&mut self, error: Option<LinkError>) {
-        self.leave(None);
+        self.disconnect(None);
         self.error = error;
     }
 
@@ -404,18 +404,18 @@ impl Client {
         }
     }
 
-    fn take(&mut self) {
+    fn parse(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         let mut input = &kept[..];
         loop {
             let then = match self.inbound.next(&mut input, &mut self.out, &self.pool).expect("no fault") {
                 None => break,
-                Some(Event::Start(_)) => Then::LogIn,
-                Some(Event::Tune(tune)) => Then::Tune(tune),
-                Some(Event::OpenOk) => Then::OpenChannel,
+                Some(Event::Start(_)) => ClientAction::LogIn,
+                Some(Event::Tune(tune)) => ClientAction::Tune(tune),
+                Some(Event::OpenOk) => ClientAction::OpenChannel,
                 Some(Event::ChannelOpened { .. }) => {
                     self.is_open = true;
-                    Then::Nothing
+                    ClientAction::Nothing
                 }
                 Some(Event::Deliver { body: came, .. }) => {
                     let bytes = match &came {
@@ -425,24 +425,24 @@ impl Client {
                     let (number, size) = self.expected.pop_front().expect("nothing was expected");
                     assert!(bytes == body(number, size), "message {number} of {size} bytes differs");
                     self.got.push((number, size));
-                    Then::Nothing
+                    ClientAction::Nothing
                 }
-                Some(Event::Blocked { .. } | Event::Unblocked) => Then::Nothing,
+                Some(Event::Blocked { .. } | Event::Unblocked) => ClientAction::Nothing,
                 Some(Event::Method { .. }) => {
                     self.answers += 1;
-                    Then::Nothing
+                    ClientAction::Nothing
                 }
                 Some(other) => panic!("{other:?}"),
             };
             let (inbound, out, pool) = (&mut self.inbound, &mut self.out, &self.pool);
             match then {
-                Then::Nothing => {}
-                Then::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
-                Then::Tune(tune) => {
+                ClientAction::Nothing => {}
+                ClientAction::LogIn => inbound.log_in("PLAIN", b"\0guest\0guest", TableRef::EMPTY, out, pool),
+                ClientAction::Tune(tune) => {
                     self.frame_bytes_max = inbound.tune(&tune, &self.limits, out, pool).frame_bytes_max;
                     inbound.open(ShortStr::literal("/"), out, pool);
                 }
-                Then::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
+                ClientAction::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
             }
         }
         self.kept = input.to_vec();

@@ -9,7 +9,7 @@ use crate::federation::book::{Box, Sent};
 use crate::federation::settle::CHANNEL;
 use crate::terms::Terms;
 use crate::world::World;
-use federation::Order;
+use federation::FederationCommand;
 use link::sim::Side;
 use wire::method::Method;
 
@@ -62,8 +62,8 @@ impl Run {
         // The shards of all routes of a link are the same.
         let shard = edge.ends().1 % world.nodes.len();
         world.wake(shard, |shard, now| {
-            shard.federate(Order::AddLink(link), now);
-            let order = if returns { Order::ReturnRoute(key, edge.spec) } else { Order::AddRoute(key, edge.spec) };
+            shard.federate(FederationCommand::AddLink(link), now);
+            let order = if returns { FederationCommand::ReturnRoute(key, edge.spec) } else { FederationCommand::AddRoute(key, edge.spec) };
             shard.federate(order, now);
         });
     }
@@ -75,7 +75,7 @@ impl Run {
         self.note(|_| format!("b{place} loses its route of b{}: {}", edge.ends().1, edge.spec.title()));
         let world = &mut self.places[place].world;
         let shard = edge.ends().1 % world.nodes.len();
-        world.wake(shard, |shard, now| shard.federate(Order::RemoveRoute(link.key, edge.spec), now));
+        world.wake(shard, |shard, now| shard.federate(FederationCommand::RemoveRoute(link.key, edge.spec), now));
     }
 
     /// Everything at once.

@@ -7,7 +7,7 @@
 use crate::federation::Run;
 use crate::federation::rest::MADE;
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US, REST_ROUNDS_MAX};
-use federation::Order;
+use federation::FederationCommand;
 use federation::limits::QUEUE_EXPIRES;
 use wire::ShortStr;
 use wire::method::{exchange, queue};
@@ -24,7 +24,7 @@ impl Run {
             let whole = self.chance.permille(500);
             let world = &mut self.places[place].world;
             let shard = edge.ends().1 % world.nodes.len();
-            let order = if whole { Order::RemoveLink(key) } else { Order::RemoveRoute(key, edge.spec) };
+            let order = if whole { FederationCommand::RemoveLink(key) } else { FederationCommand::RemoveRoute(key, edge.spec) };
             world.wake(shard, |shard, now| shard.federate(order, now));
             self.shift();
         }
@@ -93,7 +93,7 @@ impl Run {
         let mut left = Vec::new();
         for (at, place) in self.places.iter_mut().enumerate() {
             for (shard, node) in place.world.nodes.iter_mut().enumerate() {
-                let links = node.shard.links(self.now);
+                let links = node.shard.link_statuses(self.now);
                 let catalog = node.shard.broker().catalog();
                 let exchanges = catalog.exchanges().map(|(_, one)| one.name.to_string());
                 let queues = catalog.queues().map(|(_, one)| one.name.to_string());

@@ -102,7 +102,7 @@ impl Run {
             if link.state != LinkState::Running {
                 return Some(format!("b{place}'s link to {of} is {:?}, last error {:?};", link.state, link.last_error));
             }
-            if let Some(route) = link.routes.iter().find(|route| !route.runs || route.error.is_some()) {
+            if let Some(route) = link.routes.iter().find(|route| !route.is_running || route.error.is_some()) {
                 return Some(format!(
                     "b{place}'s route of {of} {} does not run: {:?};",
                     route.spec.title(),
@@ -118,7 +118,7 @@ impl Run {
         let now = self.now;
         let places = self.places.iter_mut().enumerate();
         let nodes = places.flat_map(|(place, one)| one.world.nodes.iter_mut().map(move |node| (place, node)));
-        nodes.flat_map(|(place, node)| node.shard.links(now).into_iter().map(move |link| (place, link))).collect()
+        nodes.flat_map(|(place, node)| node.shard.link_statuses(now).into_iter().map(move |link| (place, link))).collect()
     }
 
     fn check_clients(&mut self) {

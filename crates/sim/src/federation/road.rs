@@ -5,10 +5,10 @@
 //! Never:  knows what goes over a road.
 
 use crate::federation::Run;
-use federation::Login;
+use federation::LinkLogin;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use link::sim::{Cable, Side, SimOptions, pair};
-use shard::{Dial, DialError, Dialled};
+use shard::{DialRequest, DialError, DialedLink};
 use std::time::{Duration, Instant};
 
 /// An end of a road.
@@ -39,7 +39,7 @@ pub struct Dialling {
     place: usize,
     life: u32,
     shard: usize,
-    dial: Dial,
+    dial: DialRequest,
     due: Instant,
 }
 
@@ -51,12 +51,12 @@ pub struct Caller {
     /// Which of its links, by the address and, for the direction, by the shard's number for it.
     url: Box<str>,
     shard: usize,
-    tie: u32,
+    link: shard::FederationLinkId,
 }
 
 impl Caller {
-    fn new(place: usize, shard: usize, dial: &Dial) -> Self {
-        Caller { place, url: dial.url.clone(), shard, tie: dial.tie }
+    fn new(place: usize, shard: usize, dial: &DialRequest) -> Self {
+        Caller { place, url: dial.url.clone(), shard, link: dial.link }
     }
 }
 
@@ -175,14 +175,14 @@ impl Run {
         let options = self.cable_options();
         let (near, far, cable) = pair(&options);
         let there = self.places[target].world.admit(far, cable.clone());
-        let login = Login {
+        let login = LinkLogin {
             user: "guest".into(),
             password: if is_known { "guest" } else { "guessed" }.into(),
             vhost: "/".into(),
             address: format!("b{target}").into(),
             external: false,
         };
-        let dialled = Dialled { link: Box::new(near), login, first: None };
+        let dialled = DialedLink { link: Box::new(near), login, bootstrap: None };
         self.cables.push(cable.clone());
         let Some(here) = self.places[place].world.dialled(shard, &dial, Ok((dialled, cable.clone()))) else { return };
         let end = |run: &Run, place: usize, wire: usize| {

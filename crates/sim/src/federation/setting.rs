@@ -5,7 +5,7 @@
 //! Never:  draws anything once the run has begun.
 
 use crate::terms::{Bounds, ROOMY_MEMORY_BYTES, ROOMY_OUTPUT_BYTES, ROOMY_QUEUE_BYTES};
-use federation::{Ack, Direction, LinkKey, LinkSpec, RouteKind, RouteSpec};
+use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, RouteKind, RouteSpec};
 use link::sim::Chance;
 
 /// Hops for every way between the brokers of a run.
@@ -92,8 +92,8 @@ impl Edge {
     /// Who dials whom.
     pub fn ends(&self) -> (usize, usize) {
         match self.spec.direction {
-            Direction::Pull => (self.destination, self.source),
-            Direction::Push => (self.source, self.destination),
+            RouteDirection::Pull => (self.destination, self.source),
+            RouteDirection::Push => (self.source, self.destination),
         }
     }
 
@@ -107,13 +107,13 @@ impl Edge {
     /// It becomes a pulled dynamic route that makes a second path, whatever it was. A message that came by a long way goes on, and
     /// one by a short way behind it does not: there must be hops for the longest.
     fn force(&mut self) {
-        (self.spec.kind, self.spec.direction, self.feed) = (RouteKind::Dynamic, Direction::Pull, None);
+        (self.spec.kind, self.spec.direction, self.feed) = (RouteKind::Dynamic, RouteDirection::Pull, None);
         (self.spec.hops_max, self.spec.forced) = (HOPS_ENOUGH, true);
     }
 
     /// Whether what it has sent comes again when it was not acknowledged.
     pub fn keeps(&self) -> bool {
-        self.spec.ack == Ack::Confirm
+        self.spec.ack == AckMode::Confirm
     }
 
     /// Whether the bindings of the destination decide what it carries.
@@ -186,10 +186,10 @@ impl Setting {
         let hops_max = if chance.permille(700) { HOPS_ENOUGH } else { chance.between(1, 4) as u16 };
         let pairs = pairs(shape, brokers, &mut chance);
         let mixed = chance.permille(350);
-        let acks: &[Ack] = match chance.below(10) {
-            0..6 => &[Ack::Confirm],
-            6..8 => &[Ack::None],
-            _ => &[Ack::Confirm, Ack::None],
+        let acks: &[AckMode] = match chance.below(10) {
+            0..6 => &[AckMode::Confirm],
+            6..8 => &[AckMode::None],
+            _ => &[AckMode::Confirm, AckMode::None],
         };
         let credits = [0, 1, 3, 100];
         let one_credit = credits[chance.below(4) as usize];
@@ -209,7 +209,7 @@ impl Setting {
                 let spec = RouteSpec {
                     exchange: format!("x{exchange}").into(),
                     kind,
-                    direction: if pushes { Direction::Push } else { Direction::Pull },
+                    direction: if pushes { RouteDirection::Push } else { RouteDirection::Pull },
                     ack: acks[chance.below(acks.len() as u64) as usize],
                     credit: if same_credit { one_credit } else { credits[chance.below(4) as usize] },
                     hops_max,

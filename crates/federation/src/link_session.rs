@@ -1,0 +1,443 @@
+//! A connection to another broker, in the client's role: login, channels, and the setup of each route at the other end.
+//!
+//! Enters: events of the connection; routes.  Leaves: methods, and decisions for the owner (`LinkDecision`).
+//! Owns:   the order of the handshake, and which answer belongs to which route.
+
+use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep};
+use crate::route_table::{RouteId, RouteTable};
+use crate::{BrokerIdentity, LinkState};
+use catalog::ExchangeDefinition;
+use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
+use slab::Pool;
+use std::collections::VecDeque;
+use wire::method::{Method, channel, connection};
+use wire::{ReplyCode, ShortStr, Table, TableRef, Value};
+
+/// The user and virtual host with which a connection logs in.
+#[derive(Clone, Debug)]
+pub struct LinkLogin {
+    pub user: Box<str>,
+    pub password: Box<str>,
+    /// The virtual host at the other broker.
+    pub vhost: Box<str>,
+    /// The other broker's address without a password; it stands in for a cluster name that the broker does not announce.
+    pub address: Box<str>,
+    /// Whether a certificate, or a token shown when the link was made, authenticates this broker (SASL EXTERNAL).
+    pub external: bool,
+}
+
+impl LinkLogin {
+    fn mechanism(&self) -> &'static str {
+        if self.external { "EXTERNAL" } else { "PLAIN" }
+    }
+}
+
+/// Why a session is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionEnd {
+    pub text: Box<str>,
+    /// Another try soon would fail as well.
+    pub is_refusal: bool,
+    /// The next session asks for something else, so it may start at once.
+    pub at_once: bool,
+}
+
+/// What the owner of a session has to carry out next, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkDecision {
+    /// Call [`LinkSession::log_in`].
+    LogIn,
+    /// Call [`LinkSession::tune`] and apply the result to the connection.
+    Tune(connection::Tune),
+    /// The connection is open and the other broker is known: begin the routes.
+    Open,
+    /// Call [`LinkSession::open_channel`]: the other broker closed the route's channel, as the setup expected.
+    OpenChannel(RouteId),
+    /// The route has what it needs at the other end: set up its side here, then call
+    /// [`LinkSession::on_local_side_ready`].
+    SetUpLocalSide(RouteId),
+    /// Messages flow on a route.
+    RouteRuns(RouteId),
+    /// The other broker closed the channel of a route. `channel` is 0 if nothing was set up here yet.
+    RouteClosed { route: RouteId, channel: u16, text: Box<str> },
+    /// The other broker deleted the queue of a route: close the route's channel at both ends.
+    RouteCancelled { route: RouteId, channel: u16 },
+    /// Close the link's connection.
+    End(SessionEnd),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SessionStage {
+    Greeting,
+    Login,
+    Opening,
+    Open,
+}
+
+/// The sessions of one link, one after the other, and its routes.
+pub struct LinkSession {
+    own: BrokerIdentity,
+    login: LinkLogin,
+    limits: SessionLimits,
+    stage: SessionStage,
+    peer: Option<BrokerIdentity>,
+    pub routes: RouteTable,
+    /// The source does not know the exchange type `x-federation-upstream`: a fanout exchange replaces it.
+    fanout_only: bool,
+    blocked: Option<Box<str>>,
+    decisions: VecDeque<LinkDecision>,
+}
+
+/// How RabbitMQ and this broker begin the refusal of an unknown type of exchange.
+const COMMAND_INVALID: &str = "COMMAND_INVALID";
+/// Reply code of a broker that is shutting down (`connection-forced`).
+const CONNECTION_FORCED: u16 = 320;
+
+fn text_of(text: ShortStr<'_>) -> Box<str> {
+    String::from_utf8_lossy(text.as_bytes()).into()
+}
+
+impl LinkSession {
+    /// A session of this broker's virtual host `own`. Bindings are requested as long as fewer than `output_bytes_max` bytes
+    /// wait to be sent.
+    pub fn new(own: BrokerIdentity, limits: SessionLimits, output_bytes_max: usize) -> Self {
+        let login =
+            LinkLogin { user: "".into(), password: "".into(), vhost: "/".into(), address: "".into(), external: false };
+        LinkSession {
+            own,
+            login,
+            limits,
+            stage: SessionStage::Greeting,
+            peer: None,
+            routes: RouteTable::new(output_bytes_max),
+            fanout_only: false,
+            blocked: None,
+            decisions: VecDeque::new(),
+        }
+    }
+
+    /// Starts a session on a new connection: writes the protocol header.
+    pub fn begin(&mut self, login: LinkLogin, limits: SessionLimits, out: &mut Outbound, pool: &Pool) {
+        self.disconnect();
+        self.login = login;
+        self.limits = limits;
+        out.protocol_header(pool);
+    }
+
+    /// The connection is over.
+    pub fn disconnect(&mut self) {
+        self.stage = SessionStage::Greeting;
+        self.blocked = None;
+        self.decisions.clear();
+        self.routes.disconnect();
+    }
+
+    /// The other broker, once it has identified itself.
+    pub fn peer(&self) -> Option<&BrokerIdentity> {
+        self.peer.as_ref()
+    }
+
+    /// Whether the other end has sent `connection.start` on this connection, which shows that it speaks AMQP 0-9-1.
+    pub fn is_identified(&self) -> bool {
+        self.stage != SessionStage::Greeting
+    }
+
+    /// This broker.
+    pub fn own(&self) -> &BrokerIdentity {
+        &self.own
+    }
+
+    pub fn state(&self) -> LinkState {
+        let is_set_up = |setup: &RemoteSetup| {
+            setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some()
+        };
+        match &self.blocked {
+            Some(reason) => LinkState::BlockedThere { reason: reason.clone() },
+            None if self.stage == SessionStage::Open && self.routes.setups().all(is_set_up) => LinkState::Running,
+            None => LinkState::Connecting,
+        }
+    }
+
+    /// Whether routes may begin.
+    pub fn is_open(&self) -> bool {
+        self.stage == SessionStage::Open
+    }
+
+    /// Begins a route. `local_exchange` describes its exchange here, for a source that does not have it.
+    pub fn begin_route(
+        &mut self,
+        route: RouteId,
+        local_exchange: Option<ExchangeDefinition>,
+        inbound: &mut Inbound,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) {
+        if self.stage != SessionStage::Open {
+            return;
+        }
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        if setup.step != SetupStep::NotStarted {
+            return;
+        }
+        setup.begin(local_exchange);
+        self.open_channel(route, inbound, out, pool);
+    }
+
+    /// Opens a channel for a route.
+    pub fn open_channel(&mut self, route: RouteId, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        match inbound.open_channel(out, pool) {
+            Some(channel) => self.routes.assign_channel(route, channel),
+            None => {
+                setup.disconnect();
+                setup.error = Some("the other broker allows no more channels".into());
+            }
+        }
+    }
+
+    /// Brokers downstream of one that came back have had the time to request their bindings again: delayed routes go on.
+    pub fn end_delays(&mut self, mut writer: Option<(&mut Outbound, &Pool)>) {
+        let ended = self.routes.setups_mut().filter_map(|(route, setup)| setup.end_delay().then_some(route));
+        let ended: Vec<_> = ended.collect();
+        for route in ended {
+            if let Some((out, pool)) = &mut writer {
+                self.send_step(route, false, out, pool);
+            }
+        }
+    }
+
+    /// The side of a route at this broker is set up.
+    pub fn on_local_side_ready(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
+        let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        if setup.step == SetupStep::LocalSide {
+            setup.advance();
+            let is_sent = setup.send_step(&parties, out, pool);
+            if is_sent && setup.step == SetupStep::Running {
+                self.decisions.push_back(LinkDecision::RouteRuns(route));
+            }
+        }
+    }
+
+    /// Closes the channel of a route, which ends with an error until it begins again.
+    pub fn close_channel(
+        &mut self,
+        route: RouteId,
+        why: &str,
+        inbound: &mut Inbound,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) {
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let channel = setup.channel;
+        setup.disconnect();
+        setup.error = Some(why.into());
+        if channel > 0 {
+            self.routes.release_channel(channel);
+            inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
+        }
+    }
+
+    /// Removes a route, and what it has declared at the other broker. Returns its channel, if it had one.
+    pub fn remove_route(
+        &mut self,
+        route: RouteId,
+        connection: Option<(&mut Inbound, &mut Outbound, &Pool)>,
+    ) -> Option<u16> {
+        let mut setup = self.routes.remove(route)?;
+        let channel = setup.channel;
+        if channel == 0 {
+            return None;
+        }
+        if let Some((inbound, out, pool)) = connection {
+            setup.tear_down(out, pool);
+            inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
+        }
+        Some(channel)
+    }
+
+    /// The next thing to carry out.
+    pub fn next_decision(&mut self) -> Option<LinkDecision> {
+        self.decisions.pop_front()
+    }
+
+    /// Handles an event of the connection. Deliveries and acknowledgements are the owner's.
+    pub fn on_event(&mut self, event: &Event<'_>, out: &mut Outbound, pool: &Pool) {
+        match *event {
+            Event::Start(ref start) => self.on_start(start.mechanisms, start.server_properties),
+            Event::Secure { .. } => self.end("the other broker wants more than a password", true),
+            Event::Tune(tune) => self.decisions.push_back(LinkDecision::Tune(tune)),
+            Event::OpenOk => {
+                self.stage = SessionStage::Open;
+                self.decisions.push_back(LinkDecision::Open);
+            }
+            Event::ChannelOpened { channel } => self.on_channel_opened(channel, out, pool),
+            Event::ChannelClosed { channel, code, text, .. } => self.on_channel_closed(channel, code, &text_of(text)),
+            Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
+            Event::Unblocked => self.blocked = None,
+            Event::CloseRequested { code, text, .. } => {
+                // RabbitMQ and this broker alike close the connection of whom they refuse: 403 before the login, 530 for the
+                // virtual host.
+                let is_early = self.stage != SessionStage::Open;
+                let text = format!("closed by the other broker: {code} {}", text_of(text));
+                self.end(&text, is_early && code != CONNECTION_FORCED);
+            }
+            Event::CloseOk => self.end("closed", false),
+            Event::Method { channel, ref method } => match method {
+                Method::QueueDeclareOk(ok) => {
+                    self.on_answer(channel, Some((ok.queue.as_bytes(), ok.message_count)), out, pool);
+                }
+                Method::BasicCancel(_) => {
+                    if let Some(route) = self.routes.on_channel(channel) {
+                        self.decisions.push_back(LinkDecision::RouteCancelled { route, channel });
+                    }
+                }
+                Method::ChannelFlow(flow) => {
+                    out.method(pool, channel, &channel::FlowOk { active: flow.active }.into());
+                }
+                _ => self.on_answer(channel, None, out, pool),
+            },
+            // The owner's, a server's, or without consequence.
+            Event::ChannelCloseOk { .. }
+            | Event::Deliver { .. }
+            | Event::GetOk { .. }
+            | Event::Return { .. }
+            | Event::Publish { .. }
+            | Event::Login { .. }
+            | Event::LoginResponse { .. }
+            | Event::Tuned(_)
+            | Event::Open { .. } => {}
+        }
+    }
+
+    fn on_start(&mut self, mechanisms: &[u8], server_properties: TableRef<'_>) {
+        let text = |name| match server_properties.get(name).and_then(|value| value.as_bytes()) {
+            Some(bytes) if !bytes.is_empty() => Some(Box::from(String::from_utf8_lossy(bytes))),
+            _ => None,
+        };
+        let product = || text("product").unwrap_or("the other broker".into());
+        let mechanism = self.login.mechanism();
+        if !mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) {
+            return self.end(&format!("{} does not offer the mechanism {mechanism}", product()), true);
+        }
+        let capabilities = Capabilities::of(server_properties);
+        if !(capabilities.has(Capabilities::PUBLISHER_CONFIRMS) && capabilities.has(Capabilities::BASIC_NACK)) {
+            return self.end(&format!("{} has no publisher confirms and basic.nack", product()), true);
+        }
+        let cluster_name = text("cluster_name").unwrap_or_else(|| self.login.address.clone());
+        let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
+        if peer == self.own {
+            return self.end("a route from this broker to itself", true);
+        }
+        self.peer = Some(peer);
+        self.stage = SessionStage::Login;
+        self.decisions.push_back(LinkDecision::LogIn);
+    }
+
+    /// Answers `connection.start`.
+    pub fn log_in(&self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        let properties = client_properties(&self.own).to_bytes();
+        let LinkLogin { user, password, external, .. } = &self.login;
+        let response = if *external { Vec::new() } else { sasl::plain_response(user, password) };
+        inbound.log_in(self.login.mechanism(), &response, TableRef::new(&properties), out, pool);
+    }
+
+    /// Answers `connection.tune` and asks for the virtual host. Returns the limits that apply from now on.
+    pub fn tune(
+        &mut self,
+        tune: &connection::Tune,
+        inbound: &mut Inbound,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Tuning {
+        let tuning = inbound.tune(tune, &self.limits, out, pool);
+        match ShortStr::new(self.login.vhost.as_bytes()) {
+            Ok(vhost) => {
+                inbound.open(vhost, out, pool);
+                self.stage = SessionStage::Opening;
+            }
+            Err(_) => self.end("the name of the virtual host is too long", true),
+        }
+        tuning
+    }
+
+    fn on_channel_opened(&mut self, channel: u16, out: &mut Outbound, pool: &Pool) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        if let Some(setup) = self.routes.get_mut(route)
+            && setup.step == SetupStep::OpenChannel
+        {
+            setup.advance();
+        }
+        self.send_step(route, false, out, pool);
+    }
+
+    /// An answer arrived on a channel: of a `queue.declare-ok`, the queue's name and how many messages it has.
+    fn on_answer(&mut self, channel: u16, queue: Option<(&[u8], u32)>, out: &mut Outbound, pool: &Pool) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let was_running = setup.step == SetupStep::Running;
+        if setup.on_answer(queue) {
+            self.send_step(route, was_running, out, pool);
+        }
+    }
+
+    fn on_channel_closed(&mut self, channel: u16, code: u16, text: &str) {
+        let Some(route) = self.routes.on_channel(channel) else { return };
+        self.routes.release_channel(channel);
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        let has_local_side = matches!(
+            setup.step,
+            SetupStep::LocalSide
+                | SetupStep::Bind
+                | SetupStep::DeleteOldInternal
+                | SetupStep::Consume
+                | SetupStep::Running
+        );
+        self.decisions.push_back(match setup.on_channel_closed(code, text) {
+            true => LinkDecision::OpenChannel(route),
+            false => {
+                let channel = if has_local_side { channel } else { 0 };
+                LinkDecision::RouteClosed { route, channel, text: text.into() }
+            }
+        });
+    }
+
+    fn send_step(&mut self, route: RouteId, was_running: bool, out: &mut Outbound, pool: &Pool) {
+        let parties = LinkParties { own: &self.own, peer: self.peer.as_ref(), fanout_only: self.fanout_only };
+        let Some(setup) = self.routes.get_mut(route) else { return };
+        setup.send_step(&parties, out, pool);
+        match setup.step {
+            SetupStep::LocalSide => self.decisions.push_back(LinkDecision::SetUpLocalSide(route)),
+            SetupStep::Running if !was_running => self.decisions.push_back(LinkDecision::RouteRuns(route)),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, text: &str, is_refusal: bool) {
+        let declares_internal = |setup: &RemoteSetup| setup.step == SetupStep::DeclareInternal;
+        // The source does not know the type of exchange: the next session asks for a fanout exchange.
+        let at_once =
+            !self.fanout_only && text.contains(COMMAND_INVALID) && self.routes.setups().any(declares_internal);
+        self.fanout_only |= at_once;
+        self.decisions.push_back(LinkDecision::End(SessionEnd { text: text.into(), is_refusal, at_once }));
+    }
+}
+
+fn client_properties(own: &BrokerIdentity) -> Table {
+    let capabilities = Capabilities::AUTHENTICATION_FAILURE_CLOSE
+        .with(Capabilities::CONNECTION_BLOCKED)
+        .with(Capabilities::CONSUMER_CANCEL_NOTIFY)
+        .with(Capabilities::BASIC_NACK)
+        .with(Capabilities::PUBLISHER_CONFIRMS)
+        .with(Capabilities::EXCHANGE_EXCHANGE_BINDINGS);
+    let entries = [
+        ("product", Value::text("Harrier federation")),
+        ("version", Value::text(env!("CARGO_PKG_VERSION"))),
+        ("cluster_name", Value::text(&own.cluster_name)),
+        ("connection_name", Value::text(&format!("federation of {}", own.cluster_name))),
+        ("capabilities", Value::Table(capabilities.to_table())),
+    ];
+    entries
+        .into_iter()
+        .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names above are short"))
+}

@@ -1,0 +1,495 @@
+//! The setup of a route at the other broker: its queue, internal exchange, bindings and consumer, one step after another.
+//!
+//! Enters: answers of the other broker.  Leaves: the next method for it.
+//! Owns:   the order of the steps, in which the old is removed only after the new exists; the names of what is declared there, which
+//!         are those of RabbitMQ's federation plugin.
+
+use crate::binding_requests::BindingRequests;
+use crate::limits::QUEUE_EXPIRES;
+use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
+use catalog::ExchangeDefinition;
+use catalog::arguments::X_HARRIER_WINDOW;
+use session::Outbound;
+use slab::Pool;
+use wire::method::{Method, basic, confirm, exchange, queue};
+use wire::{ShortStr, Table, TableRef, Value};
+
+/// A step of the setup. Each waits for the answer to its method, except the first, `LocalSide` and the last two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SetupStep {
+    NotStarted,
+    OpenChannel,
+    /// A passive `exchange.declare` of the route's exchange.
+    FindExchange,
+    /// Declares the exchange like the one here, where the source has none.
+    DeclareExchange,
+    /// A passive `queue.declare` of the queue that a queue route consumes.
+    FindQueue,
+    /// Declares the route's own queue.
+    DeclareQueue,
+    /// Finds out which of its two names the internal exchange has that this broker used before it restarted.
+    FindInternal,
+    /// Deletes what an earlier connection left under the new name.
+    DeleteInternal,
+    DeclareInternal,
+    /// Binds the queue to the internal exchange.
+    BindQueue,
+    Qos,
+    /// `confirm.select`, where this broker pushes.
+    Confirm,
+    /// This broker sets up its own side.
+    LocalSide,
+    /// Binds the internal exchange to the route's exchange, in rounds. A delayed route waits here.
+    Bind,
+    /// Deletes the internal exchange of an earlier connection.
+    DeleteOldInternal,
+    Consume,
+    Running,
+    Closing,
+}
+
+/// The setup of a route at the other broker.
+pub(crate) struct RemoteSetup {
+    pub spec: RouteSpec,
+    pub step: SetupStep,
+    pub channel: u16,
+    /// The definition of the exchange at this broker.
+    local_exchange: Option<ExchangeDefinition>,
+    /// The queue that is consumed, as the source names it.
+    queue: Box<[u8]>,
+    internal: InternalExchange,
+    pub requests: BindingRequests,
+    /// Messages that wait at the source, as of its last answer.
+    pub lag: Option<u64>,
+    lag_requested: bool,
+    /// This broker has just restarted, and brokers downstream have not requested their bindings again: messages stay at the source.
+    delayed: bool,
+    pub error: Option<Box<str>>,
+}
+
+/// The names of a route's internal exchange.
+#[derive(Default)]
+struct InternalExchange {
+    /// The name of the route's queue unless the source chooses one. It is the same at each connection, so that the next one finds
+    /// what a broken one has left.
+    prefix: Box<[u8]>,
+    /// The names alternate, so that a new exchange is bound before the old one is deleted. 0: none was declared.
+    suffix: u8,
+    old_suffix: Option<u8>,
+}
+
+impl InternalExchange {
+    fn name_with(&self, suffix: u8) -> Vec<u8> {
+        [&*self.prefix, b" ", &[suffix]].concat()
+    }
+
+    fn name(&self) -> Vec<u8> {
+        self.name_with(self.suffix)
+    }
+}
+
+/// The two brokers of a link.
+pub(crate) struct LinkParties<'a> {
+    pub own: &'a BrokerIdentity,
+    pub peer: Option<&'a BrokerIdentity>,
+    /// The source does not know the exchange type `x-federation-upstream`.
+    pub fanout_only: bool,
+}
+
+const INTERNAL_PURPOSE: &str = "x-internal-purpose";
+const PURPOSE: &str = "federation";
+const UPSTREAM_TYPE: &str = "x-federation-upstream";
+
+pub(crate) fn short(bytes: &[u8]) -> ShortStr<'_> {
+    ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
+}
+
+impl RemoteSetup {
+    /// A route that existed before this broker restarted is `delayed` until [`end_delay`](Self::end_delay).
+    pub fn new(spec: RouteSpec, delayed: bool, output_bytes_max: usize) -> Self {
+        RemoteSetup {
+            delayed: delayed && spec.direction == RouteDirection::Pull && spec.ack == AckMode::Confirm,
+            spec,
+            step: SetupStep::NotStarted,
+            channel: 0,
+            local_exchange: None,
+            queue: Box::default(),
+            internal: InternalExchange::default(),
+            requests: BindingRequests::new(output_bytes_max),
+            lag: None,
+            lag_requested: false,
+            error: None,
+        }
+    }
+
+    /// The connection is gone, and the setup with it, except for what a confirmed route keeps at the source.
+    pub fn disconnect(&mut self) {
+        if matches!(self.step, SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running) {
+            self.internal.old_suffix = Some(self.internal.suffix);
+        }
+        if !self.is_confirmed() {
+            // The queue was deleted with the connection, and with the queue the internal exchange.
+            (self.internal.suffix, self.internal.old_suffix) = (0, None);
+        }
+        self.step = SetupStep::NotStarted;
+        self.channel = 0;
+        self.requests.disconnect();
+        self.lag_requested = false;
+    }
+
+    /// Begins with opening a channel.
+    pub fn begin(&mut self, local_exchange: Option<ExchangeDefinition>) {
+        self.local_exchange = local_exchange;
+        self.step = SetupStep::OpenChannel;
+        self.error = None;
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.spec.ack == AckMode::Confirm
+    }
+
+    /// The step after this one.
+    fn next_step(&self) -> SetupStep {
+        let pulls = self.spec.direction == RouteDirection::Pull;
+        let of_queue = matches!(self.spec.kind, RouteKind::Queue { .. });
+        let limited = self.is_confirmed() && self.spec.credit > 0;
+        match self.step {
+            SetupStep::NotStarted => SetupStep::OpenChannel,
+            SetupStep::OpenChannel if pulls && of_queue => SetupStep::FindQueue,
+            SetupStep::OpenChannel => SetupStep::FindExchange,
+            SetupStep::FindExchange | SetupStep::DeclareExchange if pulls => SetupStep::DeclareQueue,
+            SetupStep::FindExchange | SetupStep::DeclareExchange if self.is_confirmed() => SetupStep::Confirm,
+            SetupStep::FindExchange | SetupStep::DeclareExchange | SetupStep::Confirm => SetupStep::LocalSide,
+            SetupStep::DeclareQueue if self.is_confirmed() && self.internal.suffix == 0 => SetupStep::FindInternal,
+            SetupStep::DeclareQueue | SetupStep::FindInternal => SetupStep::DeleteInternal,
+            SetupStep::DeleteInternal => SetupStep::DeclareInternal,
+            SetupStep::DeclareInternal => SetupStep::BindQueue,
+            SetupStep::FindQueue | SetupStep::BindQueue if limited => SetupStep::Qos,
+            SetupStep::FindQueue | SetupStep::BindQueue | SetupStep::Qos => SetupStep::LocalSide,
+            SetupStep::LocalSide if pulls => SetupStep::Bind,
+            SetupStep::Bind if self.internal.old_suffix.is_some() => SetupStep::DeleteOldInternal,
+            SetupStep::Bind | SetupStep::DeleteOldInternal => SetupStep::Consume,
+            SetupStep::LocalSide | SetupStep::Consume | SetupStep::Running => SetupStep::Running,
+            SetupStep::Closing => SetupStep::Closing,
+        }
+    }
+
+    /// The awaited answer arrived: of a `queue.declare-ok`, the queue's name and how many messages it has. Returns whether the next
+    /// method can be sent at once.
+    pub fn on_answer(&mut self, queue: Option<(&[u8], u32)>) -> bool {
+        if self.requests.in_flight {
+            self.requests.in_flight = false;
+            self.lag = queue.map(|(_, messages)| u64::from(messages));
+            return self.step == SetupStep::Bind || self.requests.is_pending(&self.spec);
+        }
+        if std::mem::take(&mut self.lag_requested) {
+            self.lag = queue.map(|(_, messages)| u64::from(messages));
+            // Bindings that changed in the meantime have waited for this answer.
+            return self.requests.is_pending(&self.spec);
+        }
+        if let Some((name, messages)) = queue {
+            self.queue = name.into();
+            self.lag = Some(u64::from(messages));
+        }
+        if self.step == SetupStep::FindInternal {
+            // It exists under the first name.
+            (self.internal.suffix, self.internal.old_suffix) = (b'A', Some(b'A'));
+        }
+        match self.step {
+            SetupStep::NotStarted | SetupStep::LocalSide | SetupStep::Running | SetupStep::Closing => false,
+            _ => {
+                self.step = self.next_step();
+                true
+            }
+        }
+    }
+
+    /// Whether it only waits for brokers downstream to request their bindings again.
+    pub fn is_delayed(&self) -> bool {
+        self.delayed && self.step == SetupStep::Bind
+    }
+
+    /// Brokers downstream have had their time. Returns whether the next method can be sent at once.
+    pub fn end_delay(&mut self) -> bool {
+        let can_go_on = self.is_delayed() && !self.requests.in_flight;
+        self.delayed = false;
+        can_go_on
+    }
+
+    /// This step is done without an answer.
+    pub fn advance(&mut self) {
+        self.step = self.next_step();
+    }
+
+    /// The other broker has closed the channel. Returns whether the setup continues on a new one.
+    pub fn on_channel_closed(&mut self, code: u16, text: &str) -> bool {
+        const NOT_FOUND: u16 = 404;
+        let pulls = self.spec.direction == RouteDirection::Pull;
+        match self.step {
+            SetupStep::FindExchange if code == NOT_FOUND && pulls && self.local_exchange.is_some() => {
+                self.step = SetupStep::DeclareExchange;
+                true
+            }
+            SetupStep::FindInternal if code == NOT_FOUND => {
+                // It exists under the second name, or not at all.
+                self.internal.old_suffix = Some(b'B');
+                self.step = SetupStep::DeleteInternal;
+                true
+            }
+            SetupStep::Closing => false,
+            _ => {
+                self.disconnect();
+                self.error = Some(text.into());
+                false
+            }
+        }
+    }
+
+    /// Sends the method of this step. Returns false if the step has none.
+    pub fn send_step(&mut self, parties: &LinkParties<'_>, out: &mut Outbound, pool: &Pool) -> bool {
+        let channel = self.channel;
+        let send = |out: &mut Outbound, method: Method<'_>| out.method(pool, channel, &method);
+        match self.step {
+            SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::LocalSide | SetupStep::Closing => return false,
+            SetupStep::FindExchange => {
+                let exchange = short(self.spec.exchange.as_bytes());
+                // The argument tells a destination that this connection is a link; other brokers ignore it.
+                let arguments = match self.spec.direction {
+                    RouteDirection::Push => stamp_arguments(self.spec.forced).to_bytes(),
+                    RouteDirection::Pull => Vec::new(),
+                };
+                let (kind, arguments) = (ShortStr::literal("direct"), TableRef::new(&arguments));
+                let (durable, auto_delete, internal, no_wait) = (false, false, false, false);
+                let passive = true;
+                send(
+                    out,
+                    exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments }
+                        .into(),
+                );
+            }
+            SetupStep::DeclareExchange => {
+                let Some(local) = &self.local_exchange else { return false };
+                let arguments = local.arguments.as_deref().map(Table::to_bytes).unwrap_or_default();
+                let declare = exchange::Declare {
+                    exchange: short(self.spec.exchange.as_bytes()),
+                    kind: short(local.kind.name().as_bytes()),
+                    passive: false,
+                    durable: local.durable,
+                    auto_delete: local.auto_delete,
+                    internal: local.internal,
+                    no_wait: false,
+                    arguments: TableRef::new(&arguments),
+                };
+                send(out, declare.into());
+            }
+            SetupStep::FindQueue => {
+                if let RouteKind::Queue { queue } = &self.spec.kind {
+                    send(out, passive_declare(queue.as_bytes()).into());
+                }
+            }
+            SetupStep::DeclareQueue => {
+                let (is_confirmed, durable) = (self.is_confirmed(), self.spec.durable);
+                self.internal.prefix = queue_name(&self.spec, parties.own);
+                let name = if is_confirmed { self.internal.prefix.clone() } else { Box::default() };
+                let arguments = queue_arguments(is_confirmed && !durable).to_bytes();
+                let declare = queue::Declare {
+                    queue: short(&name),
+                    passive: false,
+                    durable: is_confirmed && durable,
+                    exclusive: !is_confirmed,
+                    auto_delete: !is_confirmed,
+                    no_wait: false,
+                    arguments: TableRef::new(&arguments),
+                };
+                send(out, declare.into());
+            }
+            SetupStep::FindInternal => {
+                let name = self.internal.name_with(b'A');
+                let (kind, arguments) = (ShortStr::literal("direct"), TableRef::EMPTY);
+                let (durable, auto_delete, internal, no_wait) = (false, false, false, false);
+                let (exchange, passive) = (short(&name), true);
+                send(
+                    out,
+                    exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments }
+                        .into(),
+                );
+            }
+            SetupStep::DeleteInternal => {
+                self.internal.suffix = if self.internal.old_suffix == Some(b'A') { b'B' } else { b'A' };
+                if let Some(propagation) = &mut self.requests.propagation {
+                    propagation.begin(parties.peer.cloned(), char::from(self.internal.suffix));
+                }
+                let name = self.internal.name();
+                let delete = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: false };
+                out.method(pool, self.channel, &delete.into());
+            }
+            SetupStep::DeclareInternal => {
+                let name = self.internal.name();
+                let arguments = internal_arguments(parties.own, self.spec.hops_max).to_bytes();
+                let declare = exchange::Declare {
+                    exchange: short(&name),
+                    kind: ShortStr::literal(if parties.fanout_only { "fanout" } else { UPSTREAM_TYPE }),
+                    passive: false,
+                    durable: true,
+                    auto_delete: true,
+                    internal: true,
+                    no_wait: false,
+                    arguments: TableRef::new(&arguments),
+                };
+                send(out, declare.into());
+            }
+            SetupStep::Bind if self.requests.is_pending(&self.spec) => self.send_bindings(out, pool),
+            SetupStep::Bind if self.delayed => return false,
+            SetupStep::Bind => {
+                self.step = self.next_step();
+                return self.send_step(parties, out, pool);
+            }
+            SetupStep::BindQueue => {
+                let internal = self.internal.name();
+                let bind = queue::Bind {
+                    queue: short(&self.queue),
+                    exchange: short(&internal),
+                    routing_key: ShortStr::EMPTY,
+                    no_wait: false,
+                    arguments: TableRef::EMPTY,
+                };
+                send(out, bind.into());
+            }
+            SetupStep::DeleteOldInternal => {
+                let old_suffix = self.internal.old_suffix.take().unwrap_or_default();
+                let name = self.internal.name_with(old_suffix);
+                let delete = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: false };
+                out.method(pool, self.channel, &delete.into());
+            }
+            SetupStep::Qos => {
+                let qos = basic::Qos { prefetch_size: 0, prefetch_count: self.spec.credit, global: false };
+                send(out, qos.into());
+            }
+            SetupStep::Confirm => send(out, confirm::Select { no_wait: false }.into()),
+            SetupStep::Consume => {
+                let consume = basic::Consume {
+                    queue: short(&self.queue),
+                    consumer_tag: ShortStr::EMPTY,
+                    no_local: false,
+                    no_ack: !self.is_confirmed(),
+                    exclusive: false,
+                    no_wait: false,
+                    arguments: TableRef::EMPTY,
+                };
+                send(out, consume.into());
+            }
+            SetupStep::Running => self.send_bindings(out, pool),
+        }
+        true
+    }
+
+    /// Sends the next round of bindings, unless an answer is awaited.
+    pub fn send_bindings(&mut self, out: &mut Outbound, pool: &Pool) {
+        if !self.requests.in_flight && !self.lag_requested && self.requests.is_pending(&self.spec) {
+            self.requests.send(&self.spec, (&self.internal.name(), &self.queue), self.channel, out, pool);
+        }
+    }
+
+    /// Asks the source how many messages wait, unless another answer is awaited.
+    pub fn request_lag(&mut self, out: &mut Outbound, pool: &Pool) {
+        let pulls = self.spec.direction == RouteDirection::Pull;
+        if pulls && self.step == SetupStep::Running && !self.requests.in_flight && !self.lag_requested {
+            self.lag_requested = true;
+            out.method(pool, self.channel, &passive_declare(&self.queue).into());
+        }
+    }
+
+    /// The route is removed: deletes what it has declared.
+    pub fn tear_down(&mut self, out: &mut Outbound, pool: &Pool) {
+        let is_set_up = !matches!(self.step, SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::Closing);
+        if is_set_up && self.spec.direction == RouteDirection::Pull && !matches!(self.spec.kind, RouteKind::Queue { .. }) {
+            let InternalExchange { suffix, old_suffix, .. } = self.internal;
+            for suffix in [Some(suffix), old_suffix].into_iter().flatten().filter(|suffix| *suffix != 0) {
+                let name = self.internal.name_with(suffix);
+                let delete = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: true };
+                out.method(pool, self.channel, &delete.into());
+            }
+            // An empty name stands for the queue that was declared last on the channel: one that the source has named.
+            let is_confirmed = self.is_confirmed();
+            let declared = !matches!(self.step, SetupStep::FindExchange | SetupStep::DeclareExchange);
+            let may_exist = if is_confirmed { !self.internal.prefix.is_empty() } else { declared };
+            if may_exist {
+                let queue = if is_confirmed { short(&self.internal.prefix) } else { ShortStr::EMPTY };
+                let delete = queue::Delete { queue, if_unused: false, if_empty: false, no_wait: true };
+                out.method(pool, self.channel, &delete.into());
+            }
+        }
+        self.step = SetupStep::Closing;
+    }
+}
+
+/// A queue's name is a short string to which the suffix of an exchange can be added.
+const NAME_BYTES_MAX: usize = 255 - 2;
+/// FNV-1a of 64 bits (RFC 9923): the same in every version of this program.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The name of a route's queue: what it collects, and for which broker.
+pub(crate) fn queue_name(spec: &RouteSpec, downstream: &BrokerIdentity) -> Box<[u8]> {
+    let mut name = format!("federation: {} -> {}", spec.exchange, downstream.cluster_name);
+    if let RouteKind::Static { key } = &spec.kind {
+        name.push_str(&format!(" key {key}"));
+    }
+    if &*downstream.vhost != "/" {
+        name.push_str(&format!(":vhost:{}", downstream.vhost));
+    }
+    if name.len() <= NAME_BYTES_MAX {
+        return name.into_bytes().into();
+    }
+    // The hash distinguishes names; the beginning is for people.
+    let hash = name.bytes().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    let mut end = NAME_BYTES_MAX - 17;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{} {hash:016x}", &name[..end]).into_bytes().into()
+}
+
+pub(crate) fn passive_declare(name: &[u8]) -> queue::Declare<'_> {
+    queue::Declare {
+        queue: short(name),
+        passive: true,
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        no_wait: false,
+        arguments: TableRef::EMPTY,
+    }
+}
+
+fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
+    entries
+        .into_iter()
+        .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names of arguments are short"))
+}
+
+/// The arguments of a static route's binding.
+pub(crate) fn static_arguments(with_stamps: bool) -> Table {
+    if with_stamps { stamp_arguments(true) } else { Table::new() }
+}
+
+fn stamp_arguments(needed: bool) -> Table {
+    table([(X_HARRIER_WINDOW, Value::Bool(needed))])
+}
+
+/// The arguments of a route's queue.
+pub(crate) fn queue_arguments(expires: bool) -> Table {
+    let purpose = table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]);
+    let expires_ms = Value::I64(QUEUE_EXPIRES.as_millis() as i64);
+    if expires { purpose.with("x-expires", expires_ms).expect("a short name") } else { purpose }
+}
+
+/// The arguments of a route's internal exchange.
+pub(crate) fn internal_arguments(downstream: &BrokerIdentity, hops_max: u16) -> Table {
+    table([
+        (INTERNAL_PURPOSE, Value::text(PURPOSE)),
+        ("x-max-hops", Value::I64(i64::from(hops_max))),
+        ("x-downstream-name", Value::text(&downstream.cluster_name)),
+        ("x-downstream-vhost", Value::text(&downstream.vhost)),
+    ])
+}

@@ -1,0 +1,96 @@
+//! Administration of a running broker from any thread: the shard concerned does the work on its own thread.
+
+use crate::inbox::{InboxMessage, ShardInbox};
+use crate::limits::REQUESTS_WAITING_MAX;
+use broker::{Address, Request};
+use catalog::{Catalog, Definition, Refusal};
+use federation::{LinkStatus, FederationCommand};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+/// The channel of administrative requests: a sender for `ServerOptions::requests`, and its receiver.
+pub fn request_channel() -> (SyncSender<Request>, Receiver<Request>) {
+    mpsc::sync_channel(REQUESTS_WAITING_MAX)
+}
+
+/// Administers a running broker, from any thread.
+#[derive(Clone)]
+pub struct AdminHandle {
+    inboxes: Vec<ShardInbox>,
+    /// How many links were ever added.
+    links: Arc<AtomicUsize>,
+}
+
+impl AdminHandle {
+    pub(crate) fn new(inboxes: Vec<ShardInbox>) -> Self {
+        AdminHandle { inboxes, links: Arc::default() }
+    }
+
+    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the refusals;
+    /// the other changes are made. `None`: the broker has stopped, and no change is made.
+    pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
+        let (refused, refusals) = mpsc::channel();
+        self.send(0, InboxMessage::Define(definitions, refused))?;
+        refusals.recv().ok()
+    }
+
+    /// Reads the definitions as they are between two changes, and waits for the result. The shard that makes changes calls `read`
+    /// and does nothing else meanwhile. `None`: the broker has stopped.
+    pub fn with_catalog<T: Send + 'static>(&self, read: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
+        let (result, results) = mpsc::channel();
+        let read = move |catalog: &Catalog| {
+            // The caller waits, unless its thread has failed.
+            let _received = result.send(read(catalog));
+        };
+        self.send(0, InboxMessage::ReadCatalog(Box::new(read)))?;
+        results.recv().ok()
+    }
+
+    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at most. If the
+    /// channel is closed, the answer is dropped.
+    ///
+    /// # Panics
+    /// On a longer body.
+    pub fn respond(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
+        assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
+        let _stopped = self.send(to.shard.0, InboxMessage::Answer { to, properties, body });
+    }
+
+    /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the broker has
+    /// stopped.
+    pub fn change_links(&self, order: FederationCommand) -> Option<()> {
+        if let FederationCommand::AddLink(spec) = &order
+            && self.link_statuses()?.iter().any(|link| link.spec.key == spec.key)
+        {
+            return Some(());
+        }
+        let only =
+            matches!(order, FederationCommand::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
+        // A shard without the link does nothing.
+        let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
+        let (done, shards_done) = mpsc::channel();
+        for shard in shards {
+            self.send(shard as u16, InboxMessage::Federate(order.clone(), done.clone()))?;
+        }
+        drop(done);
+        shards_done.iter().for_each(drop);
+        Some(())
+    }
+
+    /// The state of every link. `None`: the broker has stopped.
+    pub fn link_statuses(&self) -> Option<Vec<LinkStatus>> {
+        let (links, of_shards) = mpsc::channel();
+        for shard in 0..self.inboxes.len() {
+            self.send(shard as u16, InboxMessage::ListLinks(links.clone()))?;
+        }
+        drop(links);
+        let mut links: Vec<_> = of_shards.iter().flatten().collect();
+        links.sort_by(|one, other| one.spec.key.cmp(&other.spec.key));
+        Some(links)
+    }
+
+    fn send(&self, shard: u16, message: InboxMessage) -> Option<()> {
+        self.inboxes.get(usize::from(shard))?.send(message).then_some(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Limits of connections and channels: how many each virtual host and each user has, on all shards.
+//!
+//! A shard takes the lock when a connection opens its virtual host, never for a message or a channel.
+
+use catalog::{UserId, VhostId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Default)]
+struct UserCounts {
+    connections: AtomicU32,
+    channels: AtomicU32,
+}
+
+#[derive(Default)]
+struct ConnectionCounts {
+    vhosts: HashMap<VhostId, Arc<AtomicU32>>,
+    users: HashMap<UserId, Arc<UserCounts>>,
+    /// So many entries make it worth while to remove those that nobody uses any more.
+    sweep_at: usize,
+}
+
+/// The counts of all shards.
+#[derive(Default)]
+pub(crate) struct ConnectionLimits(Mutex<ConnectionCounts>);
+
+/// Which limit of connections is reached, and how many it allows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LimitReached {
+    Vhost(u32),
+    User(u32),
+}
+
+/// A connection and its channels, counted until this is dropped.
+pub(crate) struct Reservation {
+    vhost: Arc<AtomicU32>,
+    user: Arc<UserCounts>,
+    channels: u32,
+}
+
+/// So many entries are kept without checking whether they are in use.
+const ENTRIES_KEPT: usize = 64;
+
+/// Adds one to a count, unless that is at its limit: then returns the limit.
+fn increment(count: &AtomicU32, limit: Option<u32>) -> Result<(), u32> {
+    let limit = limit.unwrap_or(u32::MAX);
+    let next = |count: u32| (count < limit).then(|| count + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).map(drop).map_err(|_| limit)
+}
+
+impl ConnectionLimits {
+    fn counts(&self) -> std::sync::MutexGuard<'_, ConnectionCounts> {
+        // Counts are whole between any two statements.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves a connection, unless its virtual host or its user has as many as it may.
+    pub fn reserve(
+        &self,
+        (vhost, vhost_max): (VhostId, Option<u32>),
+        (user, user_max): (UserId, Option<u32>),
+    ) -> Result<Reservation, LimitReached> {
+        let mut counts = self.counts();
+        if counts.vhosts.len() + counts.users.len() >= counts.sweep_at {
+            counts.vhosts.retain(|_, count| Arc::strong_count(count) > 1);
+            counts.users.retain(|_, user| Arc::strong_count(user) > 1);
+            counts.sweep_at = ENTRIES_KEPT.max(2 * (counts.vhosts.len() + counts.users.len()));
+        }
+        let vhost = Arc::clone(counts.vhosts.entry(vhost).or_default());
+        let user = Arc::clone(counts.users.entry(user).or_default());
+        drop(counts);
+        increment(&vhost, vhost_max).map_err(LimitReached::Vhost)?;
+        if let Err(limit) = increment(&user.connections, user_max) {
+            vhost.fetch_sub(1, Ordering::Relaxed);
+            return Err(LimitReached::User(limit));
+        }
+        Ok(Reservation { vhost, user, channels: 0 })
+    }
+}
+
+impl Reservation {
+    /// Counts a channel, unless the user has as many as it may: then returns how many that is.
+    pub fn open_channel(&mut self, channels_max: Option<u32>) -> Result<(), u32> {
+        increment(&self.user.channels, channels_max)?;
+        self.channels += 1;
+        Ok(())
+    }
+
+    pub fn close_channel(&mut self) {
+        if let Some(left) = self.channels.checked_sub(1) {
+            self.channels = left;
+            self.user.channels.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.vhost.fetch_sub(1, Ordering::Relaxed);
+        self.user.connections.fetch_sub(1, Ordering::Relaxed);
+        self.user.channels.fetch_sub(self.channels, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionLimits, ENTRIES_KEPT, LimitReached};
+    use catalog::{UserId, VhostId};
+
+    #[test]
+    fn connections_and_channels_are_counted_and_are_released_with_their_reservations() {
+        let limits = ConnectionLimits::default();
+        let (vhost, user) = (VhostId(1), UserId(2));
+        let reserve = |vhost_max, user_max| limits.reserve((vhost, vhost_max), (user, user_max));
+        let mut first = reserve(Some(2), Some(2)).expect("the first");
+        let mut second = reserve(Some(2), Some(2)).expect("the second");
+        assert_eq!(reserve(Some(2), None).err(), Some(LimitReached::Vhost(2)));
+        assert_eq!(reserve(None, Some(2)).err(), Some(LimitReached::User(2)));
+        assert_eq!(reserve(Some(0), Some(0)).err(), Some(LimitReached::Vhost(0)), "the virtual host is checked first");
+        assert_eq!(first.open_channel(Some(2)), Ok(()));
+        assert_eq!(second.open_channel(Some(2)), Ok(()));
+        assert_eq!(first.open_channel(Some(2)), Err(2), "the channels of all connections count");
+        second.close_channel();
+        second.close_channel();
+        assert_eq!(first.open_channel(Some(2)), Ok(()));
+        drop(first);
+        let mut third = reserve(Some(2), Some(2)).expect("the first is released, and refused ones are not counted");
+        assert_eq!((third.open_channel(Some(2)), third.open_channel(Some(2))), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn entries_that_nobody_uses_are_removed() {
+        let limits = ConnectionLimits::default();
+        let stays = limits.reserve((VhostId(0), None), (UserId(0), None)).expect("no limit");
+        for number in 1..1000 {
+            drop(limits.reserve((VhostId(number), None), (UserId(number), None)).expect("no limit"));
+        }
+        assert!(limits.counts().users.len() <= ENTRIES_KEPT);
+        assert!(limits.counts().users.contains_key(&UserId(0)));
+        drop(stays);
+    }
+}

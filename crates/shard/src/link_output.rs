@@ -1,0 +1,93 @@
+//! The output of a federation link: deliveries of the broker core become `basic.publish`, its confirms `basic.ack`.
+//!
+//! Owns:   acknowledgements that wait to be batched; the rule that the n-th delivery of a channel is the n-th publish at the
+//!         other end, so that delivery tags need no table.
+
+use crate::local_routes::RouteCounts;
+use broker::Delivery;
+use federation::{AckBatcher, TraceVerdict, Tracer};
+use session::{BodyOut, Outbound, PublishHead};
+use slab::Pool;
+use std::time::Instant;
+use wire::method::basic;
+
+/// A pushed route: deliveries on its channel go to an exchange of the other broker.
+pub struct PushRoute {
+    exchange: Box<str>,
+    /// Adds this broker to the trace of each message.
+    tracer: Tracer,
+    pub(crate) counts: RouteCounts,
+}
+
+impl PushRoute {
+    /// A route to this exchange of the other broker.
+    pub fn new(exchange: &str, tracer: Tracer) -> Self {
+        PushRoute { exchange: exchange.into(), tracer, counts: RouteCounts::default() }
+    }
+
+    /// Publishes a delivery. One that must not be forwarded is published to the default exchange without a routing key, where
+    /// it reaches no queue: its number is the next delivery tag all the same.
+    pub fn send(&mut self, out: &mut Outbound, pool: &Pool, channel: u16, delivery: &Delivery<'_>, body: BodyOut<'_>) {
+        let content = &delivery.content;
+        let verdict = self.tracer.trace(content.properties(), delivery.redelivered);
+        let (exchange, routing_key) = match verdict {
+            TraceVerdict::Forward => (self.exchange.as_bytes(), content.routing_key),
+            TraceVerdict::Drop => (&b""[..], &b""[..]),
+        };
+        self.counts.count(verdict, content.body.len(), delivery.redelivered);
+        let head = PublishHead { exchange, routing_key, mandatory: false, immediate: false };
+        out.publish(pool, channel, &head, self.tracer.properties().as_bytes(), body);
+    }
+}
+
+/// What the output of a federation link has beside its encoder, by channel.
+#[derive(Default)]
+pub struct LinkOutput {
+    push_routes: Vec<Option<Box<PushRoute>>>,
+    /// The acknowledgements of pulled routes.
+    ack_batchers: Vec<Option<AckBatcher>>,
+    /// It is on the list of outputs with pending acknowledgements (`ShardEffects::send_due_acks`).
+    pub is_queued: bool,
+}
+
+impl LinkOutput {
+    /// Sets how the messages of a channel are acknowledged; `None`: not at all.
+    pub fn set_ack_batcher(&mut self, channel: u16, batcher: Option<AckBatcher>) {
+        let index = usize::from(channel);
+        if self.ack_batchers.len() <= index {
+            self.ack_batchers.resize_with(index + 1, || None);
+        }
+        self.ack_batchers[index] = batcher;
+    }
+
+    #[inline]
+    pub fn ack_batcher(&mut self, channel: u16) -> Option<&mut AckBatcher> {
+        self.ack_batchers.get_mut(usize::from(channel))?.as_mut()
+    }
+
+    /// Writes the acknowledgements that are due; `None`: all. Returns when the next one is due.
+    pub fn write_acks(&mut self, out: &mut Outbound, pool: &Pool, now: Option<Instant>) -> Option<Instant> {
+        let mut next_due: Option<Instant> = None;
+        for (channel, batcher) in self.ack_batchers.iter_mut().enumerate() {
+            let Some(batcher) = batcher.as_mut().filter(|batcher| batcher.is_pending()) else { continue };
+            if let Some((delivery_tag, multiple)) = batcher.next_ack(now) {
+                out.method(pool, channel as u16, &basic::Ack { delivery_tag, multiple }.into());
+            }
+            next_due = next_due.into_iter().chain(batcher.due()).min();
+        }
+        next_due
+    }
+
+    /// Sets where the deliveries of a channel go. Returns the route before.
+    pub fn set_push_route(&mut self, channel: u16, route: Option<PushRoute>) -> Option<PushRoute> {
+        let index = usize::from(channel);
+        if self.push_routes.len() <= index {
+            self.push_routes.resize_with(index + 1, || None);
+        }
+        std::mem::replace(&mut self.push_routes[index], route.map(Box::new)).map(|route| *route)
+    }
+
+    pub fn push_route(&mut self, channel: u16) -> Option<&mut PushRoute> {
+        self.push_routes.get_mut(usize::from(channel))?.as_deref_mut()
+    }
+}

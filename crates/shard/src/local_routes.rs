@@ -1,0 +1,187 @@
+//! The routes of one link at this broker: tracers, counts, retries, and what has been set up here.
+
+use crate::binding_watch::BindingWatch;
+use crate::effects::ShardEffects;
+use crate::link_context::LinkContext;
+use crate::link_timers::back_off;
+use crate::push_setup::PushSetup;
+use crate::serve::EventOutcome;
+use crate::shared_state::SharedState;
+use crate::connection_stamps::{record_stamp, release_stamps};
+use broker::{BodyRef, Broker, Flow, Publish, Slot};
+use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
+use std::time::Instant;
+use wire::RawProperties;
+use wire::method::basic;
+
+/// Messages that a route has moved.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RouteCounts {
+    pub messages: u64,
+    pub bytes: u64,
+    pub redelivered: u64,
+    /// Messages that this broker, the other one, or too many brokers had already.
+    pub dropped: u64,
+}
+
+impl RouteCounts {
+    #[inline]
+    pub fn count(&mut self, verdict: TraceVerdict, body_bytes: usize, is_redelivered: bool) {
+        match verdict {
+            TraceVerdict::Forward => self.messages += 1,
+            TraceVerdict::Drop => self.dropped += 1,
+        }
+        self.bytes += body_bytes as u64;
+        self.redelivered += u64::from(is_redelivered);
+    }
+
+    pub fn add(&mut self, other: RouteCounts) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.redelivered += other.redelivered;
+        self.dropped += other.dropped;
+    }
+}
+
+/// A message that arrived on a pulled route.
+pub(crate) struct PulledMessage<'a> {
+    pub channel: u16,
+    pub delivery_tag: u64,
+    pub redelivered: bool,
+    pub routing_key: &'a [u8],
+    pub properties: RawProperties<'a>,
+    pub body: BodyRef<'a>,
+}
+
+/// A route at this broker.
+#[derive(Default)]
+pub(crate) struct LocalRoute {
+    /// Of a pulled route that runs: adds the other broker to the trace of each message.
+    pub tracer: Option<Tracer>,
+    /// Of a pulled route with acknowledgements: how many messages form a batch, after which they may be sent.
+    pub ack_batch: u64,
+    /// Of a pushed route: how far its setup here has come.
+    pub push: Option<PushSetup>,
+    pub retry_at: Option<Instant>,
+    attempts: u32,
+    pub counts: RouteCounts,
+    /// What reports changes of the bindings here.
+    pub watch: Option<BindingWatch>,
+}
+
+impl LocalRoute {
+    /// The route has failed: it begins again after a wait.
+    pub fn fail(&mut self, chance: u64, now: Instant) {
+        (self.tracer, self.push) = (None, None);
+        self.retry_at = Some(now + back_off(self.attempts + 2, chance));
+        self.attempts = self.attempts.saturating_add(1);
+    }
+
+    /// Messages flow: the next failure is the first again.
+    pub fn reset_attempts(&mut self) {
+        (self.attempts, self.retry_at) = (0, None);
+    }
+
+    /// Publishes a message of the other broker in this one, unless it has been here already.
+    #[inline]
+    pub fn publish(
+        &mut self,
+        spec: &RouteSpec,
+        vhost: &str,
+        slot: Slot,
+        message: PulledMessage<'_>,
+        (broker, effects, shared): (&mut Broker, &mut ShardEffects, &SharedState),
+    ) -> EventOutcome {
+        let Some(tracer) = &mut self.tracer else { return EventOutcome::Continue };
+        let PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body } = message;
+        let mut verdict = tracer.trace(properties, redelivered);
+        if let Some(stamp) = tracer.stamp()
+            && verdict == TraceVerdict::Forward
+        {
+            let stamp = stamp.at(vhost, spec.exchange.as_bytes());
+            let confirm_as = (spec.ack == AckMode::Confirm).then_some(delivery_tag);
+            if !record_stamp(shared, effects, slot, channel, confirm_as, stamp) {
+                verdict = TraceVerdict::Drop;
+            }
+        }
+        self.counts.count(verdict, body.len(), redelivered);
+        let published = match verdict {
+            TraceVerdict::Forward => {
+                let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
+                let (mandatory, immediate) = (false, false);
+                let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
+                broker.publish(slot, channel, publish, effects)
+            }
+            // It counts all the same: its number is its delivery tag's.
+            TraceVerdict::Drop => broker.publish_nowhere(slot, channel),
+        };
+        match published {
+            Ok(Flow::Go) if delivery_tag.is_multiple_of(self.ack_batch) => EventOutcome::AcknowledgeEarly,
+            Ok(Flow::Go) => EventOutcome::Continue,
+            Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+            Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
+        }
+    }
+}
+
+/// The routes of one link at this broker, by their ids.
+#[derive(Default)]
+pub(crate) struct LocalRoutes {
+    routes: Vec<LocalRoute>,
+}
+
+impl LocalRoutes {
+    #[inline]
+    pub fn get(&self, route: RouteId) -> Option<&LocalRoute> {
+        self.routes.get(route.index())
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, route: RouteId) -> Option<&mut LocalRoute> {
+        self.routes.get_mut(route.index())
+    }
+
+    /// A route, which is added if it is new.
+    pub fn entry(&mut self, route: RouteId) -> &mut LocalRoute {
+        if self.routes.len() <= route.index() {
+            self.routes.resize_with(route.index() + 1, LocalRoute::default);
+        }
+        &mut self.routes[route.index()]
+    }
+
+    /// Forgets everything about a route, whose id may be used again.
+    pub fn reset(&mut self, route: RouteId) {
+        *self.entry(route) = LocalRoute::default();
+    }
+
+    /// The connection is gone, and with it what was set up on it.
+    pub fn disconnect(&mut self) {
+        for route in &mut self.routes {
+            (route.tracer, route.push, route.retry_at) = (None, None, None);
+        }
+    }
+
+    /// When the next route is to be tried again.
+    pub fn next_retry(&self) -> Option<Instant> {
+        self.routes.iter().filter_map(|route| route.retry_at).min()
+    }
+
+    /// Whether the retry of a route is due; it will be made now.
+    pub fn take_retry(&mut self, route: RouteId, now: Instant) -> bool {
+        self.get_mut(route).is_some_and(|route| route.retry_at.take_if(|at| *at <= now).is_some())
+    }
+
+    /// Adds what routes have pushed on a connection, or on one channel of it, to their counts; they push no more.
+    pub fn keep_counts(&mut self, session: &LinkSession, slot: Slot, only: Option<u16>, cx: &mut LinkContext<'_>) {
+        release_stamps(cx.shared, cx.effects, slot, only);
+        let Some(output) = cx.link_output(slot) else { return };
+        for (route, _) in session.routes.iter() {
+            if let Some(channel) = session.routes.channel(route)
+                && only.is_none_or(|only| only == channel)
+                && let Some(pushed) = output.set_push_route(channel, None)
+            {
+                self.entry(route).counts.add(pushed.counts);
+            }
+        }
+    }
+}

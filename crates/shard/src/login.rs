@@ -1,0 +1,225 @@
+//! Logins: which user a client is, by password (here or on a verifier thread), certificate or token.
+
+use crate::connection::ConnectionPhase;
+use crate::mailbox::ShardWaker;
+use crate::password_verifier::{LoginAttempt, PasswordChecks, PasswordVerifier};
+use crate::sessions::{Sessions, greeting_with_token};
+use crate::tokens::TokenOwner;
+use broker::{Effects, Slot};
+use catalog::{Catalog, LoginRefused, UserId};
+use link::Identity;
+use session::sasl::{self, Credentials};
+use session::{Capabilities, Greeting};
+use std::sync::Arc;
+use std::time::Instant;
+use verbs::Token;
+use wire::ShortStr;
+
+/// How clients log in by their certificates (SASL EXTERNAL).
+#[derive(Clone)]
+pub struct ExternalMechanism {
+    /// The greeting for connections with a certificate: it offers EXTERNAL.
+    pub greeting: Arc<Greeting>,
+    /// The field of a certificate that names the user.
+    pub identity: Identity,
+}
+
+/// A login as the client sent it (`connection.start-ok`).
+pub(crate) struct LoginRequest {
+    pub mechanism: Vec<u8>,
+    pub response: Vec<u8>,
+    pub capabilities: Capabilities,
+}
+
+/// The logins of one shard.
+#[derive(Default)]
+pub(crate) struct LoginService {
+    external: Option<ExternalMechanism>,
+    password_checks: PasswordChecks,
+}
+
+impl LoginService {
+    pub fn accept_certificates(&mut self, external: ExternalMechanism) {
+        self.external = Some(external);
+    }
+
+    /// Slow passwords are verified by these threads; without them, by the shard.
+    pub fn set_verifier(&mut self, verifier: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
+        self.password_checks.set_verifier(verifier, waker);
+    }
+
+    /// The greeting for a client that has shown a certificate, if certificates are accepted.
+    pub fn certificate_greeting(&self, token: Option<Token>) -> Option<Arc<Greeting>> {
+        Some(greeting_with_token(&self.external.as_ref()?.greeting, token))
+    }
+
+    /// Logs a client in, at once or when its password is verified.
+    pub fn log_in(&mut self, sessions: &mut Sessions, slot: Slot, request: LoginRequest, now: Instant) {
+        let Some(connection) = sessions.connections.get_mut(slot) else { return };
+        connection.capabilities = request.capabilities;
+        let is_loopback = connection.link.peer().is_loopback;
+        let mechanism = ShortStr::new(&request.mechanism).unwrap_or(ShortStr::EMPTY);
+        let catalog = sessions.broker.catalog();
+        let outcome = match sasl::credentials(mechanism, &request.response) {
+            Err(fault) => return sessions.on_client_fault(slot, &fault, now),
+            Ok(Credentials::Password { user, password }) => {
+                let (user, stored) = catalog.claim(user);
+                let (serial, offered) = (connection.serial, password.to_vec());
+                let attempt = LoginAttempt { slot, serial, user, mechanism: request.mechanism, stored, offered };
+                return self.verify_password(sessions, attempt, now);
+            }
+            // A client may write any identity into its response: as in RabbitMQ, the certificate's alone counts.
+            Ok(Credentials::External { .. }) => match connection.token_owner.take() {
+                Some(owner) => authenticate_token_owner(catalog, &owner),
+                None => {
+                    let certificate = self.external.as_ref().zip(connection.link.certificate());
+                    let name = certificate.map(|(external, certificate)| (external.identity, certificate.identity(external.identity)));
+                    authenticate_certificate(catalog, name, is_loopback)
+                }
+            },
+        };
+        finish_login(sessions, slot, mechanism, outcome, now);
+    }
+
+    /// Whether passwords are being verified by other threads.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.password_checks.are_pending()
+    }
+
+    /// Verifies a password: at once if that is quick, otherwise on a verifier thread.
+    fn verify_password(&mut self, sessions: &mut Sessions, attempt: LoginAttempt, now: Instant) {
+        if !attempt.stored.is_slow() {
+            let is_correct = attempt.stored.is(&attempt.offered);
+            return on_password_verified(sessions, &attempt, is_correct, now);
+        }
+        if self.password_checks.is_verified(&attempt, || sessions.effects.chance()) {
+            return on_password_verified(sessions, &attempt, true, now);
+        }
+        if let Some(connection) = sessions.connections.get_mut(attempt.slot) {
+            connection.is_verifying_password = true;
+        }
+        if let Some((attempt, is_correct)) = self.password_checks.submit_or_verify(attempt) {
+            on_password_verified(sessions, &attempt, is_correct, now);
+        }
+    }
+
+    /// Finishes the logins that verifier threads have decided, and submits those that waited for them.
+    pub fn finish_verifications(&mut self, sessions: &mut Sessions, now: Instant) {
+        while let Some((attempt, is_correct)) = self.password_checks.next_decided() {
+            on_password_verified(sessions, &attempt, is_correct, now);
+            // The client may have sent more meanwhile.
+            if let Some(connection) = sessions.connections.get_mut(attempt.slot)
+                && connection.serial == attempt.serial
+            {
+                connection.has_unparsed = true;
+                sessions.connections.enqueue(attempt.slot);
+            }
+        }
+    }
+}
+
+/// The user whose login gave the client its token.
+fn authenticate_token_owner(catalog: &Catalog, owner: &TokenOwner) -> Result<UserId, String> {
+    let TokenOwner { user, is_loopback, .. } = owner;
+    let outcome = catalog.authenticate_external(user.as_bytes(), *is_loopback);
+    outcome.map_err(|refused| format!("user '{user}' of the token: {refused}"))
+}
+
+/// The user whom a certificate names in the field that counts.
+fn authenticate_certificate(
+    catalog: &Catalog,
+    certificate: Option<(Identity, Option<String>)>,
+    is_loopback: bool,
+) -> Result<UserId, String> {
+    match certificate {
+        Some((_, Some(name))) => {
+            let outcome = catalog.authenticate_external(name.as_bytes(), is_loopback);
+            outcome.map_err(|refused| format!("user '{name}' of the certificate: {refused}"))
+        }
+        Some((identity, None)) => Err(format!("the certificate has no name to log in by ({identity:?})")),
+        None => Err("EXTERNAL needs a certificate, and the client has shown none".to_owned()),
+    }
+}
+
+fn on_password_verified(sessions: &mut Sessions, attempt: &LoginAttempt, is_correct: bool, now: Instant) {
+    let Some(connection) = sessions.connections.get_mut(attempt.slot) else { return };
+    if connection.serial != attempt.serial || connection.phase != ConnectionPhase::Greeting {
+        return;
+    }
+    connection.is_verifying_password = false;
+    let is_loopback = connection.link.peer().is_loopback;
+    let admitted = if is_correct {
+        sessions.broker.catalog().admit(attempt.user, is_loopback)
+    } else {
+        Err(LoginRefused::InvalidCredentials)
+    };
+    let mechanism = ShortStr::new(&attempt.mechanism).unwrap_or(ShortStr::EMPTY);
+    finish_login(sessions, attempt.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
+}
+
+fn finish_login(
+    sessions: &mut Sessions,
+    slot: Slot,
+    mechanism: ShortStr<'_>,
+    outcome: Result<UserId, String>,
+    now: Instant,
+) {
+    let Some(connection) = sessions.connections.get_mut(slot) else { return };
+    match outcome {
+        Ok(user) => {
+            connection.phase = ConnectionPhase::LoggedIn { user };
+            if let Some((out, pool)) = sessions.effects.writer(slot) {
+                connection.inbound.login_accepted(out, pool);
+            }
+        }
+        Err(reason) => {
+            let peer = &*connection.link.peer().address;
+            tracing::warn!(shard = sessions.options.shard.0, slot, peer, reason, "login refused");
+            if let Some((out, pool)) = sessions.effects.writer(slot) {
+                connection.inbound.login_refused(mechanism, &reason, out, pool);
+            }
+            sessions.close_after_flush(slot, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LoginService;
+    use crate::connection::ConnectionPhase;
+    use crate::test_sessions::{LoginClient, sessions};
+    use crate::tokens::TokenOwner;
+
+    #[test]
+    fn a_client_logs_in_by_its_password_or_as_the_owner_of_its_token() {
+        let owner = |user: &str| Some(TokenOwner { user: user.into(), is_loopback: true, is_carrier: false });
+        let carrier = Some(TokenOwner { is_carrier: true, ..owner("guest").expect("an owner") });
+        let mut sessions = sessions();
+        let mut logins = LoginService::default();
+        for (owner, mechanism, response, is_accepted) in [
+            (None, "PLAIN", &b"\0guest\0guest"[..], true),
+            (None, "PLAIN", b"\0guest\0wrong", false),
+            (None, "PLAIN", b"\0nobody\0guest", false),
+            (None, "EXTERNAL", b"", false),
+            (owner("guest"), "EXTERNAL", b"", true),
+            (owner("nobody"), "EXTERNAL", b"", false),
+            (carrier.clone(), "EXTERNAL", b"", false),
+            (carrier, "PLAIN", b"\0guest\0guest", true),
+        ] {
+            let mut client = LoginClient::connect(&mut sessions, owner.clone());
+            let request = client.start(&mut sessions, mechanism, response);
+            let now = sessions.options.epoch;
+            logins.log_in(&mut sessions, client.slot, request, now);
+            let phase = sessions.connections.get(client.slot).expect("it is there").phase;
+            let expected = if is_accepted {
+                matches!(phase, ConnectionPhase::LoggedIn { .. })
+            } else {
+                phase == ConnectionPhase::Leaving
+            };
+            assert!(expected, "{owner:?} {mechanism} {response:?}: {phase:?}");
+            assert!(!logins.is_waiting());
+            sessions.remove(client.slot);
+        }
+    }
+}

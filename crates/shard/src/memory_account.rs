@@ -1,0 +1,179 @@
+//! Memory accounting of one shard: when its use is added up, and what follows from the sums of all shards.
+
+use crate::limits::{HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, RECHECK_INTERVAL};
+use crate::shared_state::SharedState;
+use catalog::{ShardId, VhostId};
+use std::time::Instant;
+
+/// What one shard last reported of its memory, and when.
+pub(crate) struct MemoryAccount {
+    shard: ShardId,
+    checked_at: Option<Instant>,
+    /// The most bytes that the lists of messages took since the heap was last trimmed.
+    list_bytes_peak: usize,
+    heap_trimmed_at: Option<Instant>,
+    heap_trim_is_due: bool,
+    /// The bytes queued in virtual hosts with a limit, as the other shards know them.
+    vhost_bytes: Vec<(VhostId, u64)>,
+}
+
+/// A virtual host whose queues have reached their limit of bytes, or have left it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct VhostFullness {
+    pub vhost: VhostId,
+    pub is_full: bool,
+    /// On all shards.
+    pub bytes: u64,
+}
+
+impl MemoryAccount {
+    pub fn new(shard: ShardId) -> Self {
+        MemoryAccount {
+            shard,
+            checked_at: None,
+            list_bytes_peak: 0,
+            heap_trimmed_at: None,
+            heap_trim_is_due: false,
+            vhost_bytes: Vec::new(),
+        }
+    }
+
+    /// Whether it is time for a check, which then counts as made.
+    pub fn start_check(&mut self, now: Instant) -> bool {
+        let is_due = self.checked_at.is_none_or(|at| now >= at + MEMORY_CHECK_INTERVAL);
+        if is_due {
+            self.checked_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Reports what the shard holds of the operating system's memory. Returns whether memory is short on all shards together, so
+    /// that unused memory must go back: what one shard keeps for later must not crowd out what another needs now.
+    pub fn record_held(&self, held_bytes: usize, shared: &SharedState) -> bool {
+        shared.record_held_bytes(self.shard.0, held_bytes as u64)
+    }
+
+    /// Whether the allocator should return memory to the operating system: the lists of messages have become shorter. If memory
+    /// is short it does so at once, otherwise at most every [`HEAP_TRIM_INTERVAL`].
+    pub fn should_trim_heap(&mut self, list_bytes: usize, is_short: bool, now: Instant) -> bool {
+        self.list_bytes_peak = self.list_bytes_peak.max(list_bytes);
+        self.heap_trim_is_due = self.list_bytes_peak - list_bytes >= HEAP_TRIM_BYTES_MIN;
+        let interval = if is_short { RECHECK_INTERVAL } else { HEAP_TRIM_INTERVAL };
+        if !self.heap_trim_is_due || self.heap_trimmed_at.is_some_and(|at| now < at + interval) {
+            return false;
+        }
+        self.heap_trimmed_at = Some(now);
+        self.list_bytes_peak = list_bytes;
+        self.heap_trim_is_due = false;
+        true
+    }
+
+    /// Reports the bytes in use. Returns the new state of the memory alarm if it changes.
+    pub fn record_used(&self, used_bytes: usize, is_alarmed: bool, shared: &SharedState) -> Option<bool> {
+        let is_over = shared.record_used_bytes(self.shard.0, used_bytes as u64, is_alarmed);
+        (is_over != is_alarmed).then_some(is_over)
+    }
+
+    /// Reports the bytes queued in virtual hosts with a limit (`(vhost, bytes, bytes_max)`). Returns those that have become full,
+    /// and those that are no longer: a tenth below the limit, so that the state does not flutter.
+    pub fn record_vhosts(
+        &mut self,
+        counted: impl Iterator<Item = (VhostId, u64, u64)>,
+        was_full: impl Fn(VhostId) -> bool,
+        shared: &SharedState,
+    ) -> Vec<VhostFullness> {
+        let mut changed = Vec::new();
+        self.vhost_bytes.clear();
+        for (vhost, bytes, bytes_max) in counted {
+            self.vhost_bytes.push((vhost, bytes));
+            let all_bytes = shared.vhost_bytes.record(vhost, self.shard, bytes);
+            let was_full = was_full(vhost);
+            let threshold_bytes = if was_full { bytes_max - bytes_max / 10 } else { bytes_max };
+            let is_full = all_bytes >= threshold_bytes;
+            if is_full != was_full {
+                changed.push(VhostFullness { vhost, is_full, bytes: all_bytes });
+            }
+        }
+        changed
+    }
+
+    /// Whether the shard must tick again soon for its memory alone: it has changed since it was reported, or the heap is to be
+    /// trimmed.
+    pub fn needs_recheck(
+        &self,
+        used_bytes: usize,
+        counted: impl Iterator<Item = (VhostId, u64, u64)>,
+        shared: &SharedState,
+    ) -> bool {
+        self.heap_trim_is_due
+            || (used_bytes as u64).abs_diff(shared.shard_used_bytes(self.shard.0)) > 1 << 20
+            // Virtual hosts may have limits of few bytes.
+            || counted.map(|(vhost, bytes, _)| (vhost, bytes)).ne(self.vhost_bytes.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MemoryAccount, VhostFullness};
+    use crate::limits::{HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, RECHECK_INTERVAL};
+    use crate::shared_state::SharedState;
+    use crate::test_clock::some_instant;
+    use catalog::{ShardId, VhostId};
+
+    /// So much that what the process itself needs is taken off in full.
+    const MEMORY_BYTES_MAX: u64 = (1 << 30) + crate::limits::PROCESS_BYTES;
+
+    fn accounts() -> (SharedState, [MemoryAccount; 2]) {
+        (SharedState::new(2, MEMORY_BYTES_MAX, 1), [0, 1].map(|shard| MemoryAccount::new(ShardId(shard))))
+    }
+
+    #[test]
+    fn checks_are_made_at_most_once_an_interval() {
+        let (_, [mut account, _]) = accounts();
+        let start = some_instant();
+        let next = start + MEMORY_CHECK_INTERVAL;
+        let checks = [start, start, next, next].map(|now| account.start_check(now));
+        assert_eq!(checks, [true, false, true, false]);
+    }
+
+    #[test]
+    fn the_alarm_follows_the_sum_of_all_shards() {
+        let (shared, [one, other]) = accounts();
+        assert_eq!(one.record_used(600 << 20, false, &shared), None);
+        assert_eq!(other.record_used(600 << 20, false, &shared), Some(true));
+        assert_eq!(one.record_used(400 << 20, true, &shared), None, "a twentieth below the limit is not reached");
+        assert_eq!(one.record_used(300 << 20, true, &shared), Some(false));
+        assert!(!one.record_held(600 << 20, &shared));
+        assert!(other.record_held(600 << 20, &shared), "both together hold too much");
+        let recheck = |used_bytes| one.needs_recheck(used_bytes, [].into_iter(), &shared);
+        assert!(!recheck(300 << 20) && recheck(302 << 20));
+    }
+
+    #[test]
+    fn the_heap_is_trimmed_when_lists_become_shorter_and_sooner_when_memory_is_short() {
+        let (shared, [mut account, _]) = accounts();
+        let start = some_instant();
+        let full = 3 * HEAP_TRIM_BYTES_MIN;
+        assert!(!account.should_trim_heap(full, false, start));
+        assert!(!account.should_trim_heap(full - HEAP_TRIM_BYTES_MIN + 1, false, start), "too little");
+        assert!(account.should_trim_heap(full - HEAP_TRIM_BYTES_MIN, false, start), "the first time at once");
+        assert!(!account.should_trim_heap(0, false, start + HEAP_TRIM_INTERVAL / 2), "too soon");
+        assert!(account.needs_recheck(0, [].into_iter(), &shared), "but soon");
+        assert!(account.should_trim_heap(0, true, start + RECHECK_INTERVAL), "memory is short");
+        assert!(!account.needs_recheck(0, [].into_iter(), &shared));
+    }
+
+    #[test]
+    fn a_virtual_host_is_full_by_the_bytes_of_all_shards_and_stays_so_until_a_tenth_less_waits() {
+        let (shared, [mut one, mut other]) = accounts();
+        let vhost = VhostId(7);
+        let counted = |bytes| [(vhost, bytes, 100)].into_iter();
+        assert_eq!(one.record_vhosts(counted(60), |_| false, &shared), []);
+        let full = VhostFullness { vhost, is_full: true, bytes: 100 };
+        assert_eq!(other.record_vhosts(counted(40), |_| false, &shared), [full]);
+        assert_eq!(one.record_vhosts(counted(50), |_| true, &shared), [], "still full");
+        let free = VhostFullness { vhost, is_full: false, bytes: 89 };
+        assert_eq!(one.record_vhosts(counted(49), |_| true, &shared), [free]);
+        assert!(!one.needs_recheck(0, counted(49), &shared) && one.needs_recheck(0, counted(48), &shared));
+    }
+}

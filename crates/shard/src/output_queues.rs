@@ -1,0 +1,134 @@
+//! The output of every connection of a shard: what the session encoded and the link has not taken yet.
+//!
+//! A queue that was written to is dirty until the shard flushes it, once per batch.
+
+use crate::connection_stamps::ConnectionStamps;
+use crate::link_output::LinkOutput;
+use broker::Slot;
+use session::Outbound;
+
+/// The output of one connection.
+pub struct OutputQueue {
+    /// The encoder, with the bytes that wait to be sent.
+    pub out: Outbound,
+    /// Bodies of fewer bytes are copied, others shared.
+    pub copy_below_bytes: usize,
+    /// The link takes no more bytes until it becomes writable.
+    pub blocked: bool,
+    /// Present where this broker is the client of another broker.
+    pub link_output: Option<Box<LinkOutput>>,
+    /// Present once a stamped message has arrived over the connection.
+    pub stamps: Option<Box<ConnectionStamps>>,
+    is_dirty: bool,
+}
+
+/// The outputs of one shard by slot, and which of them are dirty.
+pub struct OutputQueues {
+    queues: Vec<Option<OutputQueue>>,
+    dirty: Vec<Slot>,
+    queue_bytes_max: usize,
+}
+
+impl OutputQueues {
+    /// No outputs. Beyond `queue_bytes_max` a connection gets no more deliveries.
+    pub fn new(queue_bytes_max: usize) -> Self {
+        OutputQueues { queues: Vec::new(), dirty: Vec::new(), queue_bytes_max }
+    }
+
+    /// Bytes in a connection's output beyond which it gets no more deliveries; beyond twice as many the shard stops reading it.
+    pub fn queue_bytes_max(&self) -> usize {
+        self.queue_bytes_max
+    }
+
+    /// Adds the output of a new connection.
+    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
+        let index = slot as usize;
+        if self.queues.len() <= index {
+            self.queues.resize_with(index + 1, || None);
+        }
+        self.queues[index] =
+            Some(OutputQueue { out, copy_below_bytes, blocked: false, link_output: None, stamps: None, is_dirty: false });
+    }
+
+    /// Drops the output of a connection that is gone.
+    pub fn close(&mut self, slot: Slot) {
+        if let Some(queue) = self.queues.get_mut(slot as usize) {
+            *queue = None;
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Option<&OutputQueue> {
+        self.queues.get(slot as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+        self.queues.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The output of a connection, marked dirty because the caller writes to it.
+    #[inline]
+    pub fn get_dirty(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+        let queue = self.queues.get_mut(slot as usize)?.as_mut()?;
+        if !queue.is_dirty {
+            queue.is_dirty = true;
+            self.dirty.push(slot);
+        }
+        Some(queue)
+    }
+
+    /// Removes a connection from the dirty list and returns it.
+    #[inline]
+    pub fn next_dirty(&mut self) -> Option<Slot> {
+        let slot = self.dirty.pop()?;
+        if let Some(queue) = self.get_mut(slot) {
+            queue.is_dirty = false;
+        }
+        Some(slot)
+    }
+
+    /// Whether a connection may get more deliveries.
+    #[inline]
+    pub fn has_capacity(&self, slot: Slot) -> bool {
+        self.get(slot).is_some_and(|queue| queue.out.bytes() < self.queue_bytes_max)
+    }
+
+    /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.
+    #[inline]
+    pub fn is_full(&self, slot: Slot) -> bool {
+        self.get(slot).is_some_and(|queue| queue.out.bytes() >= 2 * self.queue_bytes_max)
+    }
+
+    /// Bytes that wait in all outputs.
+    pub fn bytes(&self) -> usize {
+        self.queues.iter().flatten().map(|queue| queue.out.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OutputQueues;
+    use session::Outbound;
+    use slab::{Pool, PoolOptions};
+
+    #[test]
+    fn a_written_output_is_flushed_once_and_reports_when_it_is_full() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut outputs = OutputQueues::new(12);
+        outputs.open(1, Outbound::new(), 0);
+        assert!(outputs.get(0).is_none() && outputs.get_dirty(0).is_none(), "no connection, no output");
+        assert!(outputs.has_capacity(1) && !outputs.has_capacity(0) && !outputs.is_full(1));
+        for _ in 0..2 {
+            outputs.get_dirty(1).expect("open").out.heartbeat(&pool);
+        }
+        assert_eq!(outputs.bytes(), 16);
+        assert!(!outputs.has_capacity(1) && !outputs.is_full(1), "no more deliveries, but it is still read");
+        assert_eq!((outputs.next_dirty(), outputs.next_dirty()), (Some(1), None));
+        outputs.get_dirty(1).expect("open").out.heartbeat(&pool);
+        assert!(outputs.is_full(1));
+        outputs.close(1);
+        assert_eq!((outputs.next_dirty(), outputs.bytes()), (Some(1), 0), "the dirty list may name a closed connection");
+        assert!(!outputs.is_full(1) && outputs.get_mut(1).is_none());
+    }
+}

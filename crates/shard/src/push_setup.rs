@@ -1,0 +1,129 @@
+//! The setup of a pushed route at its source, which is this broker: a queue, an internal exchange, and a consumer on the
+//! channel that publishes at the other end.
+//!
+//! Owns:   the order of the commands. None of them is answered to the link, whose peer expects publishes alone.
+
+use crate::link_context::LinkContext;
+use crate::link_output::PushRoute;
+use broker::{Flow, Slot};
+use catalog::Refusal;
+use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
+use wire::method::{Method, basic};
+use wire::{ShortStr, TableRef};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PushStep {
+    /// The n-th definition is next.
+    Define(u8),
+    Qos,
+    Consume,
+    Done,
+}
+
+/// What a call of [`PushSetup::advance`] came to.
+#[derive(Debug)]
+pub(crate) enum PushProgress {
+    Done,
+    /// The broker core answers later; the connection gets its turn then.
+    Waiting,
+    Refused {
+        channel: u16,
+        refusal: Refusal,
+    },
+    /// The route or the other broker is not known any more.
+    Gone,
+}
+
+/// How far a pushed route is set up here.
+pub(crate) struct PushSetup {
+    step: PushStep,
+}
+
+impl PushSetup {
+    pub fn new() -> Self {
+        PushSetup { step: PushStep::Define(0) }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.step == PushStep::Done
+    }
+
+    /// Carries out as many steps as can be without waiting.
+    pub fn advance(
+        &mut self,
+        session: &LinkSession,
+        route: RouteId,
+        slot: Slot,
+        cx: &mut LinkContext<'_>,
+    ) -> PushProgress {
+        let routes = &session.routes;
+        let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else {
+            return PushProgress::Gone;
+        };
+        let Some(peer) = session.peer() else { return PushProgress::Gone };
+        let setup = LocalSetup::new(spec, peer);
+        while !self.is_done() {
+            if !cx.broker.may_read(slot) {
+                // An answer is awaited; its arrival brings this connection's turn.
+                if let Some(connection) = cx.connections.get_mut(slot) {
+                    connection.has_unparsed = true;
+                }
+                return PushProgress::Waiting;
+            }
+            let (next_step, outcome) = match self.step {
+                PushStep::Define(number) => match setup.method(number) {
+                    Some(method) => {
+                        (PushStep::Define(number + 1), cx.broker.command(slot, channel, method, cx.effects))
+                    }
+                    None => (PushStep::Qos, Ok(Flow::Go)),
+                },
+                PushStep::Qos => (PushStep::Consume, set_qos(slot, channel, spec, cx)),
+                PushStep::Consume => {
+                    let own = session.own();
+                    let uri = format!("federation of {}", own.cluster_name);
+                    let tracer = Tracer::new(peer.clone(), own, &uri, &spec.exchange, spec.hops_max);
+                    let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
+                    if let Some(output) = cx.link_output(slot) {
+                        output.set_push_route(channel, Some(PushRoute::new(&spec.exchange, tracer)));
+                    }
+                    (PushStep::Done, consume(slot, channel, spec, &setup.queue, cx))
+                }
+                PushStep::Done => break,
+            };
+            match outcome {
+                Ok(Flow::Gather) => cx.broker.end_run(slot, cx.effects),
+                Ok(Flow::Go | Flow::Wait) => {}
+                Err(refusal) => return PushProgress::Refused { channel, refusal },
+            }
+            self.step = next_step;
+        }
+        PushProgress::Done
+    }
+}
+
+fn set_qos(slot: Slot, channel: u16, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> Result<Flow, Refusal> {
+    if spec.ack == AckMode::None || spec.credit == 0 {
+        return Ok(Flow::Go);
+    }
+    let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
+    cx.broker.command(slot, channel, qos.into(), cx.effects)
+}
+
+fn consume(
+    slot: Slot,
+    channel: u16,
+    spec: &RouteSpec,
+    queue: &[u8],
+    cx: &mut LinkContext<'_>,
+) -> Result<Flow, Refusal> {
+    let consume = basic::Consume {
+        queue: ShortStr::new(queue).unwrap_or(ShortStr::EMPTY),
+        consumer_tag: ShortStr::literal("federation"),
+        no_local: false,
+        no_ack: spec.ack == AckMode::None,
+        exclusive: false,
+        no_wait: true,
+        arguments: TableRef::EMPTY,
+    };
+    cx.broker.command(slot, channel, Method::from(consume), cx.effects)
+}

@@ -1,0 +1,124 @@
+//! Sessions for unit tests, without a shard, and a client that writes its half of a login.
+
+use crate::connections::Connections;
+use crate::effects::ShardEffects;
+use crate::login::LoginRequest;
+use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
+use crate::sessions::Sessions;
+use crate::shard::ShardOptions;
+use crate::shared_state::SharedState;
+use crate::test_clock::some_instant;
+use crate::tokens::TokenOwner;
+use broker::{Broker, BrokerOptions, Slot};
+use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use link::sim::{SimLink, SimOptions, pair};
+use link::{Link, Received};
+use session::{Event, Greeting, Outbound, SessionLimits};
+use slab::{Pool, PoolOptions};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::method::{Method, connection};
+use wire::{ShortStr, Table, TableRef};
+
+struct NeverAsleep;
+
+impl WakeTarget for NeverAsleep {
+    fn wake(&self) {}
+}
+
+/// Sessions of one shard with a user `guest`, who may do anything in `/`.
+pub(crate) fn sessions() -> Sessions {
+    let (shard, epoch) = (ShardId(0), some_instant());
+    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(NeverAsleep))]).pop().expect("one shard");
+    let mut catalog = Catalog::new(Limits::default());
+    let (vhost, user) = (Name::from("/"), Name::from("guest"));
+    let password = Password::plain("guest");
+    for definition in [
+        Definition::CreateVhost { name: vhost.clone() },
+        Definition::PutUser { name: user.clone(), password, tags: vec![], loopback_only: false },
+        Definition::SetPermission { user, vhost, permission: Permission::all() },
+    ] {
+        catalog.execute(&definition).expect("a fresh catalog accepts its first definitions");
+    }
+    let broker_options =
+        BrokerOptions { shard, shards: 1, queue_bytes_max: 1 << 20, epoch_unix_s: 0, consumer_timeout_ms: 0 };
+    let options = ShardOptions {
+        shard,
+        session: SessionLimits::default(),
+        rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
+        greeting: Arc::new(Greeting::new(&Table::new(), "PLAIN EXTERNAL")),
+        login_timeout: Duration::from_secs(10),
+        epoch,
+        cluster_name: "harrier".into(),
+    };
+    let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
+    Sessions {
+        options,
+        connections: Connections::default(),
+        broker: Broker::new(broker_options, catalog),
+        effects: ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [0; 32]),
+        shared,
+    }
+}
+
+/// A client and the slot of its connection.
+pub(crate) struct LoginClient {
+    link: SimLink,
+    out: Outbound,
+    pool: Pool,
+    pub slot: Slot,
+}
+
+impl LoginClient {
+    /// Connects, perhaps admitted by a token.
+    pub fn connect(sessions: &mut Sessions, owner: Option<TokenOwner>) -> Self {
+        let (link, far, _cable) = pair(&SimOptions::faultless());
+        sessions.shared.assign_connection().expect("few connections");
+        let slot = sessions.accept(Box::new(far), owner, sessions.options.epoch);
+        let mut client = LoginClient { link, out: Outbound::new(), pool: Pool::new(PoolOptions::default()), slot };
+        client.out.protocol_header(&client.pool);
+        client
+    }
+
+    /// Sends `connection.start-ok`, and returns it as the session understands it.
+    pub fn start(&mut self, sessions: &mut Sessions, mechanism: &str, response: &[u8]) -> LoginRequest {
+        let mechanism = ShortStr::new(mechanism.as_bytes()).expect("short");
+        let (client_properties, locale) = (TableRef::EMPTY, ShortStr::literal("en_US"));
+        let method = connection::StartOk { client_properties, mechanism, response, locale };
+        self.out.method(&self.pool, 0, &method.into());
+        let mut request = None;
+        self.deliver(sessions, |event| {
+            let Event::Login { mechanism, response, capabilities, .. } = event else { return };
+            let mechanism = mechanism.as_bytes().into();
+            request = Some(LoginRequest { mechanism, response: response.into(), capabilities });
+        });
+        request.expect("a login")
+    }
+
+    /// Sends `connection.tune-ok` and `connection.open`.
+    pub fn open(&mut self, sessions: &mut Sessions) {
+        let tuning = connection::TuneOk { channel_max: 10, frame_max: 4_096, heartbeat: 0 };
+        self.out.method(&self.pool, 0, &tuning.into());
+        let virtual_host = ShortStr::literal("/");
+        self.out.method(&self.pool, 0, &Method::ConnectionOpen(connection::Open { virtual_host }));
+        let mut is_open = false;
+        self.deliver(sessions, |event| is_open |= matches!(event, Event::Open { .. }));
+        assert!(is_open);
+    }
+
+    fn deliver(&mut self, sessions: &mut Sessions, mut on_event: impl FnMut(Event<'_>)) {
+        self.link.send(self.out.gather_mut()).expect("the link is whole");
+        let connection = sessions.connections.get_mut(self.slot).expect("it is there");
+        let mut buffer = [0; 4_096];
+        let received = connection.link.receive(&mut [], &mut buffer);
+        let Ok(Received::Bytes { bytes, .. }) = received else { panic!("nothing to receive") };
+        let mut input = &buffer[..bytes];
+        loop {
+            let (out, pool) = sessions.effects.writer(self.slot).expect("it has an output");
+            match connection.inbound.next(&mut input, out, pool).expect("no fault") {
+                Some(event) => on_event(event),
+                None => return,
+            }
+        }
+    }
+}
