@@ -62,7 +62,7 @@ impl Feature {
         };
         let mut table = own;
         for (name, value) in more {
-            table = table.with(name, value).map_err(|_| client::Error::TooLong { bytes: name.len() })?;
+            table = table.with(name, value).map_err(|_| client::ClientError::TooLong { bytes: name.len() })?;
         }
         Ok(table)
     }

@@ -82,7 +82,7 @@ impl NetworkBroker {
             if process.check_alive().is_err() {
                 return Err(said.last_line());
             }
-            let error = match client::Client::connect_with(&parsed, client::Options::default()) {
+            let error = match client::Client::connect_with(&parsed, client::ConnectOptions::default()) {
                 Ok(client) => {
                     client.close().map_err(|error| error.to_string())?;
                     return Ok(Self { process, said, url });

@@ -101,6 +101,6 @@ pub(crate) fn report(report: &Report) -> Result<(), String> {
 
 /// Connects to the broker under the role's name.
 pub(crate) fn connect(url: &str, role: &str) -> client::Result<client::Client> {
-    let options = client::Options { name: Some(format!("harrier bench {role}")), ..client::Options::default() };
+    let options = client::ConnectOptions { name: Some(format!("harrier bench {role}")), ..client::ConnectOptions::default() };
     client::Client::connect_with(&client::Url::parse(url)?, options)
 }

@@ -119,7 +119,7 @@ impl Target {
         self.facts.tcp = tcp.facts(url, tcp_is_set);
         // What it is, and not what the address wants: TCP may do where there is no RDMA.
         client.transport().clone_into(&mut self.facts.transport);
-        if let Some(why) = client.fell_back() {
+        if let Some(why) = client.used_fallback() {
             eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
         }
         if self.facts.transport == "rdma" && self.pid.is_none() && is_here(&parsed.address) {
@@ -348,18 +348,18 @@ fn capabilities(properties: &Table) -> Vec<String> {
 }
 
 /// Why a broker cannot be measured, in words that say what to do about it.
-fn refusal(url: &Url, error: &client::Error) -> String {
+fn refusal(url: &Url, error: &client::ClientError) -> String {
     let Url { address, user, vhost, .. } = url;
     match error {
         // RabbitMQ's code for a login that fails is 403, Qpid's is the one that others have for virtual hosts.
-        client::Error::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
+        client::ClientError::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
             format!("{address}: the broker refuses the login of '{user}': {code} {text}")
         }
-        client::Error::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
+        client::ClientError::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
             format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")
         }
-        client::Error::Link(why) => format!("{address}: no connection to the broker: {why}"),
-        client::Error::Unexpected { .. } | client::Error::Protocol(_) => {
+        client::ClientError::Link(why) => format!("{address}: no connection to the broker: {why}"),
+        client::ClientError::Unexpected { .. } | client::ClientError::Protocol(_) => {
             format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
         }
         other => format!("{address}: {other}"),

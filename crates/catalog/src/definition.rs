@@ -227,7 +227,7 @@ pub enum Definition {
 
 /// What came of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DefinitionOutcome {
     /// The exchange is there.
     Exchange {
         /// Which.
@@ -296,9 +296,9 @@ pub struct RemovedQueue {
 
 /// A definition, executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecutedDefinition {
     /// What to answer.
-    pub outcome: Outcome,
+    pub outcome: DefinitionOutcome,
     /// The queues that went with it.
     pub queues_removed: Vec<RemovedQueue>,
     /// The queues that do something else now beyond queueing, or whose bytes their vhost begins or ends to count.
@@ -307,8 +307,8 @@ pub struct Executed {
     pub changed: bool,
 }
 
-impl Executed {
-    pub(crate) fn new(outcome: Outcome, changed: bool) -> Self {
+impl ExecutedDefinition {
+    pub(crate) fn new(outcome: DefinitionOutcome, changed: bool) -> Self {
         Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed }
     }
 }

@@ -54,7 +54,7 @@ pub const SEEN_ONCE_PLACES: usize = 16 * 1024;
 
 /// How much a catalog may hold. One replica lives on every shard, so these count once per shard.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct CatalogLimits {
     /// Virtual hosts.
     pub vhosts_max: usize,
     /// Exchanges over all virtual hosts, the predeclared ones included.
@@ -77,7 +77,7 @@ pub struct Limits {
     pub hash_seed: u64,
 }
 
-impl Default for Limits {
+impl Default for CatalogLimits {
     fn default() -> Self {
         Self {
             vhosts_max: 4096,

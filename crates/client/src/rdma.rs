@@ -14,8 +14,8 @@ use verbs::{Settings, SoleLink, Token};
 use wire::{Table, Value};
 
 use crate::client::Client;
-use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::error::{ClientError, Result};
+use crate::options::ConnectOptions;
 use crate::url::Url;
 
 /// Finds the device by which an address (`host:port`) is reached. Each connection has one of its own.
@@ -78,11 +78,11 @@ impl CarrierPass {
     ///
     /// # Errors
     /// An address without `via`, no connection, a refused login, or a broker that does not listen for RDMA.
-    pub fn get(url: &Url, options: Options) -> Result<Self> {
+    pub fn get(url: &Url, options: ConnectOptions) -> Result<Self> {
         let why = "via=tcp or via=tls is missing: where is a token given?";
-        let login = url.login().ok_or_else(|| Error::Url { why: why.to_owned() })?;
-        let client = Client::connect_with(&login, Options { carries_others: true, ..options })?;
-        let token = token_of(client.server_properties()).ok_or(Error::NotAnnounced { what: "RDMA" })?;
+        let login = url.login().ok_or_else(|| ClientError::Url { why: why.to_owned() })?;
+        let client = Client::connect_with(&login, ConnectOptions { carries_others: true, ..options })?;
+        let token = token_of(client.server_properties()).ok_or(ClientError::NotAnnounced { what: "RDMA" })?;
         Ok(CarrierPass { client, token })
     }
 

@@ -24,14 +24,14 @@ mod setting;
 mod size;
 mod tables;
 
-pub use accounts::{Password, Permission, TopicPermission, User, Vhost};
+pub use accounts::{PasswordConfig, PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
 pub use broker::{
     BrokerConfig, ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken,
     SETTINGS, SanType, TlsVersion,
 };
-pub use load::{DEFAULT_FILE, Request};
+pub use load::{DEFAULT_FILE, BrokerInvocation};
 pub use machine::Machine;
-pub use origin::{ConfigError, Fault, Origin};
+pub use origin::{ConfigError, ConfigFault, Origin};
 pub use page::{help, reference};
-pub use policies::{Policy, Said, Term};
-pub use setting::{Kind, Setting, Value, quoted};
+pub use policies::{PolicyConfig, PolicyTerm, TermValue};
+pub use setting::{SettingKind, Setting, SettingValue, quoted};

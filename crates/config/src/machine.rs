@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn the_least_limit_counts() {
         const MACHINE: (&str, &str) = ("proc/meminfo", "MemFree: 1 kB\nMemTotal:    1000 kB\n");
-        type Files = &'static [(&'static str, &'static str)];
-        let cases: &[(&str, Files, Option<u64>)] = &[
+        type FileReader = &'static [(&'static str, &'static str)];
+        let cases: &[(&str, FileReader, Option<u64>)] = &[
             ("nothing is told", &[], None),
             ("machine", &[MACHINE], Some(1_024_000)),
             (

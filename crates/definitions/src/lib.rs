@@ -10,27 +10,27 @@
 
 mod file;
 mod json;
-mod kept;
+mod unused_sections;
 pub mod limits;
 mod load;
 mod rules;
 mod write;
 
-pub use file::{File, read};
+pub use file::{DefinitionsFile, read};
 pub use json::Json;
-pub use kept::Kept;
+pub use unused_sections::UnusedSections;
 pub use write::{snapshot, write};
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct DefinitionsFault {
     /// The place: `.users[0].name`; empty for the file as a whole.
     pub path: String,
     /// Why.
     pub why: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for DefinitionsFault {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &*self.path {
             "" => to.write_str(&self.why),
@@ -39,4 +39,4 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for DefinitionsFault {}

@@ -7,18 +7,18 @@
 //! A message that was refused comes again, and must not be taken for a duplicate. The same is true of all that is unanswered
 //! when a connection breaks: it may have been refused, and twice is better than never.
 
-use catalog::Stamp;
+use catalog::MessageStamp;
 use std::collections::VecDeque;
 
 /// The stamps of one route.
 #[derive(Debug, Default)]
 pub struct Unconfirmed {
-    stamps: VecDeque<(u64, Stamp)>,
+    stamps: VecDeque<(u64, MessageStamp)>,
 }
 
 impl Unconfirmed {
     /// A publish of this number, which is higher than all before, has a stamp that is new to the window.
-    pub fn push(&mut self, number: u64, stamp: Stamp) {
+    pub fn push(&mut self, number: u64, stamp: MessageStamp) {
         debug_assert!(
             self.stamps.back().is_none_or(|&(last, _)| last < number),
             "publishes are numbered in their order"
@@ -36,16 +36,16 @@ impl Unconfirmed {
 
     /// `basic.nack` of the broker core: these stamps are to be taken out of the window.
     #[cold]
-    pub fn refused(&mut self, number: u64, multiple: bool, take_out: impl FnMut(Stamp)) {
+    pub fn refused(&mut self, number: u64, multiple: bool, take_out: impl FnMut(MessageStamp)) {
         self.answered(number, multiple, take_out);
     }
 
     /// The connection is gone: the stamps of all that was not answered.
-    pub fn drain(&mut self) -> impl Iterator<Item = Stamp> {
+    pub fn drain(&mut self) -> impl Iterator<Item = MessageStamp> {
         self.stamps.drain(..).map(|(_, stamp)| stamp)
     }
 
-    fn answered(&mut self, number: u64, multiple: bool, mut each: impl FnMut(Stamp)) {
+    fn answered(&mut self, number: u64, multiple: bool, mut each: impl FnMut(MessageStamp)) {
         if !multiple {
             if let Ok(at) = self.stamps.binary_search_by_key(&number, |&(number, _)| number) {
                 self.stamps.remove(at).into_iter().for_each(|(_, stamp)| each(stamp));
@@ -64,10 +64,10 @@ impl Unconfirmed {
 #[cfg(test)]
 mod tests {
     use super::Unconfirmed;
-    use catalog::Stamp;
+    use catalog::MessageStamp;
 
-    fn stamp(number: u64) -> Stamp {
-        Stamp::new(1, 0, number)
+    fn stamp(number: u64) -> MessageStamp {
+        MessageStamp::new(1, 0, number)
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! it acknowledges the message and drops it; who was refused the message by this broker takes its stamp out, or the source's next
 //! try would be dropped.
 
-use catalog::Stamp;
+use catalog::MessageStamp;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 /// The window.
 pub struct Window {
     /// Stamps in the order they came, from `oldest` around; `None` where one was taken out.
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<MessageStamp>>,
     oldest: usize,
     index: HashTable<u32>,
     stamps_max: usize,
@@ -39,7 +39,7 @@ impl Window {
 
     /// A message with this stamp is here. Answers whether it is for the first time; the oldest stamp goes if there is no
     /// room.
-    pub fn enter(&mut self, stamp: Stamp) -> bool {
+    pub fn enter(&mut self, stamp: MessageStamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         if self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)).is_some() {
             return false;
@@ -63,14 +63,14 @@ impl Window {
     }
 
     /// This broker did not take the message: when it comes again, it is as if for the first time. Answers whether it was there.
-    pub fn take_out(&mut self, stamp: Stamp) -> bool {
+    pub fn take_out(&mut self, stamp: MessageStamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         let Some(&at) = self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)) else { return false };
         self.forget_at(stamp, at);
         true
     }
 
-    fn forget_at(&mut self, stamp: Stamp, at: u32) {
+    fn forget_at(&mut self, stamp: MessageStamp, at: u32) {
         match self.index.find_entry(self.hash.hash_one(stamp), |&other| other == at) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every stamp is in the index"),
@@ -93,12 +93,12 @@ impl Window {
 mod tests {
     use super::Window;
     use crate::limits::WINDOW_STAMPS_MAX;
-    use catalog::Stamp;
+    use catalog::MessageStamp;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn stamp(number: u64) -> Stamp {
-        Stamp::new(77, 1, number)
+    fn stamp(number: u64) -> MessageStamp {
+        MessageStamp::new(77, 1, number)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn brokers_and_shards_number_for_themselves() {
         let mut window = Window::new(8, 1);
-        for stamp in [Stamp::new(1, 0, 5), Stamp::new(2, 0, 5), Stamp::new(1, 1, 5), Stamp::new(1, 0, 6)] {
+        for stamp in [MessageStamp::new(1, 0, 5), MessageStamp::new(2, 0, 5), MessageStamp::new(1, 1, 5), MessageStamp::new(1, 0, 6)] {
             assert!(window.enter(stamp));
         }
     }

@@ -5,7 +5,7 @@
 //! Never:  looks into a mirror.
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
-use catalog::{Catalog, Changed, Definition, ExchangeKind, Limits, Name, Outcome, ShardId, VhostId, WatchId};
+use catalog::{Catalog, BindingEvent, Definition, ExchangeKind, CatalogLimits, Name, DefinitionOutcome, ShardId, VhostId, WatchId};
 use federation::{Ack, Direction, Identity, Mirror, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ struct Side {
 
 impl Side {
     fn new() -> Self {
-        let mut catalog = Catalog::new(Limits::default());
+        let mut catalog = Catalog::new(CatalogLimits::default());
         let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a first vhost");
-        let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+        let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
         Self { catalog, vhost }
     }
 
@@ -123,8 +123,8 @@ impl Federation {
         for change in self.down.catalog.take_binding_changes() {
             assert_eq!(change.watch, self.watch);
             match change.what {
-                Changed::Bound { routing_key, arguments } => self.mirror.add(&routing_key, arguments.as_deref()),
-                Changed::Unbound { routing_key, arguments } => {
+                BindingEvent::Bound { routing_key, arguments } => self.mirror.add(&routing_key, arguments.as_deref()),
+                BindingEvent::Unbound { routing_key, arguments } => {
                     assert!(self.mirror.remove(&routing_key, arguments.as_deref()));
                 }
                 other => panic!("{other:?}"),
@@ -242,8 +242,8 @@ fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
         federation.down.bind(true, &format!("market.{number:07}.*.trade"), "q", Table::new());
     }
     // More changes than are kept: it is told to look anew.
-    let told: Vec<Changed> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
-    assert_eq!(told, [Changed::Resync]);
+    let told: Vec<BindingEvent> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
+    assert_eq!(told, [BindingEvent::Resync]);
     federation.resync();
     assert_eq!(federation.carry(), BINDINGS);
     federation.down.bind(true, "market.0000007.*.trade", "r", Table::new());

@@ -10,7 +10,7 @@ pub use links::Federation;
 
 use crate::definitions::salted;
 use crate::greeting;
-use definitions::{Json, Kept};
+use definitions::{Json, UnusedSections};
 use shard::limits::ANSWER_BYTES_MAX;
 use shard::{Operator, Request};
 use std::io;
@@ -27,15 +27,15 @@ const LONG_ANSWER_BYTES: usize = 1 << 20;
 
 /// What of the definitions file has no effect, as it was read last; for exports.
 #[derive(Clone, Default)]
-pub struct Remains(Arc<Mutex<Kept>>);
+pub struct Remains(Arc<Mutex<UnusedSections>>);
 
 impl Remains {
     /// It is this from now on.
-    pub fn keep(&self, kept: Kept) {
+    pub fn keep(&self, kept: UnusedSections) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
 
-    fn get(&self) -> Kept {
+    fn get(&self) -> UnusedSections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::answers::{CONTENT_TYPE, VERSION};
 use catalog::REQUEST_QUEUE;
-use client::{Channel, Client, ConsumeOptions, Error, Options, Properties, Publish, RawProperties, Url, Value};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Properties, Publish, RawProperties, Url, Value};
 use definitions::Json;
 use std::fmt;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct Conversation {
     /// Where the broker is, for people.
     place: String,
     /// Where requests go from, once there was one.
-    channel: Option<Channel>,
+    channel: Option<ClientChannel>,
 }
 
 impl Conversation {
@@ -84,13 +84,13 @@ impl Conversation {
     /// Nobody is there, it refuses, or it is no broker.
     pub fn begin(url: &Url, name: &str, step_wait: Duration) -> Result<Self, NoResult> {
         let place = &url.address;
-        let options = Options { name: Some(name.to_owned()), answer_wait: step_wait, ..Options::default() };
+        let options = ConnectOptions { name: Some(name.to_owned()), answer_wait: step_wait, ..ConnectOptions::default() };
         let client = Client::connect_with(url, options).map_err(|error| match error {
-            Error::Link(error) => no(Reason::Unreachable, format!("no broker answers at {place}: {error}")),
-            Error::ConnectionClosed { code, text } => {
+            ClientError::Link(error) => no(Reason::Unreachable, format!("no broker answers at {place}: {error}")),
+            ClientError::ConnectionClosed { code, text } => {
                 no(Reason::Login, format!("the broker at {place} refuses the connection: {code} {text}"))
             }
-            Error::Protocol(_) | Error::Unexpected { .. } => {
+            ClientError::Protocol(_) | ClientError::Unexpected { .. } => {
                 no(Reason::NotAmqp, format!("what answers at {place} is no AMQP broker: {error}"))
             }
             other => no(Reason::Other, format!("{place}: {other}")),
@@ -132,7 +132,7 @@ impl Conversation {
             Failed::Silent => {
                 no(Reason::Other, format!("the broker at {place} has not answered for {} s", ANSWER_WAIT.as_secs()))
             }
-            Failed::Call(Error::ChannelClosed { code, text, .. }) => {
+            Failed::Call(ClientError::ChannelClosed { code, text, .. }) => {
                 no(Reason::NotAllowed, format!("the broker at {place} refuses: {code} {text}"))
             }
             Failed::Call(error) => no(Reason::Other, format!("{place}: {error}")),
@@ -184,17 +184,17 @@ enum Failed {
     /// It takes too long.
     Silent,
     /// A step of the way was refused, or the connection is gone.
-    Call(Error),
+    Call(ClientError),
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
+impl From<ClientError> for Failed {
+    fn from(error: ClientError) -> Self {
         Failed::Call(error)
     }
 }
 
 /// Sends a request, and waits for its answer.
-fn exchange(client: &mut Client, open: &mut Option<Channel>, request: &[u8]) -> Result<Vec<u8>, Failed> {
+fn exchange(client: &mut Client, open: &mut Option<ClientChannel>, request: &[u8]) -> Result<Vec<u8>, Failed> {
     let channel = match *open {
         Some(channel) => channel,
         None => {

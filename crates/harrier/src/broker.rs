@@ -10,7 +10,7 @@ use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state::State;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
-use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
+use config::{BrokerConfig, ConfigError, Machine, Origin, BrokerInvocation};
 use shard::{Copied, Server, StartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,9 +24,9 @@ const OTHER_FILES: u64 = 256;
 pub fn main(words: &[OsString]) -> ExitCode {
     let began = Instant::now();
     let outcome = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()) {
-        Ok(Request::Help) => return print(&config::help()),
-        Ok(Request::Print(config)) => return print(&config.to_toml()),
-        Ok(Request::Run(config)) => run(words, *config, began),
+        Ok(BrokerInvocation::Help) => return print(&config::help()),
+        Ok(BrokerInvocation::Print(config)) => return print(&config.to_toml()),
+        Ok(BrokerInvocation::Run(config)) => run(words, *config, began),
         Err(error) => Err(error.into()),
     };
     match outcome {

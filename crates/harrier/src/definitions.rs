@@ -6,9 +6,9 @@
 
 use crate::policies;
 use crate::process::salt;
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
-use config::{BrokerConfig, ConfigError, Fault, Origin};
-use definitions::File;
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
+use config::{BrokerConfig, ConfigError, ConfigFault, Origin};
+use definitions::DefinitionsFile;
 
 /// What a broker begins with.
 pub struct Beginning {
@@ -17,17 +17,17 @@ pub struct Beginning {
     /// A catalog that has taken them.
     pub catalog: Catalog,
     /// The definitions file, if there is one.
-    pub file: Option<File>,
+    pub file: Option<DefinitionsFile>,
 }
 
 /// Reads a definitions file.
 ///
 /// # Errors
 /// What is wrong with it, a line each.
-pub fn read(path: &str) -> Result<File, String> {
+pub fn read(path: &str) -> Result<DefinitionsFile, String> {
     let named = |why: String| format!("{path}: {why}");
     let text = std::fs::read(path).map_err(|error| named(format!("cannot be read: {error}")))?;
-    let told = |faults: Vec<definitions::Fault>| {
+    let told = |faults: Vec<definitions::DefinitionsFault>| {
         faults.iter().map(|fault| named(fault.to_string())).collect::<Vec<_>>().join("\n")
     };
     definitions::read(&text).map_err(told)
@@ -37,10 +37,10 @@ pub fn read(path: &str) -> Result<File, String> {
 ///
 /// # Errors
 /// What a catalog of these limits refuses, with its place in the file.
-pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<Beginning, ConfigError> {
+pub fn beginning(config: &BrokerConfig, limits: &CatalogLimits, shards: u16) -> Result<Beginning, ConfigError> {
     let file = config.definitions.as_deref().map(read).transpose().map_err(|why| config.fault("definitions", why))?;
-    let has_users = file.as_ref().is_some_and(File::has_users);
-    let has_vhosts = file.as_ref().is_some_and(File::has_vhosts);
+    let has_users = file.as_ref().is_some_and(DefinitionsFile::has_users);
+    let has_vhosts = file.as_ref().is_some_and(DefinitionsFile::has_vhosts);
     // What only stands in for something makes way for it.
     let is_wanted = |origin: &Origin, replaced: bool| *origin != Origin::Default || !replaced;
     let vhosts = config.vhosts.iter().filter(|vhost| is_wanted(&vhost.origin, has_vhosts)).map(|vhost| {
@@ -51,8 +51,8 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
     let users: Vec<_> = config.users.iter().filter(|user| is_wanted(&user.origin, has_users)).collect();
     for user in &users {
         passwords.push(match &user.password {
-            config::Password::Plain(secret) => Password::plain(secret),
-            config::Password::Hash(hash) => Password::hashed(hash).map_err(|why| Fault {
+            config::PasswordConfig::Plain(secret) => Password::plain(secret),
+            config::PasswordConfig::Hash(hash) => Password::hashed(hash).map_err(|why| ConfigFault {
                 origin: user.origin.clone(),
                 key: "user.password_hash".to_owned(),
                 why,
@@ -68,7 +68,7 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
         };
         (definition, "user", &user.origin)
     });
-    let is_default = |written: &&config::Permission| is_wanted(&written.origin, has_users || has_vhosts);
+    let is_default = |written: &&config::PermissionConfig| is_wanted(&written.origin, has_users || has_vhosts);
     let permissions = config.permissions.iter().filter(is_default).map(|written| {
         let permission = Permission {
             configure: written.configure.clone(),
@@ -107,9 +107,9 @@ pub fn beginning(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<
     let all = vhosts.chain(vhost_limits).chain(users).chain(user_limits).chain(permissions).chain(topics);
     let tried = all.map(|(definition, key, origin): (_, &str, &Origin)| match trial.execute(&definition) {
         Ok(_executed) => Ok(definition),
-        Err(refusal) => Err(Fault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
+        Err(refusal) => Err(ConfigFault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
     });
-    let mut definitions = tried.collect::<Result<Vec<_>, Fault>>()?;
+    let mut definitions = tried.collect::<Result<Vec<_>, ConfigFault>>()?;
     if let Some(file) = &file {
         let loopback_only = |user: &str| config.loopback_users.iter().any(|name| name == user);
         let path = config.definitions.as_deref().unwrap_or_default();

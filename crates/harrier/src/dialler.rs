@@ -4,7 +4,7 @@
 //! Owns:   a thread for each dial, since names and connections take their time.
 //! Never:  tries again: when to is the link's to know. Opens a device: whoever has a port takes that.
 
-use client::{Ask, Client, Error, Options, Prepared, Url};
+use client::{RdmaDialRequest, Client, ClientError, ConnectOptions, DialPlan, Url};
 use federation::Login;
 use shard::{Asked, DialError, Dialled, Otherwise, Reached, Tell};
 use std::any::Any;
@@ -42,25 +42,25 @@ fn on_a_thread(tell: Tell, work: impl FnOnce(Tell) + Send + 'static) {
     }
 }
 
-fn options() -> Options {
-    Options { answer_wait: DIAL_TIMEOUT, ..Options::default() }
+fn options() -> ConnectOptions {
+    ConnectOptions { answer_wait: DIAL_TIMEOUT, ..ConnectOptions::default() }
 }
 
 fn dial(url: &str, tell: Tell) {
     match Url::parse(url).and_then(|url| client::prepare(&url, &options())) {
         Err(error) => tell(Err(why_not(&error))),
-        Ok(Prepared::Stands(dialled)) => stands(*dialled, tell),
-        Ok(Prepared::Ask(ask)) => ask_there(*ask, tell),
+        Ok(DialPlan::Stands(dialled)) => stands(*dialled, tell),
+        Ok(DialPlan::Ask(ask)) => ask_there(*ask, tell),
     }
 }
 
-fn why_not(error: &Error) -> DialError {
-    let is_refusal = matches!(error, Error::Url { .. } | Error::ConnectionClosed { .. } | Error::NotAnnounced { .. });
+fn why_not(error: &ClientError) -> DialError {
+    let is_refusal = matches!(error, ClientError::Url { .. } | ClientError::ConnectionClosed { .. } | ClientError::NotAnnounced { .. });
     DialError { text: error.to_string().into(), is_refusal }
 }
 
-fn stands(dialled: client::Dialled, tell: Tell) {
-    let client::Dialled { link, url, first, fell_back } = dialled;
+fn stands(dialled: client::DialledLink, tell: Tell) {
+    let client::DialledLink { link, url, first, fell_back } = dialled;
     if let Some(why) = fell_back {
         by_tcp_instead(&url, &why);
     }
@@ -69,8 +69,8 @@ fn stands(dialled: client::Dialled, tell: Tell) {
 }
 
 /// The way is looked up here, where it may take its time. The shard takes it.
-fn ask_there(ask: Ask, tell: Tell) {
-    let Ask { place, token, url, first, tcp } = ask;
+fn ask_there(ask: RdmaDialRequest, tell: Tell) {
+    let RdmaDialRequest { place, token, url, first, tcp } = ask;
     match verbs::card::way(&place) {
         Ok(way) => {
             let login = login(url);
@@ -93,7 +93,7 @@ fn ask_there(ask: Ask, tell: Tell) {
 
 fn dial_tcp(url: &Url, why: &str, tell: Tell) {
     match client::dial(url, &options()) {
-        Ok(dialled) => stands(client::Dialled { fell_back: Some(why.to_owned()), ..dialled }, tell),
+        Ok(dialled) => stands(client::DialledLink { fell_back: Some(why.to_owned()), ..dialled }, tell),
         Err(error) => tell(Err(why_not(&error))),
     }
 }

@@ -8,8 +8,8 @@ use crate::definitions::{beginning, read, salted};
 use crate::options::limits;
 use crate::process::seed;
 use crate::{USAGE_STATUS, greeting, print, usage_error};
-use catalog::{Catalog, Limits};
-use config::{BrokerConfig, Machine, Request};
+use catalog::{Catalog, CatalogLimits};
+use config::{BrokerConfig, Machine, BrokerInvocation};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ type Outcome = Result<String, (String, ExitCode)>;
 fn check(path: &str) -> Outcome {
     let failed = |why: String| (why, ExitCode::FAILURE);
     let file = read(path).map_err(failed)?;
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     file.load(&mut catalog, 1, |_| false).map_err(|fault| failed(format!("{path}: {fault}")))?;
     let mut text: String = file.warnings.iter().map(|odd| format!("warning: {odd}\n")).collect();
     for (section, count) in file.counts() {
@@ -62,8 +62,8 @@ fn export(words: &[OsString]) -> Outcome {
         (error.to_string(), status)
     };
     let config = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()).map_err(told)? {
-        Request::Run(config) => config,
-        Request::Print(_) | Request::Help => return Ok(USAGE.to_owned()),
+        BrokerInvocation::Run(config) => config,
+        BrokerInvocation::Print(_) | BrokerInvocation::Help => return Ok(USAGE.to_owned()),
     };
     let seed = seed().map_err(|error| failed(error.to_string()))?;
     let shards = config.shard_count(&Machine::here());

@@ -7,7 +7,7 @@
 use crate::definitions::beginning;
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
-use catalog::{Catalog, Limits};
+use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
@@ -83,8 +83,8 @@ fn socket(config: &BrokerConfig) -> SocketOptions {
 }
 
 /// What the definitions may grow to.
-pub fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
-    Limits {
+pub fn limits(config: &BrokerConfig, hash_seed: u64) -> CatalogLimits {
+    CatalogLimits {
         vhosts_max: config.vhosts_max as usize,
         exchanges_max: config.exchanges_max as usize,
         queues_max: config.queues_max as usize,
@@ -105,15 +105,15 @@ fn seconds(seconds: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::{limits, options};
-    use catalog::Limits;
-    use config::{BrokerConfig, ConfigError, Machine, Request, limits as settings};
+    use catalog::CatalogLimits;
+    use config::{BrokerConfig, ConfigError, Machine, BrokerInvocation, limits as settings};
     use session::SessionLimits;
 
     const MACHINE: Machine = Machine { cores: 3, memory_bytes: Some(1000) };
 
     fn config(words: &[&str]) -> Result<BrokerConfig, ConfigError> {
         match BrokerConfig::load_with(words.iter().map(Into::into), [], "/nowhere".as_ref())? {
-            Request::Run(config) => Ok(*config),
+            BrokerInvocation::Run(config) => Ok(*config),
             other => panic!("{other:?}"),
         }
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_declared_defaults_are_those_of_the_rooms() {
         let config = config(&[]).expect("the default");
-        let defaults = Limits::default();
+        let defaults = CatalogLimits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
         let (options, begun) = options(&config, &MACHINE, 1, "here").expect("sound");
         assert_eq!(begun.users().count(), 1);

@@ -6,8 +6,8 @@
 
 use crate::answers::Remains;
 use crate::definitions::beginning;
-use catalog::{Catalog, Definition, Limits, Name, User, UserLimits, VhostLimits};
-use config::{BrokerConfig, Request};
+use catalog::{Catalog, Definition, CatalogLimits, Name, User, UserLimits, VhostLimits};
+use config::{BrokerConfig, BrokerInvocation};
 use shard::Operator;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const READ_AGAIN: [&str; 2] = ["definitions", "loopback_users"];
 pub struct Reload {
     words: Vec<OsString>,
     config: BrokerConfig,
-    limits: Limits,
+    limits: CatalogLimits,
     shards: u16,
     /// What the files said last.
     said: Catalog,
@@ -33,7 +33,7 @@ impl Reload {
     pub fn new(
         words: Vec<OsString>,
         config: BrokerConfig,
-        limits: Limits,
+        limits: CatalogLimits,
         shards: u16,
         (said, kept): (Catalog, Remains),
         operator: Operator,
@@ -53,7 +53,7 @@ impl Reload {
 
     fn try_run(&mut self) -> Result<(), String> {
         let request = BrokerConfig::load(self.words.iter().cloned(), std::env::vars_os());
-        let Request::Run(config) = request.map_err(|error| error.to_string())? else {
+        let BrokerInvocation::Run(config) = request.map_err(|error| error.to_string())? else {
             return Err("the command line asks for something else".to_owned());
         };
         // A file that was there by default would take every user along.

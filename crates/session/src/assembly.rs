@@ -102,7 +102,7 @@ impl ContentMethod {
 
 /// A content that has begun.
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct ContentAssembly {
     pub method: ContentMethod,
     /// The method's arguments, then property flags and values.
     head: Vec<u8>,
@@ -115,7 +115,7 @@ pub(crate) struct Assembly {
     filled: usize,
 }
 
-impl Assembly {
+impl ContentAssembly {
     /// A content of which the method has come. `spare` lends its memory.
     pub fn begin(spare: Option<Box<Self>>, method: ContentMethod, arguments: &[u8], frame_bytes: usize) -> Box<Self> {
         let mut assembly = spare.unwrap_or_else(|| {

@@ -218,8 +218,8 @@ impl Shard {
             (catalog.vhost_limits(vhost).connections_max, catalog.user_limits(user).connections_max);
         match self.shared.register.enter((vhost, vhost_max), (user, user_max)) {
             Ok(seat) => Ok(Some(seat)),
-            Err(Crowded::Vhost(most)) => Err(catalog.vhost_is_crowded(user, vhost_name, most)),
-            Err(Crowded::User(most)) => Err(catalog.user_is_crowded(user, most)),
+            Err(Crowded::Vhost(most)) => Err(catalog.is_vhost_at_limit(user, vhost_name, most)),
+            Err(Crowded::User(most)) => Err(catalog.is_user_at_limit(user, most)),
         }
     }
 

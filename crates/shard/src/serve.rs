@@ -15,7 +15,7 @@ use crate::stamped::was_here;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
 use link::{LinkError, Received};
-use session::{Body, Event, Fault, Scope};
+use session::{Body, Event, ProtocolFault, FaultScope};
 use std::io;
 use std::time::Instant;
 use wire::Method;
@@ -293,15 +293,15 @@ impl Shard {
             return self.route_refused(slot, channel, &refusal.text, now);
         }
         let scope = match refusal.scope {
-            catalog::Scope::Channel if channel > 0 => Scope::Channel,
-            _ => Scope::Connection,
+            catalog::RefusalScope::Channel if channel > 0 => FaultScope::Channel,
+            _ => FaultScope::Connection,
         };
-        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
+        let fault = ProtocolFault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
         self.fail(slot, &fault, now);
     }
 
     /// The peer did something wrong: it is told, and what it reaches ends.
-    pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+    pub(crate) fn fail(&mut self, slot: Slot, fault: &ProtocolFault, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
@@ -317,12 +317,12 @@ impl Shard {
         let done = connection.inbound.fail(fault, out, pool);
         match fault.scope {
             _ if done => self.leave(slot, now),
-            Scope::Channel => self.close_channel(slot, fault.channel),
-            Scope::Connection => {
+            FaultScope::Channel => self.close_channel(slot, fault.channel),
+            FaultScope::Connection => {
                 self.close_session(slot);
                 self.limit_phase(slot, Phase::Closing, now);
             }
-            Scope::Link => self.leave(slot, now),
+            FaultScope::Link => self.leave(slot, now),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::shared_state::SharedState;
 use crate::spin::Spin;
 use crate::vigil::Vigil;
 use broker::{Broker, BrokerOptions, Request};
-use catalog::{Catalog, Definition, Limits, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
 use rand::TryRngCore;
@@ -52,7 +52,7 @@ pub struct ServerOptions {
     /// What the broker says about itself, and the SASL mechanisms it offers.
     pub greeting: Greeting,
     /// What the definitions may grow to.
-    pub catalog: Limits,
+    pub catalog: CatalogLimits,
     /// Virtual hosts, users and permissions to begin with.
     pub definitions: Vec<Definition>,
     /// Bytes that wait to be sent to one connection, at most (but for one message more).

@@ -24,7 +24,7 @@ use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
-use session::heartbeat::Due;
+use session::heartbeat::HeartbeatAction;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
 use slab::Gather;
 use std::collections::VecDeque;
@@ -332,23 +332,23 @@ impl Shard {
                         connection.received_at = now;
                     }
                     match heartbeat.due(now, connection.received_at, connection.sent_at) {
-                        Due::Dead => {
+                        HeartbeatAction::Dead => {
                             let peer = &*connection.link.peer().address;
                             tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
                             self.abort(slot, Abort::Silent, now);
                             continue;
                         }
-                        Due::Send => {
+                        HeartbeatAction::Send => {
                             connection.sent_at = now;
                             if let Some((out, pool)) = self.effects.writer(slot) {
                                 out.heartbeat(pool);
                             }
                             match heartbeat.due(now, connection.received_at, now) {
-                                Due::Wait { until } => until,
-                                Due::Send | Due::Dead => now,
+                                HeartbeatAction::Wait { until } => until,
+                                HeartbeatAction::Send | HeartbeatAction::Dead => now,
                             }
                         }
-                        Due::Wait { until } => until,
+                        HeartbeatAction::Wait { until } => until,
                     }
                 }
                 _ if now >= connection.deadline => {

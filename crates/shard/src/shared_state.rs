@@ -8,7 +8,7 @@ use crate::effects::Copied;
 use crate::limits::{PORTS_PART_MIN, PROGRAM_BYTES};
 use crate::register::Register;
 use crate::tokens::Tokens;
-use catalog::Stamp;
+use catalog::MessageStamp;
 use federation::Window;
 use federation::limits::WINDOW_STAMPS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -131,13 +131,13 @@ impl SharedState {
 
     /// A stamped message is here. Answers whether it is for the first time. The one lock on the way of a message, and of none
     /// that has no stamp.
-    pub(crate) fn enter_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn enter_stamp(&self, stamp: MessageStamp, seed: impl FnOnce() -> u64) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         window.get_or_insert_with(|| Window::new(WINDOW_STAMPS_MAX, seed())).enter(stamp)
     }
 
     /// The broker has not taken the messages with these stamps.
-    pub(crate) fn take_out_stamps(&self, refused: &[Stamp]) {
+    pub(crate) fn take_out_stamps(&self, refused: &[MessageStamp]) {
         if let Some(window) = &mut *self.window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
                 window.take_out(*stamp);

@@ -7,7 +7,7 @@
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, Effects, Publish, Slot};
-use catalog::Stamp;
+use catalog::MessageStamp;
 use federation::Unconfirmed;
 
 /// The stamps of one connection.
@@ -16,12 +16,12 @@ pub struct Stamped {
     /// By their channels: what this broker has not answered for.
     unconfirmed: Vec<Unconfirmed>,
     /// Stamps that must go out of the window: their messages will come again.
-    refused: Vec<Stamp>,
+    refused: Vec<MessageStamp>,
 }
 
 impl Stamped {
     /// A stamped message is published on a channel with confirms, as this number.
-    fn entered(&mut self, channel: u16, number: u64, stamp: Stamp) {
+    fn entered(&mut self, channel: u16, number: u64, stamp: MessageStamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, Unconfirmed::default);
@@ -45,7 +45,7 @@ impl Stamped {
     }
 
     /// Stamps that must go out of the window, since the last time.
-    fn take_refused(&mut self) -> Vec<Stamp> {
+    fn take_refused(&mut self) -> Vec<MessageStamp> {
         std::mem::take(&mut self.refused)
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn enter(
     slot: Slot,
     channel: u16,
     number: Option<u64>,
-    stamp: Stamp,
+    stamp: MessageStamp,
 ) -> bool {
     let seed = effects.chance();
     let Some(output) = effects.output(slot) else { return true };
@@ -93,7 +93,7 @@ pub(crate) fn was_here(
     effects: &mut ShardEffects,
     shared: &SharedState,
 ) -> bool {
-    let Some(stamp) = Stamp::of(publish.properties) else { return false };
+    let Some(stamp) = MessageStamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
     !enter(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
 }

@@ -168,7 +168,7 @@ impl Shard {
     }
 
     /// The other broker breaks the protocol, or speaks another.
-    pub(crate) fn tie_failed(&mut self, number: u32, slot: Slot, fault: &session::Fault, now: Instant) {
+    pub(crate) fn tie_failed(&mut self, number: u32, slot: Slot, fault: &session::ProtocolFault, now: Instant) {
         let has_said_who = self.links.get(number).is_none_or(|tie| tie.peering.has_said_who());
         let no_amqp = if has_said_who { "" } else { "it does not speak AMQP 0-9-1: " };
         self.wait_for_the_end(number, slot);

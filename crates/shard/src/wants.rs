@@ -7,7 +7,7 @@
 use crate::federation_link::Stage;
 use crate::shard::Shard;
 use broker::Effects;
-use catalog::{BindingChange, Changed, Name, VhostId};
+use catalog::{BindingChange, BindingEvent, Name, VhostId};
 use federation::{Direction, Mirror, RouteKind, RouteSpec};
 
 impl Shard {
@@ -87,13 +87,13 @@ impl Shard {
                 for change in changes {
                     changed = true;
                     match &change.what {
-                        Changed::Bound { routing_key, arguments } => mirror.add(routing_key, arguments.as_deref()),
-                        Changed::Unbound { routing_key, arguments } => {
+                        BindingEvent::Bound { routing_key, arguments } => mirror.add(routing_key, arguments.as_deref()),
+                        BindingEvent::Unbound { routing_key, arguments } => {
                             anew |= !mirror.remove(routing_key, arguments.as_deref())
                         }
-                        Changed::Gone => mirror.resync([]),
-                        Changed::Made => {}
-                        Changed::Resync => anew = true,
+                        BindingEvent::Gone => mirror.resync([]),
+                        BindingEvent::Made => {}
+                        BindingEvent::Resync => anew = true,
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 mod fabric;
 
-use client::{ConsumeOptions, Error, Publish};
+use client::{ConsumeOptions, ClientError, Publish};
 use fabric::{PATIENCE, Plan, World, body, consume, exchange, queue};
 use shard::RdmaPoll;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -124,7 +124,7 @@ fn many_connections_work_at_once_and_are_told_when_the_broker_stops() {
                 break error;
             }
         };
-        assert!(matches!(told, Error::ConnectionClosed { code: 320, .. }), "{told}");
+        assert!(matches!(told, ClientError::ConnectionClosed { code: 320, .. }), "{told}");
     }
     drop(clients);
     world.join();

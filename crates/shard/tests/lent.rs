@@ -350,14 +350,14 @@ fn the_client_publishes_from_its_memory_and_receives_into_it() {
     let port = Port::open(fabric.device(), &Pool::new(PoolOptions::default()), settings).expect("sound settings");
     let link = Box::new(port.connect("broker", None).expect("there is room"));
     let url = client::Url::parse("amqp://guest:guest@broker/%2F").expect("a URL");
-    let mut client = client::Client::over(link, &url, client::Options::default()).expect("a connection");
+    let mut client = client::Client::over(link, &url, client::ConnectOptions::default()).expect("a connection");
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, "q", &client::QueueOptions::default()).expect("a queue");
     client.consume(channel, "q", &client::ConsumeOptions::default()).expect("a consumer");
     assert_eq!(client.tuning().frame_bytes_max, BODY_FRAME_BYTES_MAX, "it takes what is proposed");
     // A batch of canned messages is one piece of memory: its bodies would be read in the wrong place, and copied.
     let to = [client::Publish::to("", "q")];
-    let mut is_canned = |bytes| client.can(channel, &to, &body(0, bytes), 128 << 10).expect("open").is_some();
+    let mut is_canned = |bytes| client.prepare_batch(channel, &to, &body(0, bytes), 128 << 10).expect("open").is_some();
     assert_eq!([THRESHOLD - 1, THRESHOLD, 1 << 20].map(&mut is_canned), [true, false, false]);
     let mut bytes_in_all = 0;
     for (number, bytes) in (0..).zip([THRESHOLD, 100_000, 131_065, 1 << 20, (1 << 20) + 1, 5 << 20]) {

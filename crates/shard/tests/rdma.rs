@@ -2,7 +2,7 @@
 
 mod fabric;
 
-use client::{CarrierPass, Client, ConsumeOptions, Error, Publish, Url, Value};
+use client::{CarrierPass, Client, ConsumeOptions, ClientError, Publish, Url, Value};
 use fabric::{ADDRESSES, PATIENCE, PLACE, Plan, World, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{RdmaListen, RdmaPoll, StartError};
@@ -158,7 +158,7 @@ fn one_connection_too_many_is_refused() {
     let world = World::new(Plan { connections_max: 2, ..Plan::default() });
     let (first, tcp) = (world.connect(), world.connect_tcp());
     let refused = world.try_connect(ADDRESSES[0]).expect_err("there are two");
-    assert!(matches!(refused, Error::Link(_) | Error::Closed), "{refused}");
+    assert!(matches!(refused, ClientError::Link(_) | ClientError::Closed), "{refused}");
     drop(tcp);
     first.close().expect("an orderly end");
     // Both places become free, as soon as the broker has heard of it.
@@ -188,7 +188,7 @@ fn a_device_that_breaks_ends_its_connections_and_no_others() {
     // The first address has the first device.
     world.fabric.break_nth(0);
     let broken = until_broken(&mut doomed);
-    assert!(matches!(broken, Error::Link(_)), "{broken}");
+    assert!(matches!(broken, ClientError::Link(_)), "{broken}");
     exchange(&mut other, &mut tcp, "after");
     // The queue lost its consumer, so another gets what is sent to it.
     let to = queue(&mut tcp, "q");
@@ -200,7 +200,7 @@ fn a_device_that_breaks_ends_its_connections_and_no_others() {
     assert!(world.server().is_running());
 }
 
-fn until_broken(client: &mut Client) -> Error {
+fn until_broken(client: &mut Client) -> ClientError {
     let channel = client.open_channel();
     match channel {
         Err(error) => error,
@@ -250,7 +250,7 @@ fn a_broker_that_stops_tells_its_clients_and_ends() {
                     break error;
                 }
             };
-            assert!(matches!(told, Error::ConnectionClosed { code: 320, .. }), "{told}");
+            assert!(matches!(told, ClientError::ConnectionClosed { code: 320, .. }), "{told}");
         }
         drop(clients);
         world.join();
@@ -318,7 +318,7 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
     let given = token(&next);
     let link = come(given).expect("it is expected");
     let refused = Client::over(Box::new(link), &via, world.options()).expect_err("no password is asked for");
-    assert!(matches!(refused, Error::Unexpected { .. }), "{refused}");
+    assert!(matches!(refused, ClientError::Unexpected { .. }), "{refused}");
     let last = Client::connect_with(&via, world.options()).expect("it logs in");
     let given = token(&last);
     last.close().expect("an orderly end");
@@ -382,7 +382,7 @@ fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
     assert!(refused.contains("nobody listens there"), "{refused}");
     let client = world.try_connect(&format!("{tcp}/%2F?fallback=tcp")).expect("TCP will do");
     assert_eq!(client.transport(), "tcp");
-    assert!(client.fell_back().is_some_and(|why| why.contains("nobody listens there")), "{:?}", client.fell_back());
+    assert!(client.used_fallback().is_some_and(|why| why.contains("nobody listens there")), "{:?}", client.used_fallback());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A shard over a simulated link: what a reactor's edges alone must keep going.
 
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
 use federation::{Ack, Direction, LinkKey, LinkSpec, LinkState, Login, Order, RouteKind, RouteSpec};
 use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
@@ -35,7 +35,7 @@ fn named(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
     shared.place_connection().expect("there is room for ten");
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
     for definition in [

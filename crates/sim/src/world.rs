@@ -6,7 +6,7 @@
 
 use crate::terms::Terms;
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
 use session::Greeting;
 use shard::{
@@ -83,11 +83,11 @@ impl World {
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
         let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
         let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
-            let mut catalog = Catalog::new(Limits {
+            let mut catalog = Catalog::new(CatalogLimits {
                 hash_seed: terms.seed,
                 // Delivery limits come with the other types of queues.
                 queue_types_as_classic: true,
-                ..Limits::default()
+                ..CatalogLimits::default()
             });
             let (vhost, user) = (Name::from("/"), Name::from("guest"));
             let definitions = [

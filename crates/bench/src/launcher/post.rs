@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueOptions, Url};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Publish, QueueOptions, Url};
 use mio::{Registry, Token};
 
 use super::letter::{Envelope, Letter};
@@ -24,7 +24,7 @@ pub enum Mail {
 /// A rank's post.
 pub struct Post {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     names: Names,
     rank: usize,
 }
@@ -53,19 +53,19 @@ impl Post {
     /// Connects to the broker and opens the queue of this rank.
     pub fn open(url: &str, run: &str, rank: usize) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
-        let options = Options {
+        let options = ConnectOptions {
             name: Some(format!("harrier bench rank {rank}")),
             heartbeat_s: POST_HEARTBEAT_S,
-            ..Options::default()
+            ..ConnectOptions::default()
         };
-        let failed = |error: Error| format!("the broker at {}, where the ranks meet: {error}", url.address);
+        let failed = |error: ClientError| format!("the broker at {}, where the ranks meet: {error}", url.address);
         let mut client = Client::connect_with(&url, options).map_err(failed)?;
         let channel = client.open_channel().map_err(failed)?;
         let names = Names::of(run);
         let queue = names.queue(rank);
         match client.declare_queue(channel, &queue, &QueueOptions { exclusive: true, ..QueueOptions::default() }) {
             Ok(_) => {}
-            Err(Error::ChannelClosed { code: 405, .. }) => {
+            Err(ClientError::ChannelClosed { code: 405, .. }) => {
                 return Err(format!("another process is rank {rank} of the run '{run}' on this broker"));
             }
             Err(error) => return Err(failed(error)),
@@ -117,7 +117,7 @@ impl Post {
     }
 }
 
-fn lost(error: Error) -> String {
+fn lost(error: ClientError) -> String {
     format!("the connection over which the ranks speak: {error}")
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ pub(crate) struct EmptyOrder {
 /// The filling end.
 pub(super) fn fill(orders: &mut Orders) -> Result<(), String> {
     let task: BacklogTask = orders.task()?;
-    let text = |error: client::Error| error.to_string();
+    let text = |error: client::ClientError| error.to_string();
     let mut client = super::connect(&task.url, "filler").map_err(text)?;
     let channel = client.open_channel().map_err(text)?;
     report(&Report::Ready { port: 0 })?;
@@ -91,7 +91,7 @@ pub(super) fn fill(orders: &mut Orders) -> Result<(), String> {
 
 fn publish_all(
     client: &mut Client,
-    channel: Channel,
+    channel: ClientChannel,
     task: &BacklogTask,
     size_bytes: usize,
     count: u64,
@@ -122,7 +122,7 @@ fn publish_all(
 
 /// Waits until the queue holds all that was sent, by asking how many it has: plain AMQP has no other way to know. A queue
 /// with a limit may hold fewer, and is done when it changes no more.
-fn await_all(client: &mut Client, channel: Channel, task: &BacklogTask, count: u64) -> Result<u64, String> {
+fn await_all(client: &mut Client, channel: ClientChannel, task: &BacklogTask, count: u64) -> Result<u64, String> {
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     let mut deadline = Deadline::after(SILENCE_WAIT);
     let mut last = 0;
@@ -148,7 +148,7 @@ fn await_all(client: &mut Client, channel: Channel, task: &BacklogTask, count: u
 
 struct Consumer {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     unacknowledged: u64,
     last_tag: u64,
     /// One more than the largest number it received: on one connection numbers only grow.
@@ -189,7 +189,7 @@ impl Drained {
 /// The emptying end.
 pub(super) fn empty(orders: &mut Orders) -> Result<(), String> {
     let task: BacklogTask = orders.task()?;
-    let text = |error: client::Error| error.to_string();
+    let text = |error: client::ClientError| error.to_string();
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
     let mut consumers =
         (0..task.consumers).map(|_| Consumer::connect(&task)).collect::<Result<Vec<_>, _>>().map_err(text)?;
@@ -209,7 +209,7 @@ fn take_all(
     task: &BacklogTask,
     order: &EmptyOrder,
 ) -> Result<Report, String> {
-    let text = |error: client::Error| error.to_string();
+    let text = |error: client::ClientError| error.to_string();
     let tally = if task.checks {
         Tally::checking(order.size_bytes, order.count)
     } else {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use client::{Channel, Client, ExchangeOptions, QueueOptions, Table};
+use client::{ClientChannel, Client, ExchangeOptions, QueueOptions, Table};
 
 use super::task::{BinderOrder, BinderTask};
 use super::{Orders, report};
@@ -21,7 +21,7 @@ type Begin = Arc<AtomicBool>;
 
 struct Binder {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     task: BinderTask,
 }
 

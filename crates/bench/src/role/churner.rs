@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, QueueOptions};
+use client::{ClientChannel, Client, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{Orders, report};
@@ -51,7 +51,7 @@ pub(crate) struct ChurnOrder {
 struct Churner {
     task: ChurnTask,
     /// Absent where connections come and go.
-    held: Option<(Client, Channel)>,
+    held: Option<(Client, ClientChannel)>,
     queues: QueueOptions,
     made: u64,
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Delivery, ExchangeOptions, Outlet, Publish, QueueOptions, Table};
+use client::{ClientChannel, Client, ConsumeOptions, Delivery, ExchangeOptions, ClientOutput, Publish, QueueOptions, Table};
 use mio::{Events, Poll, Token};
 
 use super::null::{BEGIN_EXCHANGE, begin_key};
@@ -32,7 +32,7 @@ pub(super) const TAG: &str = "c";
 
 pub(super) struct Consumer {
     pub(super) client: Client,
-    pub(super) channel: Channel,
+    pub(super) channel: ClientChannel,
     unacknowledged: u64,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> 
 }
 
 /// Declares and binds a consumer's queue; with dead letters, the queue in front of it too.
-fn declare_queue(client: &mut Client, channel: Channel, task: &ConsumerTask, index: usize) -> client::Result<String> {
+fn declare_queue(client: &mut Client, channel: ClientChannel, task: &ConsumerTask, index: usize) -> client::Result<String> {
     let name = format!("{}.{index}", task.queue_prefix);
     let dead_letters = format!("{}.d", task.exchange);
     let own = queue_arguments(task.queue_bytes);
@@ -144,7 +144,7 @@ fn declare_queue(client: &mut Client, channel: Channel, task: &ConsumerTask, ind
 }
 
 /// Patterns that lead to a queue which no message reaches.
-fn bind_decoys(client: &mut Client, channel: Channel, task: &ConsumerTask) -> client::Result<()> {
+fn bind_decoys(client: &mut Client, channel: ClientChannel, task: &ConsumerTask) -> client::Result<()> {
     let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, &format!("{}.decoys", task.queue_prefix), &exclusive)?.name;
     for pattern in &task.decoys {
@@ -326,10 +326,10 @@ impl Consumer {
 
 /// Sends a message of the same size back: its own body, without a copy where it is large.
 fn answer(
-    channel: Channel,
+    channel: ClientChannel,
     task: &ConsumerTask,
     delivery: &Delivery<'_>,
-    outlet: &mut Outlet<'_>,
+    outlet: &mut ClientOutput<'_>,
 ) -> client::Result<()> {
     let to = Publish::to(&task.reply_exchange, &task.reply_key);
     match delivery.shared_body() {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::{
-    Canned, Channel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+    PreparedBatch, ClientChannel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
 };
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
@@ -24,7 +24,7 @@ use gauge::{Latencies, Stamp, write_sequence};
 
 pub(super) struct Publisher {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     task: PublisherTask,
     /// Of every message.
     properties: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Publisher {
     stamp: Option<Stamp>,
     next_key: usize,
     /// A batch of a stream's messages, encoded once a size, if they can be.
-    canned: Option<Canned>,
+    canned: Option<PreparedBatch>,
 }
 
 /// What a segment came to, before the meters are read.
@@ -154,7 +154,7 @@ impl Publisher {
 
     /// Encodes a batch of messages of a size. Not those that need several frames and are checked: each of their bytes is
     /// compared, and a batch has memory for those of one frame. Not many keys: a batch has each of them.
-    fn can(&mut self, size_bytes: usize) -> client::Result<Option<Canned>> {
+    fn can(&mut self, size_bytes: usize) -> client::Result<Option<PreparedBatch>> {
         let frame_bytes = self.client.tuning().frame_bytes_max as usize;
         if self.task.keys.len() > KEYS_CANNED_MAX
             || (self.task.checks && size_bytes + FRAME_OVERHEAD_BYTES > frame_bytes)
@@ -168,20 +168,20 @@ impl Publisher {
         let PublisherTask { exchange, keys, .. } = &self.task;
         let properties = RawProperties::new(&self.properties);
         let to: Vec<_> = keys.iter().map(|key| Publish { properties, ..Publish::to(exchange, key) }).collect();
-        self.client.can(self.channel, &to, &body, CANNED_BATCH_BYTES)
+        self.client.prepare_batch(self.channel, &to, &body, CANNED_BATCH_BYTES)
     }
 
     /// A stream in batches, each message with its number.
-    fn send_canned(&mut self, canned: &mut Canned, count: u64) -> client::Result<()> {
+    fn send_canned(&mut self, canned: &mut PreparedBatch, count: u64) -> client::Result<()> {
         let mut sequence = 0;
         while sequence < count {
             let batch = (count - sequence).min(canned.len() as u64);
             let write = |place: usize| sequence + place as u64;
             match &self.stamp {
-                None => self.client.publish_canned(canned, batch as usize, |place, body| {
+                None => self.client.publish_prepared(canned, batch as usize, |place, body| {
                     write_sequence(body, write(place));
                 })?,
-                Some(stamp) => self.client.publish_canned(canned, batch as usize, |place, body| {
+                Some(stamp) => self.client.publish_prepared(canned, batch as usize, |place, body| {
                     stamp.write(body, write(place));
                 })?,
             };

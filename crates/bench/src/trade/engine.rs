@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
 use market::limits::GATEWAYS_MAX;
 use market::{Counts, Role, Rules, Taken};
@@ -41,7 +41,7 @@ pub(crate) struct EngineTask {
 /// A running engine.
 pub(crate) struct Engine {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     poll: Poll,
     task: EngineTask,
     engine: market::Engine,
@@ -259,7 +259,7 @@ impl Engine {
         let deadline = Deadline::after(MARKET_END_WAIT);
         while !self.client.flush_now()? || !self.owed.is_empty() {
             if deadline.passed() {
-                return Err(Error::TimedOut { awaited: "confirm of the last answers" });
+                return Err(ClientError::TimedOut { awaited: "confirm of the last answers" });
             }
             self.take()?;
             self.wait(&mut events, MARKET_LOOK)?;
@@ -275,12 +275,12 @@ fn totals(counts: &Counts) -> Totals {
 }
 
 /// A journal that cannot be written ends the engine as a broken connection would.
-fn broken(why: String) -> Error {
+fn broken(why: String) -> ClientError {
     std::io::Error::other(why).into()
 }
 
 /// Connects, as the only consumer of the orders. One that was killed may be it for a moment still.
-fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> {
+fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, ClientChannel)> {
     let is_safe = task.journal.is_some();
     let (mut client, mut channel) = task.place.connect("engine", usize::MAX)?;
     let options = ConsumeOptions { no_ack: !is_safe, exclusive: true, ..ConsumeOptions::default() };
@@ -294,7 +294,7 @@ fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> 
         match client.consume(channel, &queue, &options) {
             Ok(_) => break,
             // 403: somebody else is the only consumer.
-            Err(Error::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
+            Err(ClientError::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
                 pause(MARKET_TAKE_OVER_LOOK);
                 channel = client.open_channel()?;
             }

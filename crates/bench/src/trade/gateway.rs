@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Outlet, Publish};
+use client::{ClientChannel, Client, ConsumeOptions, ClientOutput, Publish};
 use gauge::clock::now_ns;
 use gauge::limits::LATE_SEND_NS;
 use mio::unix::SourceFd;
@@ -51,7 +51,7 @@ pub(crate) struct Begin {
 /// A running gateway.
 pub(crate) struct Gateway {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     poll: Poll,
     timer: TimerFd,
     pacer: Pacer,
@@ -77,7 +77,7 @@ impl Gateway {
         poll.registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
-        let connect = || -> client::Result<(Client, Channel)> {
+        let connect = || -> client::Result<(Client, ClientChannel)> {
             // Orders leave when the pacer says so.
             let (mut client, channel) = task.place.connect(&format!("gateway {}", task.gateway), usize::MAX)?;
             let queue = task.place.queue(&Place::trades(task.gateway));
@@ -228,7 +228,7 @@ impl Gateway {
     fn take(&mut self) -> client::Result<()> {
         let (blotter, task) = (&mut self.blotter, &self.task);
         let mut last = None;
-        let came = self.client.dispatch_now(|delivery, outlet: &mut Outlet<'_>| {
+        let came = self.client.dispatch_now(|delivery, outlet: &mut ClientOutput<'_>| {
             if let Some(sample) = blotter.hear(delivery.body(), now_ns()) {
                 outlet.publish(delivery.channel, &Publish::to(&task.place.name, STATISTICS), sample)?;
             }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use client::{Channel, Client, Outlet, Publish};
+use client::{ClientChannel, Client, ClientOutput, Publish};
 use market::{Answers, Encoded, Gap, Gateway, Message, To};
 
 use super::place::{Place, REJECTS};
@@ -110,12 +110,12 @@ impl Mailbox {
 
     /// Writes everything, in the middle of taking orders.
     #[inline]
-    pub(super) fn post(&mut self, channel: Channel, outlet: &mut Outlet<'_>) -> client::Result<()> {
+    pub(super) fn post(&mut self, channel: ClientChannel, outlet: &mut ClientOutput<'_>) -> client::Result<()> {
         self.each(|to, body| outlet.publish(channel, to, body))
     }
 
     /// Writes everything.
-    pub(super) fn post_all(&mut self, client: &mut Client, channel: Channel) -> client::Result<()> {
+    pub(super) fn post_all(&mut self, client: &mut Client, channel: ClientChannel) -> client::Result<()> {
         self.each(|to, body| client.publish(channel, to, body))
     }
 

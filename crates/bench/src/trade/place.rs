@@ -4,7 +4,7 @@
 //! Owns:   the names, which every program declares alike, so that it does not matter which one comes first.
 //! Never:  deletes what another program may still need, but when it is told that the market is over.
 
-use client::{Channel, Client, ExchangeOptions, Options, QueueOptions, Table, Url};
+use client::{ClientChannel, Client, ExchangeOptions, ConnectOptions, QueueOptions, Table, Url};
 use serde::{Deserialize, Serialize};
 
 /// The routing key of orders.
@@ -44,11 +44,11 @@ impl Place {
     }
 
     /// Connects, and declares all that the market needs.
-    pub(crate) fn connect(&self, program: &str, flush_bytes: usize) -> client::Result<(Client, Channel)> {
+    pub(crate) fn connect(&self, program: &str, flush_bytes: usize) -> client::Result<(Client, ClientChannel)> {
         let name = Some(format!("harrier market {program}"));
-        let options = Options { name, flush_bytes, ..Options::default() };
+        let options = ConnectOptions { name, flush_bytes, ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&self.url)?, options)?;
-        if let Some(why) = client.fell_back() {
+        if let Some(why) = client.used_fallback() {
             eprintln!("harrier market: {program}: reached by TCP, not over RDMA: {why}");
         }
         let channel = client.open_channel()?;
@@ -63,7 +63,7 @@ impl Place {
 
     /// Deletes all that was declared.
     pub(crate) fn clear(&self) -> client::Result<()> {
-        let options = Options { name: Some("harrier market".to_owned()), ..Options::default() };
+        let options = ConnectOptions { name: Some("harrier market".to_owned()), ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&self.url)?, options)?;
         let channel = client.open_channel()?;
         for key in self.keys() {

@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
+use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{Message, Role, Sample};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub(crate) struct Reported {
 /// A running reporter.
 pub(crate) struct Reporter {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     file: Option<BufWriter<File>>,
     reported: Reported,
 }
@@ -65,7 +65,7 @@ impl Reporter {
             client.consume(channel, &task.place.queue(STATISTICS), &ConsumeOptions::default())?;
             Ok((client, channel))
         };
-        let (client, channel) = connect().map_err(|error: client::Error| error.to_string())?;
+        let (client, channel) = connect().map_err(|error: client::ClientError| error.to_string())?;
         Ok(Self { client, channel, file: file.map(BufWriter::new), reported: Reported::default() })
     }
 

@@ -4,7 +4,7 @@
 //! Owns:   a queue of its own, bound to every routing key of the market.
 //! Never:  takes a message from anybody: it gets copies.
 
-use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
+use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{Message, Sample};
 use report::table::put;
 
@@ -78,7 +78,7 @@ fn follow(place: &Place, count: u64) -> Result<(), Failure> {
     Ok(client.close().map_err(|error| error.to_string())?)
 }
 
-fn listen(place: &Place) -> client::Result<(Client, Channel)> {
+fn listen(place: &Place) -> client::Result<(Client, ClientChannel)> {
     let (mut client, channel) = place.connect("tail", client::limits::FLUSH_BYTES)?;
     let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
     let keys = [ORDERS, STATISTICS, REJECTS].map(str::to_owned).into_iter();

@@ -4,7 +4,7 @@
 //! Owns:   what it declared; dropping it deletes that.
 //! Never:  touches a queue of a consumer's own: those go with their connections.
 
-use client::{Channel, Client, ExchangeOptions, QueueOptions, Table, Url};
+use client::{ClientChannel, Client, ExchangeOptions, QueueOptions, Table, Url};
 
 use super::task::Common;
 use super::topology::Topology;
@@ -81,12 +81,12 @@ impl Drop for Stage {
 }
 
 /// Whether there is no broker any more that anything could be left on.
-fn is_gone(why: &client::Error) -> bool {
-    matches!(why, client::Error::Link(_) | client::Error::Closed | client::Error::ConnectionClosed { .. })
+fn is_gone(why: &client::ClientError) -> bool {
+    matches!(why, client::ClientError::Link(_) | client::ClientError::Closed | client::ClientError::ConnectionClosed { .. })
 }
 
-fn connect(url: &str) -> client::Result<(Client, Channel)> {
-    let options = client::Options { name: Some("harrier bench workload".to_owned()), ..client::Options::default() };
+fn connect(url: &str) -> client::Result<(Client, ClientChannel)> {
+    let options = client::ConnectOptions { name: Some("harrier bench workload".to_owned()), ..client::ConnectOptions::default() };
     let mut client = Client::connect_with(&Url::parse(url)?, options)?;
     let channel = client.open_channel()?;
     Ok((client, channel))

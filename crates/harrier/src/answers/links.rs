@@ -7,7 +7,7 @@
 use super::{Answers, Asked, Error, error};
 use crate::state::{Folder, State};
 use crate::{kept_plan, peer, route_spec};
-use catalog::{Catalog, Destination, ExchangeId, VhostId};
+use catalog::{Catalog, BindingDestination, ExchangeId, VhostId};
 use client::Url;
 use definitions::Json;
 use federation::{Direction, LinkKey, LinkSpec, LinkState, LinkStatus, Order, Plan, RouteKind, RouteSpec, RouteStatus};
@@ -487,7 +487,7 @@ fn source_of(catalog: &Catalog, to: ExchangeId, vhost: VhostId) -> Option<String
     let leads = |from: ExchangeId| {
         // The newest come first, and this is done on a shard's thread.
         let mut bindings = catalog.bindings_from(from).take(BINDINGS_SEEN_MAX);
-        bindings.any(|binding| matches!(binding.destination, Destination::Exchange(id) if id == to))
+        bindings.any(|binding| matches!(binding.destination, BindingDestination::Exchange(id) if id == to))
     };
     let mut sources = catalog.exchanges().filter(|(_, exchange)| exchange.vhost == vhost && !exchange.internal);
     sources.find(|(from, _)| leads(*from)).map(|(_, exchange)| exchange.name.to_string())

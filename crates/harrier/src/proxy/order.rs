@@ -156,7 +156,7 @@ fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
     }
     let has_login = text.split('?').next().is_some_and(|place| place.contains('@'));
     // The text may have a password in it, and what is wrong is printed.
-    let hidden = |error: client::Error| error.to_string().replace(text, "amqp+rdma://…");
+    let hidden = |error: client::ClientError| error.to_string().replace(text, "amqp+rdma://…");
     let url = Url::parse(text).map_err(hidden)?;
     if url.fallback_to_tcp {
         return Err("a proxy does not fall back to TCP".to_owned());

@@ -4,7 +4,7 @@
 //! Owns:   the joint between the proxy, which knows no AMQP, and the client.
 //! Never:  logs in for a client: each says over RDMA who it is.
 
-use client::{CarrierPass, Options, Url};
+use client::{CarrierPass, ConnectOptions, Url};
 use proxy::{Pass, Passes};
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub fn given_at(login: Url, timeout: Duration) -> Passes {
     Arc::new(move || {
         let name = Some("harrier proxy".to_owned());
-        let options = Options { name, answer_wait: timeout, ..Options::default() };
+        let options = ConnectOptions { name, answer_wait: timeout, ..ConnectOptions::default() };
         let pass = CarrierPass::get(&login, options);
         let pass = pass.map_err(|error| io::Error::other(format!("no token: {error}")))?;
         let token = pass.token();

@@ -31,7 +31,7 @@ fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
         client.wait_confirms(channel, 0)?;
         let came = client.next_delivery(PATIENCE)?.map(|came| came.body() == body(at, BODY_BYTES));
         assert_eq!(came, Some(true), "message {at}");
-        Ok::<_, client::Error>(())
+        Ok::<_, client::ClientError>(())
     };
     let begun = now();
     let ended = (0..60).find_map(|at| turn(at).err());

@@ -1,6 +1,6 @@
 //! What the tests have in common: a broker in a process of its own, what it has pinned and logged, clients, bodies.
 
-use client::{Channel, Client, ConsumeOptions, Message, Options, QueueOptions, Url};
+use client::{ClientChannel, Client, ConsumeOptions, ReceivedMessage, ConnectOptions, QueueOptions, Url};
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -198,8 +198,8 @@ impl Broker {
     }
 }
 
-pub fn options() -> Options {
-    Options { answer_wait: PATIENCE, ..Options::default() }
+pub fn options() -> ConnectOptions {
+    ConnectOptions { answer_wait: PATIENCE, ..ConnectOptions::default() }
 }
 
 pub fn try_connect(url: &str) -> client::Result<Client> {
@@ -207,7 +207,7 @@ pub fn try_connect(url: &str) -> client::Result<Client> {
 }
 
 /// A client with a channel and a queue.
-pub fn connect(url: &str, queue: &str) -> (Client, Channel) {
+pub fn connect(url: &str, queue: &str) -> (Client, ClientChannel) {
     let mut client = try_connect(url).unwrap_or_else(|error| panic!("{url}: {error}"));
     assert_eq!(client.transport() == "rdma", url.starts_with("amqp+rdma"));
     let channel = client.open_channel().expect("a channel");
@@ -215,18 +215,18 @@ pub fn connect(url: &str, queue: &str) -> (Client, Channel) {
     (client, channel)
 }
 
-pub fn consume(client: &mut Client, channel: Channel, queue: &str, no_ack: bool) {
+pub fn consume(client: &mut Client, channel: ClientChannel, queue: &str, no_ack: bool) {
     client.consume(channel, queue, &ConsumeOptions { no_ack, ..ConsumeOptions::default() }).expect("a consumer");
 }
 
 /// The next message for it.
-pub fn next(client: &mut Client, what: &str) -> Message {
+pub fn next(client: &mut Client, what: &str) -> ReceivedMessage {
     let delivery = client.next_delivery(PATIENCE).unwrap_or_else(|error| panic!("{what}: {error}"));
     delivery.unwrap_or_else(|| panic!("{what} does not come")).to_message()
 }
 
 /// Takes one message out of the queue.
-pub fn get(client: &mut Client, channel: Channel, queue: &str) -> Option<Message> {
+pub fn get(client: &mut Client, channel: ClientChannel, queue: &str) -> Option<ReceivedMessage> {
     client.get(channel, queue, true).expect("an answer")
 }
 

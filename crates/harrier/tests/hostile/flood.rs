@@ -5,7 +5,7 @@ use super::format::Hello;
 use super::honest::{Honest, connect};
 use super::peer::{Peer, terms, towards};
 use super::{PATIENCE, lab, now, port};
-use client::{Channel, Client};
+use client::{ClientChannel, Client};
 use ib::{CmChannel, CompletionQueue, Domain, Options, Part, QueuePair, Reads, Receives};
 
 const REQUESTS: usize = 300;
@@ -43,7 +43,7 @@ fn flood(broker: &Broker, count: usize) -> Unfinished {
 }
 
 /// A client that is told to come again does.
-fn comes(broker: &Broker, honest: &mut Honest, when: &str) -> (Client, Channel) {
+fn comes(broker: &Broker, honest: &mut Honest, when: &str) -> (Client, ClientChannel) {
     let deadline = now() + PATIENCE;
     loop {
         match connect(broker.address) {

@@ -5,15 +5,15 @@
 //! Never:  connects again.
 
 use super::PATIENCE;
-use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
 use std::net::SocketAddr;
 
 /// Sizes of a round: inline, in a buffer, in several, and offered for reading.
 const SIZES: [usize; 4] = [20, 3_000, 12_000, 70_000];
 
 pub struct Honest {
-    publisher: (Client, Channel),
-    consumer: (Client, Channel),
+    publisher: (Client, ClientChannel),
+    consumer: (Client, ClientChannel),
     round: usize,
 }
 
@@ -22,7 +22,7 @@ fn body(number: usize, bytes: usize) -> Vec<u8> {
 }
 
 /// A client, and a channel of it.
-pub fn connect(address: SocketAddr) -> client::Result<(Client, Channel)> {
+pub fn connect(address: SocketAddr) -> client::Result<(Client, ClientChannel)> {
     let mut client = Client::connect(&format!("amqp+rdma://guest:guest@{address}/%2F"))?;
     assert_eq!(client.transport(), "rdma");
     let channel = client.open_channel()?;

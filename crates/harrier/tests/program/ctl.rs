@@ -2,7 +2,7 @@
 
 use super::{Broker, Folder, PATIENCE, harrier, output, read_frame, send};
 use client::{
-    Channel, Client, ConsumeOptions, Error, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+    ClientChannel, Client, ConsumeOptions, ClientError, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
     Value,
 };
 use std::io::{Read, Write};
@@ -226,7 +226,7 @@ fn another_broker(mut stream: std::net::TcpStream) {
 }
 
 /// A client that consumes answers.
-fn requester(broker: &Broker, login: &str) -> (Client, Channel) {
+fn requester(broker: &Broker, login: &str) -> (Client, ClientChannel) {
     let mut client = Client::connect(&url(broker, login)).expect("connects");
     let channel = client.open_channel().expect("a channel");
     let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
@@ -234,7 +234,7 @@ fn requester(broker: &Broker, login: &str) -> (Client, Channel) {
     (client, channel)
 }
 
-fn request(client: &mut Client, channel: Channel, body: &[u8]) -> Result<(), Error> {
+fn request(client: &mut Client, channel: ClientChannel, body: &[u8]) -> Result<(), ClientError> {
     let short = |text: &'static str| Some(ShortStr::literal(text).to_owned());
     let properties = Properties { reply_to: short(REPLIES), correlation_id: short("7"), ..Properties::default() };
     let properties = properties.to_bytes();
@@ -302,7 +302,7 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
     let (mut client, channel) = requester(&broker, "root:r00t");
     // No queue is there to be declared, read, emptied or bound.
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
-    type Attempt<'a> = &'a dyn Fn(&mut Client, Channel) -> Result<(), Error>;
+    type Attempt<'a> = &'a dyn Fn(&mut Client, ClientChannel) -> Result<(), ClientError>;
     let attempts: [(Attempt, &str); 6] = [
         (
             &|client, channel| client.declare_queue(channel, QUEUE, &QueueOptions::default()).map(drop),
@@ -385,6 +385,6 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
 }
 
 /// A request without an answer's place, for who has not opened one.
-fn request_of_anybody(client: &mut Client, channel: Channel, body: &[u8]) {
+fn request_of_anybody(client: &mut Client, channel: ClientChannel, body: &[u8]) {
     let _closed = client.publish(channel, &Publish::to("", QUEUE), body);
 }

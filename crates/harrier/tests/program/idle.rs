@@ -1,7 +1,7 @@
 //! Idle processors, while messages flow: what the system says that it was asked for.
 
 use super::{Broker, PATIENCE, field, harrier};
-use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Read;
@@ -23,7 +23,7 @@ fn bound() -> i32 {
 /// A client that sends messages to itself.
 struct Talker {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     queue: String,
 }
 

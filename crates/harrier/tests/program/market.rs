@@ -74,7 +74,7 @@ fn until(mut condition: impl FnMut() -> bool) {
 }
 
 /// How many consume from a queue that is there.
-fn consumers(client: &mut Client, channel: client::Channel, queue: &str) -> u32 {
+fn consumers(client: &mut Client, channel: client::ClientChannel, queue: &str) -> u32 {
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     client.declare_queue(channel, queue, &passive).expect("it is there").consumers
 }

@@ -1,7 +1,7 @@
 //! Policies and limits from outside: in the configuration, in a definitions file, and read again while clients work.
 
 use super::{Broker, Folder, PATIENCE, output};
-use client::{Channel, Client, Publish, QueueOptions};
+use client::{ClientChannel, Client, Publish, QueueOptions};
 use std::time::Instant;
 
 /// A configuration whose address is the system's choice, and which is written again while the broker runs.
@@ -39,19 +39,19 @@ fn policy(name: &str, pattern: &str, definition: &str) -> String {
     format!("[[policy]]\nvhost = \"/\"\nname = \"{name}\"\npattern = '{pattern}'\ndefinition = {{ {definition} }}\n")
 }
 
-fn connect(broker: &Broker) -> (Client, Channel) {
+fn connect(broker: &Broker) -> (Client, ClientChannel) {
     let mut client = Client::connect(&format!("amqp://{}/%2F", broker.address)).expect("connects");
     let channel = client.open_channel().expect("a channel");
     (client, channel)
 }
 
-fn declare(client: &mut Client, channel: Channel, queue: &str) {
+fn declare(client: &mut Client, channel: ClientChannel, queue: &str) {
     client.declare_queue(channel, queue, &QueueOptions::default()).expect("it is what it was declared to be");
 }
 
 /// Waits until so many messages wait in a queue.
 #[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
-fn await_messages(client: &mut Client, channel: Channel, queue: &str, messages: u32) {
+fn await_messages(client: &mut Client, channel: ClientChannel, queue: &str, messages: u32) {
     let began = Instant::now();
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     while client.declare_queue(channel, queue, &passive).expect("it is there").messages != messages {

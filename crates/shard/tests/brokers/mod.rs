@@ -4,8 +4,8 @@
 //! Owns:   waiting for what must come.
 //! Never:  sleeps: what is awaited is asked for until it is there.
 
-use catalog::{Definition, Limits, Name, Password, Permission};
-use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Prepared, Publish, QueueOptions, Url};
+use catalog::{Definition, CatalogLimits, Name, Password, Permission};
+use client::{RdmaDialRequest, ClientChannel, Client, ConsumeOptions, ExchangeOptions, ConnectOptions, DialPlan, Publish, QueueOptions, Url};
 use federation::{Ack, Direction, LinkKey, LinkSpec, LinkStatus, Login, Order, RouteKind, RouteSpec};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
@@ -33,13 +33,13 @@ impl Dialler for Dials {
                 let (user, password, vhost) = (user.into(), password.into(), vhost.into());
                 Login { user, password, vhost, address: address.into(), external }
             };
-            tell(match client::prepare(&url, &Options::default()) {
+            tell(match client::prepare(&url, &ConnectOptions::default()) {
                 Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
-                Ok(Prepared::Stands(dialled)) => {
+                Ok(DialPlan::Stands(dialled)) => {
                     Ok(Reached::Link(Dialled { link: dialled.link, login: login(dialled.url), first: None }))
                 }
-                Ok(Prepared::Ask(ask)) => {
-                    let Ask { place, token, url, first, .. } = *ask;
+                Ok(DialPlan::Ask(ask)) => {
+                    let RdmaDialRequest { place, token, url, first, .. } = *ask;
                     let way = fabric.expect("a fabric").way(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
@@ -116,7 +116,7 @@ impl Broker {
             shards,
             session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
             greeting: Greeting::new(&properties, "PLAIN"),
-            catalog: Limits::default(),
+            catalog: CatalogLimits::default(),
             definitions,
             output_bytes_max: 512 << 10,
             memory_bytes_max: 1 << 30,
@@ -146,7 +146,7 @@ impl Broker {
         format!("amqp://guest:guest@{}/%2F", self.server.addresses()[0])
     }
 
-    pub fn client(&self) -> (Client, Channel) {
+    pub fn client(&self) -> (Client, ClientChannel) {
         let mut client = Client::connect(&self.tcp()).expect("a connection");
         let channel = client.open_channel().expect("a channel");
         (client, channel)
@@ -212,7 +212,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
 }
 
 /// A consumer of its own queue, bound to an exchange.
-pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, Channel) {
+pub fn bound(broker: &Broker, exchange: &str, key: &str) -> (Client, ClientChannel) {
     let (mut client, channel) = broker.client();
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, "", &options).expect("a queue");

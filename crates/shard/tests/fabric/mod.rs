@@ -1,8 +1,8 @@
 //! A broker with threads of its own and clients, joined by a simulated fabric in real time, or by the card of a machine.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use catalog::{Definition, Limits, Name, Password, Permission};
-use client::{Channel, Client, ConsumeOptions, Options, Publish, QueueOptions, Url};
+use catalog::{Definition, CatalogLimits, Name, Password, Permission};
+use client::{ClientChannel, Client, ConsumeOptions, ConnectOptions, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
@@ -110,8 +110,8 @@ impl World {
         self.server.take().expect("once").join().expect("an orderly end");
     }
 
-    pub fn options(&self) -> Options {
-        let mut options = Options { answer_wait: PATIENCE, ..Options::default() };
+    pub fn options(&self) -> ConnectOptions {
+        let mut options = ConnectOptions { answer_wait: PATIENCE, ..ConnectOptions::default() };
         if let Joint::Fabric(fabric) = self.joint.clone() {
             options.rdma.devices =
                 Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) });
@@ -184,7 +184,7 @@ pub fn start(plan: &Plan, listen: Vec<RdmaListen>) -> Result<Server, StartError>
         shards: plan.shards,
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
         greeting: Greeting::new(&properties, "PLAIN"),
-        catalog: Limits::default(),
+        catalog: CatalogLimits::default(),
         definitions,
         output_bytes_max: 512 << 10,
         memory_bytes_max: plan.memory_bytes_max,
@@ -209,13 +209,13 @@ pub fn body(number: usize, bytes: usize) -> Vec<u8> {
 pub const SIZES: [usize; 14] =
     [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
 
-pub fn queue(client: &mut Client, name: &str) -> Channel {
+pub fn queue(client: &mut Client, name: &str) -> ClientChannel {
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, name, &QueueOptions::default()).expect("a queue");
     channel
 }
 
-pub fn consume(client: &mut Client, channel: Channel, name: &str) {
+pub fn consume(client: &mut Client, channel: ClientChannel, name: &str) {
     client.consume(channel, name, &ConsumeOptions::default()).expect("a consumer");
 }
 

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use broker::{Broker, BrokerOptions, Effects};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
 use link::sim::{Cable, Side, SimOptions, pair};
 use link::{Abort, Filled, Link, LinkError, Received};
 use session::limits::FRAME_BYTES_CEILING;
@@ -57,7 +57,7 @@ impl Default for Bounds {
 fn shard(bounds: &Bounds, now: Instant) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, bounds.memory_bytes_max, 1_000));
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
     for definition in [

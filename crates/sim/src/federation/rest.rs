@@ -10,7 +10,7 @@ use crate::federation::place::Seat;
 use crate::federation::setting::Edge;
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US, REST_ROUNDS_MAX};
 use catalog::arguments::X_BOUND_FROM;
-use catalog::{BindingView, Catalog, Destination};
+use catalog::{BindingView, Catalog, BindingDestination};
 use federation::{LinkState, LinkStatus};
 use link::sim::Side;
 use std::collections::BTreeSet;
@@ -201,7 +201,7 @@ impl Run {
             };
             let mut had = BTreeSet::new();
             for binding in catalog.bindings_from(exchange) {
-                let Destination::Exchange(to) = binding.destination else { continue };
+                let BindingDestination::Exchange(to) = binding.destination else { continue };
                 let Some(internal) = catalog.exchange_info(to) else { return Some("a binding leads nowhere".into()) };
                 let arguments = internal.arguments.as_deref();
                 let Some(down) = arguments.and_then(|table| broker_of(table.get("x-downstream-name"))) else {

@@ -10,12 +10,12 @@ use crate::{
 
 /// Bytes counted so far, and whether the next bit still fits the octet of the bit before.
 #[derive(Default)]
-pub(super) struct Count {
+pub(super) struct EncodedLength {
     pub bytes: usize,
     bits: u8,
 }
 
-impl Count {
+impl EncodedLength {
     #[inline(always)]
     fn add(&mut self, bytes: usize) {
         self.bits = 0;
@@ -26,7 +26,7 @@ impl Count {
 /// A field of a method.
 pub(super) trait Argument<'a>: Sized {
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError>;
-    fn count(&self, count: &mut Count);
+    fn count(&self, count: &mut EncodedLength);
     fn put(&self, to: &mut Writer<'_>);
 }
 
@@ -38,7 +38,7 @@ macro_rules! integer_arguments {
                 from.$integer()
             }
             #[inline(always)]
-            fn count(&self, count: &mut Count) {
+            fn count(&self, count: &mut EncodedLength) {
                 count.add(size_of::<Self>());
             }
             #[inline(always)]
@@ -57,7 +57,7 @@ impl<'a> Argument<'a> for bool {
         from.bit()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         if count.bits.is_multiple_of(8) {
             count.bytes += 1;
         }
@@ -75,7 +75,7 @@ impl<'a> Argument<'a> for ShortStr<'a> {
         from.short_str()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(1 + self.len());
     }
     #[inline(always)]
@@ -90,7 +90,7 @@ impl<'a> Argument<'a> for &'a [u8] {
         from.long_str()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(4 + self.len());
     }
     #[inline(always)]
@@ -107,7 +107,7 @@ impl<'a> Argument<'a> for TableRef<'a> {
         Ok(table)
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(4 + self.as_bytes().len());
     }
     #[inline(always)]

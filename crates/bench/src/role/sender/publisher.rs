@@ -4,7 +4,7 @@
 //! Owns:   its generator: what it sends depends on nothing else.
 //! Never:  decides when it is its turn.
 
-use client::{Channel, Client, ConsumeOptions, Options, Properties, Publish, QueueOptions, RawProperties, Table, Url};
+use client::{ClientChannel, Client, ConsumeOptions, ConnectOptions, Properties, Publish, QueueOptions, RawProperties, Table, Url};
 use gauge::limits::LATE_SEND_NS;
 use mio::{Registry, Token};
 
@@ -25,7 +25,7 @@ pub(super) enum Room {
 
 pub(super) struct Publisher {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     number: usize,
     stream: u32,
     dice: Dice,
@@ -56,7 +56,7 @@ impl Publisher {
         let stream = common.spec.first_stream(task.group) + number;
         let name = format!("harrier bench {}.{number}", group.name);
         // Messages leave when the pacer says so.
-        let options = Options { name: Some(name), flush_bytes: usize::MAX, ..Options::default() };
+        let options = ConnectOptions { name: Some(name), flush_bytes: usize::MAX, ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
         let channel = client.open_channel()?;
         let mut properties = Properties::default();

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Delivery, Options, Publish, QueueOptions, Table, Url};
+use client::{ClientChannel, Client, ConsumeOptions, Delivery, ConnectOptions, Publish, QueueOptions, Table, Url};
 use gauge::clock::now_ns;
 use mio::{Registry, Token};
 
@@ -39,7 +39,7 @@ struct Work {
 
 pub(super) struct Consumer {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     group: usize,
     queue: usize,
     queue_name: String,
@@ -76,7 +76,7 @@ impl Consumer {
         let queue = topology.queue_of(spec, group, number);
         let queue_name = common.queue(&topology.queues[queue].name);
         let name = format!("harrier bench {}.{number}", consumers.name);
-        let options = Options { name: Some(name), flush_bytes: usize::MAX, ..Options::default() };
+        let options = ConnectOptions { name: Some(name), flush_bytes: usize::MAX, ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
         let channel = client.open_channel()?;
         if matches!(consumers.from, Source::Own { .. }) {
@@ -270,7 +270,7 @@ impl Consumer {
 /// Binds a consumer's own queue; the answer to the last call tells that all bindings are in place.
 fn bind(
     client: &mut Client,
-    channel: Channel,
+    channel: ClientChannel,
     common: &Common,
     topology: &Topology,
     queue: usize,

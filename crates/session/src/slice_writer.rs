@@ -7,11 +7,11 @@
 use wire::frame::{FRAME_END, FRAME_METHOD, FrameHead};
 
 /// Writes into a slice from its start to its end.
-pub(crate) struct Pen<'a> {
+pub(crate) struct SliceWriter<'a> {
     rest: &'a mut [u8],
 }
 
-impl<'a> Pen<'a> {
+impl<'a> SliceWriter<'a> {
     #[inline(always)]
     pub fn new(out: &'a mut [u8]) -> Self {
         Self { rest: out }

@@ -10,21 +10,21 @@ use super::*;
 use crate::{
     ids::{UserId, VhostId},
     limits::POLICIES_MAX,
-    policy::{Policies, Policy},
+    policy::{PolicyTable, Policy},
     user::UserLimits,
     vhost::{Vhost, VhostLimits},
 };
 use std::collections::BTreeMap;
 
 impl Catalog {
-    pub(super) fn set_policies(&mut self, policies: &[Policy], operator: &[Policy]) -> Result<Executed, Refusal> {
+    pub(super) fn set_policies(&mut self, policies: &[Policy], operator: &[Policy]) -> Result<ExecutedDefinition, Refusal> {
         if policies.len() + operator.len() > POLICIES_MAX {
             return Err(Refusal::precondition(format_args!("{POLICIES_MAX} policies are the most")));
         }
-        let mut all: BTreeMap<VhostId, Policies> = BTreeMap::new();
+        let mut all: BTreeMap<VhostId, PolicyTable> = BTreeMap::new();
         let both = policies.iter().map(|policy| (policy, false)).chain(operator.iter().map(|policy| (policy, true)));
         for (policy, is_operator) in both {
-            let vhost = self.vhosts.find(&policy.vhost).ok_or_else(|| unknown(Kind::Vhost, &policy.vhost))?;
+            let vhost = self.vhosts.find(&policy.vhost).ok_or_else(|| unknown(ResourceKind::Vhost, &policy.vhost))?;
             let added = all.entry(vhost).or_default().add(policy, is_operator);
             added.map_err(|fault| Refusal::precondition(format_args!("policy '{}': {fault}", policy.name)))?;
         }
@@ -33,13 +33,13 @@ impl Catalog {
             None => vhost.policies.iter().next().is_none(),
         });
         if same {
-            return Ok(Executed::new(Outcome::Governed, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Governed, false));
         }
         let vhosts: Vec<VhostId> = self.vhosts.iter().map(|(id, _)| id).collect();
         for vhost in vhosts {
             self.vhosts.at_mut(vhost).policies = all.remove(&vhost).unwrap_or_default();
         }
-        let mut executed = Executed::new(Outcome::Governed, true);
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Governed, true);
         executed.queues_changed = self.renew_queues();
         self.renew_exchanges();
         Ok(executed)
@@ -82,21 +82,21 @@ impl Catalog {
         }
     }
 
-    pub(super) fn set_vhost_limits(&mut self, vhost: &Name, limits: VhostLimits) -> Result<Executed, Refusal> {
-        let id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+    pub(super) fn set_vhost_limits(&mut self, vhost: &Name, limits: VhostLimits) -> Result<ExecutedDefinition, Refusal> {
+        let id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let before = std::mem::replace(&mut self.vhosts.at_mut(id).limits, limits);
-        let mut executed = Executed::new(Outcome::Limited, before != limits);
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits);
         if before.queue_bytes_max.is_some() != limits.queue_bytes_max.is_some() {
             executed.queues_changed = self.queues.table.in_vhost(id).map(|index| self.queues.id(index)).collect();
         }
         Ok(executed)
     }
 
-    pub(super) fn set_user_limits(&mut self, user: &Name, limits: UserLimits) -> Result<Executed, Refusal> {
+    pub(super) fn set_user_limits(&mut self, user: &Name, limits: UserLimits) -> Result<ExecutedDefinition, Refusal> {
         let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
-        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let found = found.ok_or_else(|| unknown(ResourceKind::User, user))?;
         let before = std::mem::replace(&mut found.limits, limits);
-        Ok(Executed::new(Outcome::Limited, before != limits))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits))
     }
 
     /// Refuses one queue more than a vhost may have (406).
@@ -115,7 +115,7 @@ impl Catalog {
     }
 
     /// That a vhost has as many connections as it may have (530).
-    pub fn vhost_is_crowded(&self, user: UserId, vhost: &str, most: u32) -> Refusal {
+    pub fn is_vhost_at_limit(&self, user: UserId, vhost: &str, most: u32) -> Refusal {
         Refusal::detail(
             ReplyCode::NotAllowed,
             format_args!(
@@ -126,7 +126,7 @@ impl Catalog {
     }
 
     /// That a user has as many connections as it may have (530).
-    pub fn user_is_crowded(&self, user: UserId, most: u32) -> Refusal {
+    pub fn is_user_at_limit(&self, user: UserId, most: u32) -> Refusal {
         Refusal::detail(
             ReplyCode::NotAllowed,
             format_args!(

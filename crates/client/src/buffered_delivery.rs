@@ -9,11 +9,11 @@ use session::Body;
 use slab::Slice;
 use wire::RawProperties;
 
-use crate::channel::Channel;
+use crate::channel::ClientChannel;
 use crate::message::Delivery;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct ByteSpan {
     start: usize,
     len: usize,
     /// Whether it lies in `Parked::copies` instead of the buffer.
@@ -22,23 +22,23 @@ struct Place {
 
 /// A delivery as places.
 #[derive(Debug, Default)]
-pub(crate) struct Parked {
-    channel: Option<Channel>,
+pub(crate) struct BufferedDelivery {
+    channel: Option<ClientChannel>,
     delivery_tag: u64,
     redelivered: bool,
-    consumer_tag: Place,
-    exchange: Place,
-    routing_key: Place,
-    properties: Place,
-    body: Place,
+    consumer_tag: ByteSpan,
+    exchange: ByteSpan,
+    routing_key: ByteSpan,
+    properties: ByteSpan,
+    body: ByteSpan,
     large: Option<Slice>,
     copies: Vec<u8>,
 }
 
-impl Parked {
+impl BufferedDelivery {
     /// Notes where the parts of a delivery lie. `memory` is the address range of the buffer.
     #[inline]
-    pub(crate) fn park(&mut self, delivery: Delivery<'_>, memory: &std::ops::Range<usize>) {
+    pub(crate) fn buffer(&mut self, delivery: Delivery<'_>, memory: &std::ops::Range<usize>) {
         self.copies.clear();
         self.channel = Some(delivery.channel);
         self.delivery_tag = delivery.delivery_tag;
@@ -57,20 +57,20 @@ impl Parked {
     }
 
     #[inline]
-    fn place(&mut self, bytes: &[u8], memory: &std::ops::Range<usize>) -> Place {
+    fn place(&mut self, bytes: &[u8], memory: &std::ops::Range<usize>) -> ByteSpan {
         let address = bytes.as_ptr().addr();
         if address >= memory.start && address + bytes.len() <= memory.end {
-            return Place { start: address - memory.start, len: bytes.len(), copied: false };
+            return ByteSpan { start: address - memory.start, len: bytes.len(), copied: false };
         }
         let start = self.copies.len();
         self.copies.extend_from_slice(bytes);
-        Place { start, len: bytes.len(), copied: true }
+        ByteSpan { start, len: bytes.len(), copied: true }
     }
 
     /// The delivery; `memory` is the buffer, untouched since.
     #[inline]
     pub(crate) fn show<'a>(&'a self, memory: &'a [u8]) -> Option<Delivery<'a>> {
-        let at = |place: Place| {
+        let at = |place: ByteSpan| {
             let from = if place.copied { &self.copies[..] } else { memory };
             &from[place.start..place.start + place.len]
         };

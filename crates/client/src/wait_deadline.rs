@@ -7,39 +7,39 @@ use std::time::{Duration, Instant};
 
 /// A time-out that begins with the first wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum WaitDeadline {
     /// Nobody has waited yet.
     For(Duration),
     /// It ends then, or never.
     Until(Option<Instant>),
 }
 
-impl Patience {
+impl WaitDeadline {
     /// When it ends, for one who waits from now on.
     pub(crate) fn until(&mut self, now: Instant) -> Option<Instant> {
-        if let Patience::For(timeout) = *self {
+        if let WaitDeadline::For(timeout) = *self {
             // What no clock can count to never comes.
-            *self = Patience::Until(now.checked_add(timeout));
+            *self = WaitDeadline::Until(now.checked_add(timeout));
         }
         match *self {
-            Patience::Until(until) => until,
-            Patience::For(_) => None,
+            WaitDeadline::Until(until) => until,
+            WaitDeadline::For(_) => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Patience;
+    use super::WaitDeadline;
     use crate::clock::now;
     use std::time::Duration;
 
     #[test]
     fn it_begins_with_the_first_wait() {
         let (start, second) = (now(), Duration::from_secs(1));
-        let mut patience = Patience::For(second);
+        let mut patience = WaitDeadline::For(second);
         assert_eq!(patience.until(start + second), Some(start + 2 * second));
         assert_eq!(patience.until(start + 5 * second), Some(start + 2 * second));
-        assert_eq!(Patience::For(Duration::MAX).until(start), None);
+        assert_eq!(WaitDeadline::For(Duration::MAX).until(start), None);
     }
 }

@@ -9,34 +9,34 @@ use slab::{BlockMut, Pool, Slice};
 use wire::ShortStr;
 use wire::frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES, FrameHead};
 
-use crate::channel::Channel;
+use crate::channel::ClientChannel;
 use crate::client::Client;
 use crate::error::Result;
 use crate::limits::CANNED_BYTES_MAX;
-use crate::outlet::Publish;
+use crate::output::Publish;
 
 /// A batch of publishes, ready to be sent any number of times: see `Client::can` and `Client::publish_canned`.
 #[derive(Debug)]
-pub struct Canned {
-    channel: Channel,
+pub struct PreparedBatch {
+    channel: ClientChannel,
     /// The messages; of one whose body needs several frames, all but the frames behind the first.
     batch: Slice,
     /// Where each body begins in the batch, and what of it is there.
-    bodies: Vec<Place>,
+    bodies: Vec<BodySpan>,
     /// The frames behind the first of a body that needs several.
     rest: Vec<Slice>,
     body_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BodySpan {
     start: u32,
     end: u32,
     /// Where the message ends.
     message_end: u32,
 }
 
-impl Canned {
+impl PreparedBatch {
     /// Messages in the batch.
     #[expect(clippy::len_without_is_empty, reason = "a batch is never empty")]
     pub fn len(&self) -> usize {
@@ -57,13 +57,13 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open, names of more than 255 bytes.
-    pub fn can(
+    pub fn prepare_batch(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         to: &[Publish<'_>],
         body: &[u8],
         batch_bytes: usize,
-    ) -> Result<Option<Canned>> {
+    ) -> Result<Option<PreparedBatch>> {
         self.state.channels.open(channel)?;
         if body.len() >= self.lend_from_bytes {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Client {
             if once.len() > CANNED_BYTES_MAX {
                 return Ok(None);
             }
-            bodies.push(Place { start: start as u32, end: end as u32, message_end: once.len() as u32 });
+            bodies.push(BodySpan { start: start as u32, end: end as u32, message_end: once.len() as u32 });
         }
         if bodies.is_empty() || (!others.is_empty() && bodies.len() > 1) {
             return Ok(None);
@@ -88,13 +88,13 @@ impl Client {
         let all = bodies.clone();
         for turn in 1..times {
             let by = (turn * once.len()) as u32;
-            bodies.extend(all.iter().map(|place| Place {
+            bodies.extend(all.iter().map(|place| BodySpan {
                 start: place.start + by,
                 end: place.end + by,
                 message_end: place.message_end + by,
             }));
         }
-        Ok(Some(Canned {
+        Ok(Some(PreparedBatch {
             channel,
             batch: self.pool.copy(&once.repeat(times)),
             bodies,
@@ -107,7 +107,7 @@ impl Client {
     fn encode(
         &self,
         out: &mut Outbound,
-        channel: Channel,
+        channel: ClientChannel,
         to: &Publish<'_>,
         body: &[u8],
         first: &[u8],
@@ -137,9 +137,9 @@ impl Client {
     /// # Errors
     /// As `publish`.
     #[inline]
-    pub fn publish_canned(
+    pub fn publish_prepared(
         &mut self,
-        canned: &mut Canned,
+        canned: &mut PreparedBatch,
         count: usize,
         mut write: impl FnMut(usize, &mut [u8]),
     ) -> Result<u64> {

@@ -9,8 +9,8 @@ use slab::{Pool, Slice};
 use wire::method::basic;
 use wire::{RawProperties, ShortStr};
 
-use crate::channel::{Channel, Channels};
-use crate::error::{Error, Result};
+use crate::channel::{ClientChannel, ClientChannels};
+use crate::error::{ClientError, Result};
 use crate::limits::SHARED_BODY_BYTES_MIN;
 
 /// Where a message goes, and how.
@@ -35,19 +35,19 @@ impl<'a> Publish<'a> {
 
 /// Writes publishes and acknowledgements; see `Client::dispatch`.
 #[derive(Debug)]
-pub struct Outlet<'a> {
+pub struct ClientOutput<'a> {
     pub(crate) outbound: &'a mut Outbound,
     pub(crate) pool: &'a Pool,
-    pub(crate) channels: &'a mut Channels,
+    pub(crate) channels: &'a mut ClientChannels,
 }
 
-impl Outlet<'_> {
+impl ClientOutput<'_> {
     /// Publishes a message. The answer is its tag for confirms, or 0 on a channel without them.
     ///
     /// # Errors
     /// A channel that is not open; names of more than 255 bytes.
     #[inline]
-    pub fn publish(&mut self, channel: Channel, to: &Publish<'_>, body: &[u8]) -> Result<u64> {
+    pub fn publish(&mut self, channel: ClientChannel, to: &Publish<'_>, body: &[u8]) -> Result<u64> {
         if body.len() >= SHARED_BODY_BYTES_MIN {
             let body = self.pool.copy(body);
             return self.write(channel, to, BodyOut::Share(&body));
@@ -60,12 +60,12 @@ impl Outlet<'_> {
     /// # Errors
     /// As `publish`.
     #[inline]
-    pub fn publish_shared(&mut self, channel: Channel, to: &Publish<'_>, body: &Slice) -> Result<u64> {
+    pub fn publish_shared(&mut self, channel: ClientChannel, to: &Publish<'_>, body: &Slice) -> Result<u64> {
         self.write(channel, to, BodyOut::Share(body))
     }
 
     #[inline]
-    fn write(&mut self, channel: Channel, to: &Publish<'_>, body: BodyOut<'_>) -> Result<u64> {
+    fn write(&mut self, channel: ClientChannel, to: &Publish<'_>, body: BodyOut<'_>) -> Result<u64> {
         let record = self.channels.open(channel)?;
         let exchange = ShortStr::new(to.exchange.as_bytes())?.as_bytes();
         let routing_key = ShortStr::new(to.routing_key.as_bytes())?.as_bytes();
@@ -80,7 +80,7 @@ impl Outlet<'_> {
     /// # Errors
     /// A channel that is not open.
     #[inline]
-    pub fn ack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool) -> Result<()> {
+    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool) -> Result<()> {
         self.channels.open(channel)?;
         self.outbound.ack(self.pool, channel.number, delivery_tag, multiple);
         Ok(())
@@ -90,7 +90,7 @@ impl Outlet<'_> {
     ///
     /// # Errors
     /// A channel that is not open; several at once where the server has no `basic.nack`.
-    pub fn nack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
+    pub fn nack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
         if !multiple && !self.channels.announced.has(Capabilities::BASIC_NACK) {
             return self.reject(channel, delivery_tag, requeue);
         }
@@ -104,7 +104,7 @@ impl Outlet<'_> {
     ///
     /// # Errors
     /// A channel that is not open.
-    pub fn reject(&mut self, channel: Channel, delivery_tag: u64, requeue: bool) -> Result<()> {
+    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: u64, requeue: bool) -> Result<()> {
         self.channels.open(channel)?;
         self.outbound.method(self.pool, channel.number, &basic::Reject { delivery_tag, requeue }.into());
         Ok(())
@@ -113,5 +113,5 @@ impl Outlet<'_> {
 
 /// Checks a name before it is written.
 pub(crate) fn short(text: &str) -> Result<ShortStr<'_>> {
-    ShortStr::new(text.as_bytes()).map_err(Error::from)
+    ShortStr::new(text.as_bytes()).map_err(ClientError::from)
 }

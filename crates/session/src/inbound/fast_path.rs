@@ -3,7 +3,7 @@
 //! Enters: bytes.  Leaves: a `Publish` (server) or `Deliver` (client), or nothing and the input untouched.
 //! Never:  changes state, allocates, complains: what is not plainly right goes the long way, which does all that.
 
-use super::{Inbound, Mid, Phase, Role};
+use super::{Inbound, PartialFrame, HandshakePhase, EndpointRole};
 use crate::{Body, Event, assembly::ContentMethod, limits::WAITED_HEADER_BYTES_MAX};
 use wire::{
     RawProperties,
@@ -30,12 +30,12 @@ fn bytes<'a>(from: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
 impl Inbound {
     #[inline(always)]
     pub(super) fn quick<'a>(&self, input: &mut &'a [u8]) -> Option<Event<'a>> {
-        if self.phase != Phase::Running || self.mid != Mid::No {
+        if self.phase != HandshakePhase::Running || self.mid != PartialFrame::No {
             return None;
         }
         let method = match self.role {
-            Role::Server(_) => ContentMethod::Publish,
-            Role::Client => ContentMethod::Deliver,
+            EndpointRole::Server(_) => ContentMethod::Publish,
+            EndpointRole::Client => ContentMethod::Deliver,
         };
         let mut rest = *input;
         // One method frame, …

@@ -8,9 +8,9 @@ use crate::Json;
 
 /// Entries that are kept, by section.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(pub(crate) Vec<(String, Vec<Json>)>);
+pub struct UnusedSections(pub(crate) Vec<(String, Vec<Json>)>);
 
-impl Kept {
+impl UnusedSections {
     /// The entries of a section.
     pub(crate) fn section(&self, section: &str) -> &[Json] {
         self.0.iter().find(|(name, _)| name == section).map_or(&[], |(_, entries)| entries)
