@@ -2,7 +2,6 @@
 //!
 //! Enters: nothing, or the name of one case.  Leaves: a line a case, from the resident memory of a process of its own.
 //! Owns:   the cases.
-//! Never:  fails: `tests/scale.rs` holds the bounds.
 //!
 //! `cargo run --release -p harrier-catalog --example bytes`
 

@@ -2,7 +2,6 @@
 //!
 //! Leaves: milliseconds, and nanoseconds per declaration under the same policies.
 //! Owns:   100,000 queues and ten policies, of which the last matches most.
-//! Never:  judges.
 //!
 //! `cargo run --release -p harrier-catalog --example policies`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]

@@ -2,7 +2,6 @@
 //!
 //! Leaves: a line a case, the median of several runs.
 //! Owns:   the cases.
-//! Never:  judges; `make perf` compares whole brokers.
 //!
 //! `cargo run --release -p harrier-catalog --example routes`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]

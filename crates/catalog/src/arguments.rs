@@ -2,7 +2,6 @@
 //!
 //! Enters: tables as clients sent them.  Leaves: refusals as RabbitMQ words them.
 //! Owns:   the lists of known arguments.
-//! Never:  gives an argument an effect; the lists below say which have one.
 
 use crate::{
     limits::{ARGUMENTS_BYTES_MAX, NAME_BYTES_MAX},

@@ -3,7 +3,6 @@
 //! Enters: source, destination, routing key, arguments.  Leaves: the binding's number, and the lists it is on.
 //! Owns:   the records of all bindings, the index that finds one by what it says, and three linked lists through
 //!         them: of a source, of a destination, and of those that match alike.
-//! Never:  decides what matches; the exchange types do.
 
 use crate::{
     limits::CatalogLimits,

@@ -2,7 +2,6 @@
 //!
 //! Enters: definitions, in the same order on every shard.  Leaves: their outcome; ids; routes.
 //! Owns:   vhosts, exchanges, queues, bindings, users, permissions, policies, limits, and the memory of routes.
-//! Never:  holds a message, knows a connection, reads a clock, draws a random number.
 //!
 //! Read `Definition` first: it is all that can change here. `routing` is what happens for every message.
 

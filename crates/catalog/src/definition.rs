@@ -2,7 +2,6 @@
 //!
 //! Enters: what sessions, consumers and operators ask for.  Leaves: one enum that every replica executes alike.
 //! Owns:   the list of what can change.
-//! Never:  carries a socket, a clock or chance; a server-named queue arrives with its name already drawn.
 
 use crate::{
     exchange::ExchangeKind,

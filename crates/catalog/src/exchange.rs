@@ -2,7 +2,6 @@
 //!
 //! Enters: names of a vhost.  Leaves: exchanges and their ids.
 //! Owns:   what an exchange is, and the heads of the lists of its bindings.
-//! Never:  decides whether one may be declared or deleted; `catalog` does.
 
 pub(crate) mod consistent_hash;
 pub(crate) mod delayed;

@@ -2,7 +2,6 @@
 //!
 //! Enters: the arguments of a queue and what its policies come to, checked.  Leaves: times, limits, names.
 //! Owns:   which argument means what, and which wins where a policy says it too: the lesser number, else the argument.
-//! Never:  refuses anything: `arguments` and `policy` have done that.
 
 use crate::arguments::{DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY};
 use crate::policy::EffectivePolicy;

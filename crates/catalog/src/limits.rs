@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants, and the limits that an operator may change.
 //! Owns:   every bound on what peers can make the catalog hold.
-//! Never:  counts anything itself.
 
 /// Bytes of a name or routing key: they travel as short strings (AMQP 0-9-1 §4.2.5.3).
 pub const NAME_BYTES_MAX: usize = wire::limits::SHORT_STR_BYTES_MAX;

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of a peer.  Leaves: shared text that is known to be short and valid UTF-8.
 //! Owns:   what a name may look like.
-//! Never:  knows whether anything has that name.
 
 use crate::{limits::NAME_BYTES_MAX, refusal::Refusal};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};

@@ -2,7 +2,6 @@
 //!
 //! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
 //! Owns:   the things.
-//! Never:  is walked in the order of a hash: every replica must see the same order.
 
 use crate::ids::VhostId;
 use foldhash::fast::FixedState;

@@ -2,7 +2,6 @@
 //!
 //! Enters: patterns once, names all the time.  Leaves: yes or no.
 //! Owns:   compiled patterns, and a bounded memory of what they said.
-//! Never:  runs a pattern that permits everything or nothing.
 
 use crate::{
     ids::{UserId, VhostId},

@@ -2,7 +2,6 @@
 //!
 //! Enters: policies as they are written; names.  Leaves: what they come to for one queue or exchange, or what is wrong with one.
 //! Owns:   the keys of a policy, which of several counts, and how it goes with one of the operator's own.
-//! Never:  changes a queue; knows a queue's arguments but for its type (`features` sets both against each other).
 
 use crate::{
     arguments::{QUEUE_TYPE, shown},

@@ -2,7 +2,6 @@
 //!
 //! Enters: names of a vhost.  Leaves: queues and their ids.
 //! Owns:   what a queue was declared to be, and which session has which queues to itself.
-//! Never:  holds a message, knows a consumer.
 
 use crate::{
     binding::ListHead,

@@ -2,7 +2,6 @@
 //!
 //! Enters: what is wrong.  Leaves: reply code, scope and text as clients of RabbitMQ expect them.
 //! Owns:   the wording.
-//! Never:  closes anything; the session does.
 
 use crate::name::ResourceKind;
 use std::fmt;

@@ -2,7 +2,6 @@
 //!
 //! Enters: queues as exchanges find them.  Leaves: a shared, immutable list with each queue once.
 //! Owns:   the shape of a route.
-//! Never:  finds one itself.
 
 use crate::ids::{ExchangeId, QueueId, ShardId};
 

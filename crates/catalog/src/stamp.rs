@@ -2,7 +2,6 @@
 //!
 //! Enters: the headers of a message.  Leaves: its stamp, or headers with one.
 //! Owns:   the header `x-harrier-id`.
-//! Never:  draws a number; whoever stamps has one that nobody else has.
 //!
 //! Messages are stamped where a second path between two brokers was forced, so that what comes twice is dropped.
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: strings of at most 255 bytes.  Leaves: 4-byte handles, and the strings again.
 //! Owns:   their bytes, in places of 8-byte steps whose length byte comes first; freed places are reused by size.
-//! Never:  compares, hashes or shares them; never gives memory back before it goes.
 
 use crate::limits::NAME_BYTES_MAX;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: names and secrets.  Leaves: user ids, or why not.
 //! Owns:   users, their passwords and their permissions on vhosts.
-//! Never:  tells a client which part of its credentials was wrong; shows a password.
 
 use crate::{
     ids::{UserId, VhostId},

@@ -2,7 +2,6 @@
 //!
 //! Enters: names.  Leaves: vhosts and their ids.
 //! Owns:   what is kept per vhost.
-//! Never:  gives an id to two vhosts.
 
 use crate::{
     ids::{ExchangeId, VhostId},

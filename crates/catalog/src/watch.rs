@@ -2,7 +2,6 @@
 //!
 //! Enters: names to watch; bindings and exchanges that come and go.  Leaves: the changes, in their order, once.
 //! Owns:   the watches, counted, and the changes that nobody has taken, bounded in number and bytes.
-//! Never:  costs anything where nobody watches; changes what is defined.
 
 use crate::{
     ids::VhostId,

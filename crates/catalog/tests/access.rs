@@ -2,7 +2,6 @@
 //!
 //! Enters: users and permissions.  Leaves: ids and refusals.
 //! Owns:   the promises about both.
-//! Never:  needs a vhost other than its own.
 
 mod script;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts, and many keys.  Leaves: counts, and the queues before and after a change.
 //! Owns:   the promises about shares.
-//! Never:  says which queue a key has to go to: only that it stays there.
 
 mod script;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts.  Leaves: queues, the exchanges that hold, refusals.
 //! Owns:   the promises about `x-delayed-type` and `x-delay` that need no time.
-//! Never:  waits.
 
 mod script;
 

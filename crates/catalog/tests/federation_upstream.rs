@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts, traces.  Leaves: queues, refusals.
 //! Owns:   the promises about `x-max-hops`, `x-downstream-name`, `x-downstream-vhost`, and routes that are remembered.
-//! Never:  pulls.
 
 mod script;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: random commands on a few names.  Leaves: agreement, or a short command list that breaks it.
 //! Owns:   the model: lists of exchanges, queues and bindings, and a recursive matcher.
-//! Never:  shares code with what it checks.
 
 mod script;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts.  Leaves: the refusals in them.
 //! Owns:   the wording that clients may look at.
-//! Never:  changes anything: after each refusal the catalog's version is what it was.
 
 mod script;
 use script::{RoutingScript, check};

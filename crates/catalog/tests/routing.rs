@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts.  Leaves: the queues that each routed message reached.
 //! Owns:   the promises of routing that can be said in a line.
-//! Never:  tests what a random search tests better; see `model.rs`.
 
 mod script;
 use script::{RoutingScript, check};

@@ -2,7 +2,6 @@
 //!
 //! Enters: policies as text.  Leaves: what queues and exchanges come under, or refusals.
 //! Owns:   the words for what is wrong with a policy.
-//! Never:  lets a refused change leave a trace.
 
 mod script;
 use catalog::{

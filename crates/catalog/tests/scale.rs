@@ -2,7 +2,6 @@
 //!
 //! Leaves: bytes of each, printed, and held to their bounds.
 //! Owns:   the bounds: 200 bytes a binding, 500 a queue.
-//! Never:  shares its process with another test, since it reads the resident memory of all of it.
 
 use catalog::{Catalog, Definition, CatalogLimits, Name, DefinitionOutcome, ShardId};
 use std::fs;

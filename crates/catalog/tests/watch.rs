@@ -2,7 +2,6 @@
 //!
 //! Enters: scripts.  Leaves: the changes that were taken.
 //! Owns:   the promises about their order, their number, and exchanges that come and go.
-//! Never:  looks into the catalog: what a watcher sees is what he has.
 
 mod script;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of the link.  Leaves: the part to be taken next.
 //! Owns:   one piece of memory, moved to its start when its end is near.
-//! Never:  moves bytes while somebody looks at them (the borrow checker sees to it).
 
 use crate::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 

@@ -3,7 +3,6 @@
 //! Enters: a borrowed delivery.  Leaves: the same delivery, borrowed anew.
 //! Owns:   places instead of references, so that the loop that finds a delivery need not borrow until it is shown;
 //!         copies of parts that lie elsewhere (heads of contents that came in pieces).
-//! Never:  outlives the next read.
 
 use session::Body;
 use slab::Slice;

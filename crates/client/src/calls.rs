@@ -2,7 +2,6 @@
 //!
 //! Enters: names and options.  Leaves: the server's answer, or its refusal.
 //! Owns:   the shape of each call.
-//! Never:  leaves a call unanswered: each waits, at most `Options::answer_wait`.
 
 use session::Capabilities;
 use wire::method::{basic, confirm, exchange, queue, tx};

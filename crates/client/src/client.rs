@@ -2,7 +2,6 @@
 //!
 //! Enters: an address and options.  Leaves: an open connection, or the server's reason why not.
 //! Owns:   the link, both halves of the session, the receive buffer, the memory for bodies.
-//! Never:  starts a thread, reconnects by itself, waits without an end.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -2,7 +2,6 @@
 //!
 //! Enters: an address, options.  Leaves: a connected link, and as whom to log in over it.
 //! Owns:   what becomes of an address of RDMA with `via` where somebody else logs in, or has a device.
-//! Never:  says a word of AMQP on the link that it answers.
 
 use link::Link;
 use verbs::Token;

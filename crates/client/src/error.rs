@@ -2,7 +2,6 @@
 //!
 //! Enters: closes of the server, faults of the link, misuse.  Leaves: one enum with clear texts.
 //! Owns:   the words.
-//! Never:  hides the server's code and text.
 
 use std::fmt;
 

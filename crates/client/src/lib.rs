@@ -2,7 +2,6 @@
 //!
 //! Enters: an address, messages.  Leaves: deliveries, borrowed from the receive buffer; confirms; refusals.
 //! Owns:   one connection a `Client`, on one thread.
-//! Never:  reconnects, starts a thread, allocates for a message, waits without an end.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -17,7 +16,7 @@
 //!     assert_eq!(delivery.body(), b"hello");
 //! }
 //! client.close()?;
-//! # Ok::<(), client::Error>(())
+//! # Ok::<(), client::ClientError>(())
 //! ```
 //!
 //! The runnable examples show each use: `hello`, `confirms`, `consumer` (with acknowledgements), `polled`.

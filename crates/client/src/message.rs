@@ -2,7 +2,6 @@
 //!
 //! Enters: contents of the session.  Leaves: `Delivery` (borrowed), `Message`, `Returned` (owned).
 //! Owns:   copies only where a message must outlive the buffer.
-//! Never:  copies a large body: that is shared memory from the start.
 
 use session::Body;
 use slab::Slice;

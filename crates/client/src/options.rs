@@ -2,7 +2,6 @@
 //!
 //! Leaves: options with their defaults.
 //! Owns:   the choice of options, all of them optional.
-//! Never:  reads the environment.
 
 use std::time::Duration;
 

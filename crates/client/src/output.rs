@@ -2,7 +2,6 @@
 //!
 //! Enters: messages, delivery tags.  Leaves: their frames in what is to be sent; counted publishes.
 //! Owns:   nothing: it borrows the sending half, the memory and the channels.
-//! Never:  sends, blocks, or allocates for a message (but memory for large bodies, which is reused).
 
 use session::{BodyOut, Capabilities, Outbound, PublishHead};
 use slab::{Pool, Slice};

@@ -2,7 +2,6 @@
 //!
 //! Enters: the readiness of the link, as a poll reports it.  Leaves: deliveries for a handler; sent bytes.
 //! Owns:   the calls that a program with many clients makes; heartbeats between them.
-//! Never:  waits for the server, reads without an end while others wait for their turn.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 //!
 //! Enters: where each message of a batch goes, and a body.  Leaves: batches of publishes in large writes.
 //! Owns:   the encoded batch, which is written again when the batch before it was sent.
-//! Never:  encodes or copies a message when it is sent; changes a byte that is on its way.
 
 use session::{BodyOut, Outbound, PublishHead};
 use slab::{BlockMut, Pool, Slice};

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of the link, deadlines.  Leaves: events for those who handle them, sent bytes.
 //! Owns:   the rule that a blocked sender reads, so that two full pipes never wait for each other.
-//! Never:  waits without a deadline; answers a message itself.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 //!
 //! Enters: an address, options.  Leaves: a connected link, or why there is none.
 //! Owns:   how a client's port is set up.
-//! Never:  knows a kind of device; falls back to TCP unasked.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 //!
 //! Enters: every event but deliveries.  Leaves: answers for those who wait, and news for those who ask.
 //! Owns:   channels, the last answer, returned messages, cancelled consumers, why the connection ended.
-//! Never:  touches the link.
 
 use std::collections::VecDeque;
 

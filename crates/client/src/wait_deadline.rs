@@ -1,7 +1,6 @@
 //! How long a call waits for what may come.
 //!
 //! Enters: a time-out, the time when the first wait begins.  Leaves: until when.
-//! Never:  reads a clock: whoever waits has to, and a call that need not wait does without.
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: checked values.  Leaves: a [`BrokerConfig`] with a typed field for each.
 //! Owns:   every name, range, default and sentence of help.
-//! Never:  reads a source itself.
 
 use crate::accounts::{PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
 use crate::limits::{

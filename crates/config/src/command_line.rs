@@ -2,7 +2,6 @@
 //!
 //! Enters: words.  Leaves: values, the file to read, and what else was asked for.
 //! Owns:   how an option is written: `-` and `_` mean the same in its name.
-//! Never:  guesses.
 
 use crate::broker::SETTINGS;
 use crate::file::unknown_setting;

@@ -2,7 +2,6 @@
 //!
 //! Enters: variables.  Leaves: values, the file to read.
 //! Owns:   which variables are the broker's.
-//! Never:  takes a variable that is no setting for a fault: container platforms make such variables by themselves.
 
 use crate::broker::SETTINGS;
 use crate::load::SourceValues;

@@ -2,7 +2,6 @@
 //!
 //! Enters: a path.  Leaves: values with their lines, accounts, and every fault of the file at once.
 //! Owns:   what a key may be.
-//! Never:  stops at the first fault.
 
 use crate::accounts::Accounts;
 use crate::broker::SETTINGS;

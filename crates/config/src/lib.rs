@@ -3,7 +3,6 @@
 //! Enters: a TOML file, the environment, the words of the command line.  Leaves: a [`BrokerConfig`], or all that is
 //!         wrong with it and where; its printed form, the help, the reference page.
 //! Owns:   names, types, ranges, defaults and the order in which the sources override each other.
-//! Never:  opens a socket, starts a thread, knows what a setting does.
 //!
 //! Read `broker` first: it holds the declaration. `setting` says what kinds of values there are.
 #![forbid(unsafe_code)]

@@ -2,7 +2,6 @@
 //!
 //! Enters: words, variables, the default file.  Leaves: what was asked for, or all that is wrong.
 //! Owns:   the order: command line over environment over file over default.
-//! Never:  runs anything.
 
 use crate::accounts::Accounts;
 use crate::broker::{BrokerConfig, SETTINGS};

@@ -2,7 +2,6 @@
 //!
 //! Enters: the files in which Linux tells.  Leaves: cores, bytes.
 //! Owns:   the search for the limit of the control group, in both versions.
-//! Never:  fails; what is not told is not known.
 
 use std::path::{Path, PathBuf};
 

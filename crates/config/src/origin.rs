@@ -2,7 +2,6 @@
 //!
 //! Enters: a file and line, a variable, an option.  Leaves: errors that say where to look.
 //! Owns:   the form of an error of configuration: one line a fault, `place: key: why`.
-//! Never:  shows the value of a password.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

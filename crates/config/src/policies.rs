@@ -2,7 +2,6 @@
 //!
 //! Enters: `[[policy]]`, `[[operator_policy]]`.  Leaves: their parts with their lines; the same as text.
 //! Owns:   how they are written.
-//! Never:  knows what a policy may say; who defines queues does.
 
 use crate::accounts::TableReader;
 use crate::origin::Origin;

@@ -2,7 +2,6 @@
 //!
 //! Enters: a configuration.  Leaves: TOML that makes the same configuration again.
 //! Owns:   the comments: what a setting does, what it takes, where its value came from.
-//! Never:  leaves out a password, since the text must make the same users.
 
 use crate::accounts::Accounts;
 use crate::broker::{BrokerConfig, SETTINGS};

@@ -2,7 +2,6 @@
 //!
 //! Enters: text of the command line or environment, a TOML value.  Leaves: a checked [`Value`], or why it is none.
 //! Owns:   the kinds of values, their ranges and notations.
-//! Never:  knows any one setting.
 
 use crate::limits::{LIST_ITEMS_MAX, MEMORY_LIMIT_BYTES_LEAST, TEXT_BYTES_MAX};
 use crate::size;

@@ -2,7 +2,6 @@
 //!
 //! Leaves: which keys each has, and what they are, for readers and documents.
 //! Owns:   every name of them and every sentence of help.
-//! Never:  reads one.
 
 /// A key of one of the tables, for the documents.
 pub(crate) struct TableKey {

@@ -2,7 +2,6 @@
 //!
 //! Enters: JSON.  Leaves: typed entries with their places; every fault at once, and what is odd but no fault.
 //! Owns:   which keys there are and what they hold.
-//! Never:  compares entries with each other: the catalog does, when it takes them in.
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{DefinitionsFault, Json};

@@ -1,7 +1,6 @@
 //! JSON as it is written: keys keep their order, and one given twice is an error.
 //!
 //! Enters: text.  Leaves: values, and text again.
-//! Never:  makes a number other than it was written; nests deeper than `serde_json` allows (128).
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -2,7 +2,6 @@
 //!
 //! Enters: a file that RabbitMQ or Harrier has exported; a catalog.  Leaves: definitions for a catalog; such a file.
 //! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
-//! Never:  reads or writes a file itself; drops anything in silence.
 //!
 //! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds, and
 //! [`snapshot`] is the same before it is text, for those who have little time at the catalog.

@@ -2,7 +2,6 @@
 //!
 //! Enters: a checked file, a catalog.  Leaves: the definitions that brought the catalog there, or the first it refused.
 //! Owns:   their order, and which shard each queue lives on.
-//! Never:  takes in half of an entry.
 
 use crate::file::{Located, DefinedBinding, DefinedExchange, DefinitionsFile, DefinedQueue, UserEntry};
 use crate::{DefinitionsFault, UnusedSections};

@@ -2,7 +2,6 @@
 //!
 //! Enters: entries of `policies` and `parameters`, `limits` of users and virtual hosts.  Leaves: what a catalog makes of them.
 //! Owns:   their keys; where a limit counts.
-//! Never:  knows which policy counts for a queue.
 
 use crate::file::{EntryReader, DefinitionsFile, table};
 use crate::{DefinitionsFault, Json};

@@ -2,7 +2,6 @@
 //!
 //! Enters: entries of a file.  Leaves: the same.
 //! Owns:   them.
-//! Never:  understands them, but for the virtual host that each is of.
 
 use crate::Json;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: method arguments, a content header, parts of a body.  Leaves: the whole content.
 //! Owns:   what has arrived of it, and the memory of the body.
-//! Never:  holds more memory than `BODY_GROWTH` times what has arrived, or one step (of a size that its owner names).
 
 use crate::{
     Body, Event,

@@ -2,7 +2,6 @@
 //!
 //! Enters: channel numbers.  Leaves: what may happen on them.
 //! Owns:   the state of each channel, and the content that is arriving on it.
-//! Never:  knows what a channel is used for.
 
 use crate::assembly::ContentAssembly;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes, and how they are cut.  Leaves: a line of text for each event and fault.
 //! Owns:   a session and what a reactor keeps for it.
-//! Never:  exists in a build that serves anybody.
 
 use crate::{RepeatedDelivery, Body, Event, ProtocolFault, Greeting, Inbound, Outbound, DeliveryTemplate, SessionLimits, sasl};
 use slab::{BlockMut, Pool};

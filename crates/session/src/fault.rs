@@ -2,7 +2,6 @@
 //!
 //! Enters: an offence.  Leaves: a `Fault`: reply code, scope, the text RabbitMQ 3.10 gives.
 //! Owns:   the wording, including Erlang's way of printing bytes that users know from the logs.
-//! Never:  decides what is an offence; writes a byte.
 
 use std::fmt::Write;
 use wire::ReplyCode;

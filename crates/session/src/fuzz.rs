@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes that a fuzzer made up.  Leaves: nothing, or a panic that is a defect.
 //! Owns:   how those bytes are read: the first say how the others are cut into pieces.
-//! Never:  is part of a build without the feature `fuzz` (tests have it).
 
 use crate::{
     SessionLimits,

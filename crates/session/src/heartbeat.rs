@@ -2,7 +2,6 @@
 //!
 //! Enters: when bytes last came and went, and the time.  Leaves: what is due, and when to look again.
 //! Owns:   the interval of one connection.
-//! Never:  reads a clock, sends anything.
 
 use std::time::{Duration, Instant};
 

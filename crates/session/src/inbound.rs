@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of a peer.  Leaves: events, and answers that need no owner in the `Outbound`.
 //! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
-//! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
 //!
 //! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
 //! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides; `lending.rs` memory that a link fills

@@ -2,7 +2,6 @@
 //!
 //! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
 //! Owns:   what is to be sent, and the frame bound of the peer.
-//! Never:  blocks, refuses, or knows what may be sent when: its owner watches `bytes()`.
 
 use crate::{limits::CLIENT_GREETING_BYTES_MAX, slice_writer::SliceWriter};
 use slab::{Gather, Pool, Slice};

@@ -2,7 +2,6 @@
 //!
 //! Enters: parts of a frame, in order.  Leaves: bytes.
 //! Owns:   the place of the next byte.
-//! Never:  writes past what was reserved, or leaves a byte of it unwritten: both are assertions.
 
 use wire::frame::{FRAME_END, FRAME_METHOD, FrameHead};
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: what one side proposes and the other answers.  Leaves: the settled values, or a refusal.
 //! Owns:   the rules of `connection.tune`, as RabbitMQ 3.10 applies them.
-//! Never:  starts a heartbeat.
 
 use crate::{ProtocolFault, FaultScope, SessionLimits, limits::FRAME_BYTES_CEILING};
 use wire::{

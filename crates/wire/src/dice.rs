@@ -2,7 +2,6 @@
 //!
 //! Enters: a seed, bytes and encoded tables.  Leaves: fields that borrow from them.
 //! Owns:   the sequence of choices, the same for the same seed.
-//! Never:  compiled outside tests.
 
 use crate::{
     short_str::{ShortStr, ShortString},

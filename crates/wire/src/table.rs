@@ -2,7 +2,6 @@
 //!
 //! Enters: the bytes behind a table's 4-byte length.  Leaves: names and values; and back.
 //! Owns:   nesting and its limit.
-//! Never:  recurses without counting the depth, allocates for a borrowed table, reorders entries.
 
 mod owned;
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! Enters: credentials; a user, an operation and a name.  Leaves: yes, or a refusal.
 //! Owns:   the rules that RabbitMQ's clients meet.
-//! Never:  changes a definition.
 
 use super::*;
 use crate::{

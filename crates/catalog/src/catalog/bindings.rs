@@ -2,7 +2,6 @@
 //!
 //! Enters: bind and unbind.  Leaves: changed lists and match structures.
 //! Owns:   the rules for both, and which routes a change can alter.
-//! Never:  keeps an auto-delete exchange that lost its last binding.
 
 use super::*;
 use crate::{

@@ -2,7 +2,6 @@
 //!
 //! Enters: declare and delete.  Leaves: changed tables; a cascade of auto-delete exchanges.
 //! Owns:   the rules for both.
-//! Never:  leaves a binding behind whose source or destination is gone.
 
 use super::*;
 use crate::{

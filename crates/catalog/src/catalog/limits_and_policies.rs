@@ -2,7 +2,6 @@
 //!
 //! Enters: the whole of the policies, one vhost's or user's limits.  Leaves: queues and exchanges under them; who changed.
 //! Owns:   that what exists is under the rules at once.
-//! Never:  takes anything away that a limit would not let in now.
 
 use super::exchanges::alternate_of;
 use super::users::unknown;

@@ -1,7 +1,6 @@
 //! Lookups: what is there, under which id; and the refusals for what is not.
 //!
 //! Enters: names and ids.  Leaves: ids and definitions.
-//! Never:  changes anything.
 
 use super::*;
 use crate::{

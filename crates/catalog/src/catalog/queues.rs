@@ -2,7 +2,6 @@
 //!
 //! Enters: declare, delete, the end of sessions.  Leaves: changed tables, and the queues that went.
 //! Owns:   the rules for them.
-//! Never:  decides whether a queue is empty or unused; only its home knows.
 
 use super::*;
 use crate::{arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition};

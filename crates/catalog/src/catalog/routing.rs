@@ -2,7 +2,6 @@
 //!
 //! Enters: an exchange, a routing key, properties.  Leaves: the queues, each once.
 //! Owns:   the walk from exchange to exchange, and its scratch.
-//! Never:  allocates for a key that it has met lately, or that leads to one queue; visits an exchange twice; delays a message.
 
 use super::*;
 use crate::{

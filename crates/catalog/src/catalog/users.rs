@@ -2,7 +2,6 @@
 //!
 //! Enters: what operators define.  Leaves: changed tables.
 //! Owns:   the rules for them.
-//! Never:  keeps remembering what an old permission said.
 
 use super::*;
 use crate::{

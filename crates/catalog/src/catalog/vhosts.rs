@@ -2,7 +2,6 @@
 //!
 //! Enters: create and delete.  Leaves: changed tables, and the queues that went.
 //! Owns:   the rules for both.
-//! Never:  leaves anything of a deleted vhost behind.
 
 use super::*;
 use crate::{

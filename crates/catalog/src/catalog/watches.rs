@@ -2,7 +2,6 @@
 //!
 //! Enters: the name of an exchange.  Leaves: what happens to its bindings, for as long as somebody watches.
 //! Owns:   the tie between an exchange and the watch on its name.
-//! Never:  changes a definition, or the version: each replica is watched for itself.
 
 use super::*;
 use crate::{

@@ -2,7 +2,6 @@
 //!
 //! Enters: bindings whose keys are weights; what a message is hashed by.  Leaves: the one binding that gets it.
 //! Owns:   the seats of one exchange, one a destination; the meaning of `hash-header` and `hash-property`.
-//! Never:  depends on a seed, an id or the order of bindings: a key goes to the same queue on every shard, and after a restart.
 //!
 //! For a key every seat draws a lot, from the hash of both alone, and the best lot wins (weighted rendezvous hashing): a seat
 //! that comes or goes takes or leaves its own share and moves no other message. With u even between 0 and 1, -ln u / weight is

@@ -2,7 +2,6 @@
 //!
 //! Enters: an exchange and a routing key.  Leaves: the bindings made with that key.
 //! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
-//! Never:  keeps a key of its own; it reads that of the binding.
 
 use crate::{
     binding::{BindingTable, ListHead, NONE, BindingTarget, BindingList},

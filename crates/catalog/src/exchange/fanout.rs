@@ -1,7 +1,6 @@
 //! Fanout exchange: everything to everyone.
 //!
 //! Enters: the list of its bindings.  Leaves: where each leads.
-//! Never:  looks at a routing key.
 
 use crate::binding::{BindingTable, ListHead, BindingTarget, BindingList};
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: the arguments of an exchange; the trace of a message.  Leaves: whether the message may go on to that broker.
 //! Owns:   the meaning of `x-max-hops`, `x-downstream-name` and `x-downstream-vhost`, and of the header `x-received-from`.
-//! Never:  writes a trace: whoever pulls does.
 
 use crate::{
     arguments::{DOWNSTREAM_NAME, DOWNSTREAM_VHOST, MAX_HOPS, X_RECEIVED_FROM, long_string},

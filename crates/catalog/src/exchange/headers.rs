@@ -2,7 +2,6 @@
 //!
 //! Enters: the message's headers.  Leaves: the bindings that they satisfy.
 //! Owns:   the meaning of `x-match` (AMQP 0-9-1 §3.1.3.4; `all-with-x` and `any-with-x` are RabbitMQ's).
-//! Never:  looks at a routing key.
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},

@@ -2,7 +2,6 @@
 //!
 //! Enters: a routing key.  Leaves: the bindings whose patterns match it.
 //! Owns:   one forest of tries over all topic exchanges: nodes, the table of edges between them, and the words.
-//! Never:  allocates while routing (its scratch grows once), recurses, visits a node twice for one word.
 //!
 //! A pattern that is alone below a node hangs there whole, as the node's *tail*, and is pushed down a word only when
 //! another pattern comes along. So a million patterns cost about a million nodes however long they are.

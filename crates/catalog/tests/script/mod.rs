@@ -2,7 +2,6 @@
 //!
 //! Enters: `bind x a.*.c q1; route x a.b.c`.  Leaves: `q1`, with ` | ` between the answers.
 //! Owns:   a catalog with vhost `/`.
-//! Never:  hides a refusal: its text is the answer.
 //!
 //! Commands that succeed say nothing unless they ask something. `''` is an empty word.
 #![allow(dead_code, reason = "each test file uses a part of the language")]

@@ -3,7 +3,6 @@
 //! Enters: a client's connection.  Leaves: every published message back to the connection's consumer, confirms, and
 //!         what a routing key asks for: `close-channel`, `close-connection`, `return`, `cancel`, `nack`, `hang-up`.
 //! Owns:   its listener, one connection at a time.
-//! Never:  reads while it writes: a client that does the same would wait for ever.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -2,7 +2,6 @@
 //!
 //! Enters: decisions.  Leaves: the methods that carry them out, and the state that follows.
 //! Owns:   nothing more than the rest of `Inbound`.
-//! Never:  trusts its owner blindly: a decision that fits no phase is an assertion.
 
 use super::{Inbound, HandshakePhase, EndpointRole};
 use crate::{ProtocolFault, Outbound, FaultScope, SessionLimits, Tuning, channels::ChannelState, fault::reply_text, tuning};

@@ -2,7 +2,6 @@
 //!
 //! Enters: content frames.  Leaves: a whole content's event.
 //! Owns:   the faults of contents (RabbitMQ's command assembler).
-//! Never:  takes a small content that is not whole yet, if it is plainly coming: the input keeps it.
 
 use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
 use crate::{

@@ -2,7 +2,6 @@
 //!
 //! Enters: methods on channel 0.  Leaves: events, answers, the next phase.
 //! Owns:   which method may come in which phase (AMQP 0-9-1 §2.2.4).
-//! Never:  decides who may log in or where to: that is the owner's word.
 
 use super::{Inbound, HandshakePhase, EndpointRole, ParseStep};
 use crate::{Capabilities, Event, ProtocolFault, Outbound, fault::numbers, tuning};

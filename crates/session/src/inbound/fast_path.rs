@@ -1,7 +1,6 @@
 //! The hot path: a small content that lies whole in the input.
 //!
 //! Enters: bytes.  Leaves: a `Publish` (server) or `Deliver` (client), or nothing and the input untouched.
-//! Never:  changes state, allocates, complains: what is not plainly right goes the long way, which does all that.
 
 use super::{Inbound, PartialFrame, HandshakePhase, EndpointRole};
 use crate::{Body, Event, assembly::ContentMethod, limits::WAITED_HEADER_BYTES_MAX};

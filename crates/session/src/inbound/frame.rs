@@ -2,7 +2,6 @@
 //!
 //! Enters: input at a frame head, or within a frame.  Leaves: steps.
 //! Owns:   the faults of framing (RabbitMQ's reader).
-//! Never:  waits for the whole of a body frame.
 
 use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
 use crate::{ProtocolFault, Outbound, FaultScope, fault::snippet, limits::FRAME_FUDGE_BYTES};

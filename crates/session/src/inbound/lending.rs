@@ -2,7 +2,6 @@
 //!
 //! Enters: from how many bytes on it is worth it.  Leaves: memory with a place in it; the same, filled.
 //! Owns:   how much is lent, and which content has memory for all of its body at once.
-//! Never:  lends what is not the rest of the current frame's payload; minds a content that ended meanwhile.
 
 use super::{Inbound, PartialFrame};
 use crate::limits::{BODY_LENT_STEP_BYTES, BODY_STEP_BYTES, LARGE_BODY_BYTES};

@@ -2,7 +2,6 @@
 //!
 //! Enters: method frames on channels other than 0.  Leaves: events; answers to opening and closing.
 //! Owns:   which method may come on a channel in which state, and from which side.
-//! Never:  carries out a method that is about exchanges, queues or messages.
 
 use super::{Inbound, EndpointRole, ParseStep};
 use crate::{Event, ProtocolFault, Outbound, assembly::ContentMethod, channels::ChannelState};

@@ -2,7 +2,6 @@
 //!
 //! Enters: small deliveries that came whole.  Leaves: the next ones with the same heads, told by comparing bytes.
 //! Owns:   a copy of the heads last seen, and for how many deliveries it is not worth another look.
-//! Never:  takes what the session has not checked: equal bytes were valid once, and nothing that judged them has changed.
 //!
 //! A consumer gets thousands of deliveries in a row that differ in delivery tag and body alone. All else was decoded and
 //! validated with the first of them.

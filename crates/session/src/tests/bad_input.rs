@@ -1,7 +1,6 @@
 //! What no client should send, and what it is told.
 //!
 //! Owns:   the table of offences; the answers are those that RabbitMQ 3.10.8 was seen to give, but for those marked.
-//! Never:  lets a server go on as if nothing had happened.
 
 use super::{frame, header, method, publish, whole};
 use crate::{

@@ -1,7 +1,6 @@
 //! Contents of every size, there and back.
 //!
 //! Owns:   the promise that what one end sends the other gets, byte for byte, however it is framed and cut.
-//! Never:  sends what is not well formed (see `bad_input.rs`).
 
 use super::{pattern, rich_properties, whole};
 use crate::{

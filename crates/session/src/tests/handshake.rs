@@ -1,7 +1,6 @@
 //! A connection from its first byte to its last, both ends.
 //!
 //! Owns:   the promise that our two ends understand each other, and who says what when.
-//! Never:  looks at contents (see `contents.rs`).
 
 use super::{method, whole};
 use crate::{

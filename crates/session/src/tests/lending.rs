@@ -1,7 +1,6 @@
 //! Memory that is lent to a link.
 //!
 //! Owns:   the promises that no byte of a lent body is copied here, and that what ends meanwhile ends in order.
-//! Never:  minds how the bytes come to that memory (see the room `verbs`).
 
 use super::{frame, header, pattern, publish, whole};
 use crate::{

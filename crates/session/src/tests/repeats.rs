@@ -1,7 +1,6 @@
 //! Deliveries that are taken for their likeness to the one before.
 //!
 //! Owns:   the promise that they are the same events, however much or little the deliveries are alike.
-//! Never:  minds large bodies, which are received in another way (see `contents.rs`).
 
 use super::{frame, header, pattern, rich_properties, whole};
 use crate::{

@@ -1,7 +1,6 @@
 //! Cutting the input anywhere changes nothing.
 //!
 //! Owns:   that promise, for every place of a cut and for cuts of chance.
-//! Never:  minds what the events are (see the other tests).
 
 use super::{frame, header, method, pattern, publish, rich_properties, whole};
 use crate::{

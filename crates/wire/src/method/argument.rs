@@ -2,7 +2,6 @@
 //!
 //! Enters: a `Reader` or `Writer` at the field.  Leaves: the field, and the cursor behind it.
 //! Owns:   the mapping of Rust types to AMQP domains: `bool` is a bit, `&[u8]` a long string.
-//! Never:  knows which method it serves.
 
 use crate::{
     error::DecodeError, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr, table::TableRef, write::Writer,

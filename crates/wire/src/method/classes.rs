@@ -2,7 +2,6 @@
 //!
 //! Enters: the table at the end of this file.  Leaves: a struct per method, and the enum over all of them.
 //! Owns:   names, numbers and fields of every method.
-//! Never:  says anything twice: what a field's type means on the wire is said in `argument.rs`.
 //!
 //! An entry is `number Variant = Struct "name" { fields }`. A type in brackets is a reserved field: skipped when
 //! received, empty when sent; those behind the last field follow a semicolon.

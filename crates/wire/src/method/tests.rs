@@ -2,7 +2,6 @@
 //!
 //! Enters: methods filled by chance, bytes written by hand.
 //! Owns:   the proof that decoding and encoding are each other's reverse.
-//! Never:  takes the table of `classes.rs` as its own witness: numbers and bytes are written down again.
 
 use super::*;
 use crate::{

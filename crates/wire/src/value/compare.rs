@@ -2,7 +2,6 @@
 //!
 //! Enters: two values.  Leaves: whether they are the same.
 //! Owns:   both meanings of "the same".
-//! Never:  allocates.
 
 use super::{Value, ValueRef};
 use std::hash::{Hash, Hasher};

@@ -2,7 +2,6 @@
 //!
 //! Enters: words.  Leaves: numbers for them.
 //! Owns:   the texts of the words in use, with how often they are.
-//! Never:  takes a `*` or `#` in a routing key for a wild one: those two have no entry.
 
 use crate::texts::{TextId, TextArena};
 use foldhash::fast::FixedState;
