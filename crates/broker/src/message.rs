@@ -6,7 +6,7 @@
 
 use crate::blind;
 use crate::limits::SHARED_BODY_BYTES_MIN;
-use slab::{Pool, Slice, Tailed};
+use slab::{Pool, Slice, HeaderWithTail};
 use wire::RawProperties;
 
 /// A body on its way: small ones are copied where they are needed, large ones are shared.
@@ -91,7 +91,7 @@ impl<'a> Content<'a> {
             has_blind: !self.blind.is_empty(),
         };
         let bytes = parts.iter().map(|part| part.len()).sum();
-        Message(pool.tailed(head, bytes, |tail| {
+        Message(pool.header_with_tail(head, bytes, |tail| {
             let mut at = 0;
             for part in parts {
                 tail[at..at + part.len()].copy_from_slice(part);
@@ -132,7 +132,7 @@ struct MessageHead {
 
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
 #[derive(Clone)]
-pub struct Message(Tailed<MessageHead>);
+pub struct Message(HeaderWithTail<MessageHead>);
 
 impl Message {
     /// The parts, borrowed.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use slab::{BlockMut, RegionFacts, RegionLife, Slice};
+use slab::{BlockMut, RegionInfo, WeakRegion, Slice};
 
 use crate::abi;
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::region::{Domain, Key, Registration};
 pub struct Met {
     domain: Domain,
     /// By the regions' serial numbers, which no two have.
-    regions: HashMap<u64, (Registration, RegionLife)>,
+    regions: HashMap<u64, (Registration, WeakRegion)>,
     /// The last that was asked for: most pieces in a row are of one region.
     last: Option<(u64, Key)>,
     ended: u64,
@@ -31,7 +31,7 @@ pub struct Met {
 impl Met {
     /// None yet.
     pub fn new(domain: &Domain) -> Self {
-        Self { domain: domain.clone(), regions: HashMap::new(), last: None, ended: slab::regions_ended() }
+        Self { domain: domain.clone(), regions: HashMap::new(), last: None, ended: slab::regions_unmapped() }
     }
 
     /// Where they are registered.
@@ -44,7 +44,7 @@ impl Met {
     /// # Errors
     /// [`Error::NotRegistered`] for an empty one; what the system says, `ENOMEM` where no more memory may be pinned.
     pub fn key(&mut self, slice: &Slice) -> Result<Key, Error> {
-        self.of(slice.region().ok_or(Error::NotRegistered)?, || slice.region_life())
+        self.of(slice.region().ok_or(Error::NotRegistered)?, || slice.weak_region())
     }
 
     /// The key of a block.
@@ -52,19 +52,19 @@ impl Met {
     /// # Errors
     /// As [`key`](Self::key).
     pub fn key_of_block(&mut self, block: &BlockMut) -> Result<Key, Error> {
-        self.of(block.region().ok_or(Error::NotRegistered)?, || block.region_life())
+        self.of(block.region().ok_or(Error::NotRegistered)?, || block.weak_region())
     }
 
     /// `facts` are those of memory that the caller holds while this runs.
     #[inline]
-    fn of(&mut self, facts: RegionFacts, life: impl FnOnce() -> Option<RegionLife>) -> Result<Key, Error> {
+    fn of(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<Key, Error> {
         match self.last {
             Some((serial, key)) if serial == facts.serial => Ok(key),
             _ => self.look_up(facts, life),
         }
     }
 
-    fn look_up(&mut self, facts: RegionFacts, life: impl FnOnce() -> Option<RegionLife>) -> Result<Key, Error> {
+    fn look_up(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<Key, Error> {
         let key = match self.regions.get(&facts.serial) {
             Some((one, _)) => one.key(),
             None => self.meet(facts, life().ok_or(Error::NotRegistered)?)?,
@@ -74,7 +74,7 @@ impl Met {
     }
 
     #[cold]
-    fn meet(&mut self, facts: RegionFacts, life: RegionLife) -> Result<Key, Error> {
+    fn meet(&mut self, facts: RegionInfo, life: WeakRegion) -> Result<Key, Error> {
         // Room first: what has gone may be what the limit lacks.
         self.sweep();
         let start = std::ptr::with_exposed_provenance(facts.address);
@@ -88,7 +88,7 @@ impl Met {
     /// Ends the registrations of regions that have gone. Costs next to nothing while none has.
     #[inline]
     pub fn sweep(&mut self) {
-        if slab::regions_ended() != self.ended {
+        if slab::regions_unmapped() != self.ended {
             self.sweep_now();
         }
     }
@@ -96,8 +96,8 @@ impl Met {
     #[cold]
     fn sweep_now(&mut self) {
         // Read first: what goes meanwhile is looked at the next time.
-        self.ended = slab::regions_ended();
-        self.regions.retain(|_, (_, life)| !life.is_over());
+        self.ended = slab::regions_unmapped();
+        self.regions.retain(|_, (_, life)| !life.is_unmapped());
         self.last = None;
     }
 

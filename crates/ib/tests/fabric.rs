@@ -170,18 +170,18 @@ fn registrations_follow_a_pool() {
     regions.refresh(&pool).expect("it can be registered");
     assert!(regions.key(&small).is_some() && regions.key(&large).is_some());
     let pinned = regions.pinned_bytes();
-    assert_eq!(pinned, pool.held_bytes());
+    assert_eq!(pinned, pool.mapped_bytes());
     // Gone and come back, to the same address or not: it is registered anew.
     drop(large);
     pool.trim();
     let large = pool.block(1 << 20);
     regions.refresh(&pool).expect("it can be registered");
     assert!(regions.key(&small).is_some() && regions.key(&large).is_some());
-    assert_eq!(regions.pinned_bytes(), pool.held_bytes());
+    assert_eq!(regions.pinned_bytes(), pool.mapped_bytes());
     drop((small, large));
     pool.trim();
     regions.refresh(&pool).expect("it can be deregistered");
-    assert_eq!((regions.pinned_bytes(), pool.held_bytes()), (0, 0));
+    assert_eq!((regions.pinned_bytes(), pool.mapped_bytes()), (0, 0));
 }
 
 #[test]

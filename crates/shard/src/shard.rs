@@ -413,7 +413,7 @@ impl Shard {
             pool.trim();
         }
         let bytes = pool.used_bytes() + room_bytes;
-        self.give_back_heap(room_bytes, crowded, now);
+        self.trim_heap(room_bytes, crowded, now);
         let was_over = self.broker.memory_alarm();
         let over = self.household.note_memory(self.options.shard.0, bytes as u64, was_over);
         if over != was_over {
@@ -464,12 +464,12 @@ impl Shard {
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
-    fn give_back_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
+    fn trim_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
         self.room_bytes_most = self.room_bytes_most.max(room_bytes);
         self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_FREED_BYTES;
         let rest = if crowded { LOOK_UP } else { HEAP_REST };
         if self.heap_waits && self.heap_given_back.is_none_or(|at| now >= at + rest) {
-            slab::give_back_heap();
+            slab::trim_heap();
             self.heap_given_back = Some(now);
             self.room_bytes_most = room_bytes;
             self.heap_waits = false;

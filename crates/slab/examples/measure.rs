@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use slab::{Gather, Pool, Tailed};
+use slab::{Gather, Pool, HeaderWithTail};
 
 const RUNS: usize = 15;
 const OPERATIONS: u32 = 1_000_000;
@@ -30,10 +30,10 @@ fn report(name: &str, operations: u32, mut run: impl FnMut()) {
     println!("{name:<52} {:>9.2} {:>9.2}", times[0], times[RUNS / 2]);
 }
 
-type Message = Tailed<[u64; 4]>;
+type Message = HeaderWithTail<[u64; 4]>;
 
 fn message(pool: &Pool, body: &[u8]) -> Message {
-    pool.tailed([1, 2, 3, 4], body.len(), |tail| tail.copy_from_slice(body))
+    pool.header_with_tail([1, 2, 3, 4], body.len(), |tail| tail.copy_from_slice(body))
 }
 
 fn main() {
@@ -121,5 +121,5 @@ fn main() {
     drop(sender);
     black_box(reader.join().expect("the reader ends well"));
     pool.collect();
-    println!("held {} KiB, in use {} B", pool.held_bytes() / 1024, pool.used_bytes());
+    println!("held {} KiB, in use {} B", pool.mapped_bytes() / 1024, pool.used_bytes());
 }

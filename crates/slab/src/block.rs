@@ -1,7 +1,7 @@
 //! A block with one writer, and the count that every block starts with.
 //!
 //! Enters: a length.  Leaves: that many bytes to fill, then a `Slice` to share.
-//! Owns:   one block of a depot.
+//! Owns:   one block of a pool.
 //! Never:  is shared; the count of its head is not looked at before it is frozen.
 
 use std::fmt;
@@ -10,36 +10,36 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::depot::{self, Depot};
-use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES};
-use crate::region::{RegionFacts, RegionLife, RegionRef};
+use crate::pool_inner::{self, PoolInner};
+use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};
+use crate::region::{RegionInfo, WeakRegion, RegionRef};
 use crate::slice::Slice;
 
 /// What a shared block starts with.
 #[repr(C)]
-pub(crate) struct BlockHead {
-    holders: AtomicU32,
+pub(crate) struct BlockHeader {
+    ref_count: AtomicU32,
     /// Free for the kind of block: a tailed one keeps the length of its tail here.
     pub(crate) tail_bytes: u32,
 }
 
-const _: () = assert!(size_of::<BlockHead>() == 8);
-const _: () = assert!(align_of::<BlockHead>() <= BLOCK_ALIGN_BYTES);
-const _: () = assert!(size_of::<BlockHead>() <= BLOCK_HEAD_BYTES);
+const _: () = assert!(size_of::<BlockHeader>() == 8);
+const _: () = assert!(align_of::<BlockHeader>() <= BLOCK_ALIGN_BYTES);
+const _: () = assert!(size_of::<BlockHeader>() <= BLOCK_HEADER_BYTES);
 
 /// Beyond this, holders are forgotten faster than they are dropped, and the count would wrap.
-const HOLDERS_MAX: u32 = u32::MAX / 2;
+const REF_COUNT_MAX: u32 = u32::MAX / 2;
 
-impl BlockHead {
-    pub(crate) fn one_holder(tail_bytes: u32) -> Self {
-        Self { holders: AtomicU32::new(1), tail_bytes }
+impl BlockHeader {
+    pub(crate) fn with_one_ref(tail_bytes: u32) -> Self {
+        Self { ref_count: AtomicU32::new(1), tail_bytes }
     }
 
     /// One holder more.
     #[inline]
-    pub(crate) fn hold(&self) {
+    pub(crate) fn retain(&self) {
         // Relaxed: whoever clones holds the block already, so it cannot go meanwhile.
-        if self.holders.fetch_add(1, Ordering::Relaxed) > HOLDERS_MAX {
+        if self.ref_count.fetch_add(1, Ordering::Relaxed) > REF_COUNT_MAX {
             // Only by forgetting two thousand million clones; going on would free memory in use.
             std::process::abort();
         }
@@ -53,15 +53,15 @@ impl BlockHead {
     /// # Safety
     /// The head was written, and the caller gives up one count of the block.
     #[inline]
-    pub(crate) unsafe fn let_go(head: NonNull<Self>) -> bool {
+    pub(crate) unsafe fn release(head: NonNull<Self>) -> bool {
         // SAFETY: the head is there while the caller's count is; its atomic alone may outlive that by an instruction.
-        let holders = unsafe { &(*head.as_ptr()).holders };
+        let ref_count = unsafe { &(*head.as_ptr()).ref_count };
         // A sole holder needs no atomic exchange: nobody else can come to hold the block.
         // Acquire: what former holders read and wrote happens before the block's next use.
-        if holders.load(Ordering::Acquire) == 1 {
+        if ref_count.load(Ordering::Acquire) == 1 {
             return true;
         }
-        if holders.fetch_sub(1, Ordering::Release) != 1 {
+        if ref_count.fetch_sub(1, Ordering::Release) != 1 {
             return false;
         }
         std::sync::atomic::fence(Ordering::Acquire);
@@ -70,8 +70,8 @@ impl BlockHead {
 
     /// Whether the caller, who holds the block, is the only one that does.
     #[inline]
-    pub(crate) fn held_once(&self) -> bool {
-        self.holders.load(Ordering::Acquire) == 1
+    pub(crate) fn is_unique(&self) -> bool {
+        self.ref_count.load(Ordering::Acquire) == 1
     }
 }
 
@@ -96,14 +96,14 @@ impl BlockMut {
     }
 
     #[inline]
-    pub(crate) fn take(depot: &Depot, len: usize) -> Self {
+    pub(crate) fn allocate(inner: &PoolInner, len: usize) -> Self {
         if len == 0 {
             return Self::empty();
         }
         assert!(len <= BLOCK_BYTES_MAX, "a block beyond BLOCK_BYTES_MAX");
-        let block = depot.take(BLOCK_HEAD_BYTES + len);
+        let block = inner.allocate(BLOCK_HEADER_BYTES + len);
         // SAFETY: the block is ours and has room for a head and at least one byte.
-        let bytes = unsafe { block.add(BLOCK_HEAD_BYTES) };
+        let bytes = unsafe { block.add(BLOCK_HEADER_BYTES) };
         Self { bytes, len }
     }
 
@@ -111,7 +111,7 @@ impl BlockMut {
     /// Either `len` is zero, or `bytes` is the first byte behind the head of a block that nobody else holds, and its first
     /// `len` bytes are initialised.
     #[inline]
-    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: usize) -> Self {
+    pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: usize) -> Self {
         Self { bytes, len }
     }
 
@@ -122,14 +122,14 @@ impl BlockMut {
         mem::forget(self);
         if len > 0 {
             // SAFETY: the head lies right before the bytes, and nobody else holds the block.
-            unsafe { head(bytes).write(BlockHead::one_holder(0)) };
+            unsafe { head(bytes).write(BlockHeader::with_one_ref(0)) };
         }
         // SAFETY: a block with one holder, which `self` was and the slice now is; `len` bytes of it are initialised.
-        unsafe { Slice::holding(bytes, len as u32) }
+        unsafe { Slice::from_raw(bytes, len as u32) }
     }
 
     /// The region it lies in, so that a device can register that; `None` for an empty one.
-    pub fn region(&self) -> Option<RegionFacts> {
+    pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
         }
@@ -138,12 +138,12 @@ impl BlockMut {
     }
 
     /// Tells whether that region is still there, when this block is not any more; `None` for an empty one.
-    pub fn region_life(&self) -> Option<RegionLife> {
+    pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, held by us.
-        Some(unsafe { life_of(self.bytes) })
+        Some(unsafe { weak_region_of(self.bytes) })
     }
 
     /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
@@ -161,27 +161,27 @@ impl BlockMut {
 /// # Safety
 /// `bytes` is the first byte behind the head of a block.
 #[inline]
-pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHead> {
+pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
     // SAFETY: the head's room lies before the bytes, in the same block.
-    unsafe { bytes.sub(BLOCK_HEAD_BYTES) }.cast()
+    unsafe { bytes.sub(BLOCK_HEADER_BYTES) }.cast()
 }
 
 /// The life of the region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
 /// As [`region_of`].
-pub(crate) unsafe fn life_of(bytes: NonNull<u8>) -> RegionLife {
+pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
     // SAFETY: as in `region_of`.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.life()
+    unsafe { RegionRef::of(head(bytes).cast()).shared() }.weak()
 }
 
 /// The region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
 /// `bytes` is the first byte behind the head of a block that the caller holds.
-pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionFacts {
+pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionInfo {
     // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.facts()
+    unsafe { RegionRef::of(head(bytes).cast()).shared() }.info()
 }
 
 impl Drop for BlockMut {
@@ -189,7 +189,7 @@ impl Drop for BlockMut {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: `len` is not zero, so there is a block, held by us alone.
-            unsafe { depot::give(head(self.bytes).cast()) };
+            unsafe { pool_inner::free(head(self.bytes).cast()) };
         }
     }
 }

@@ -27,18 +27,18 @@ pub struct Gather {
     /// The size of the next chunk: grows with what is sent in one go, shrinks when that was little.
     chunk_bytes: u32,
     /// What comes before the open end of `chunk`.
-    earlier: Option<Box<Earlier>>,
+    earlier: Option<Box<EarlierParts>>,
 }
 
-struct Earlier {
-    parts: VecDeque<Part>,
+struct EarlierParts {
+    parts: VecDeque<GatherPart>,
     /// Full chunks, oldest first. Nobody writes to them any more.
     chunks: VecDeque<Slice>,
     /// Bytes consumed of the first chunk (which is the one being written if none is full).
     consumed: usize,
 }
 
-enum Part {
+enum GatherPart {
     /// Written bytes, next in the sequence of chunks; the last run of a chunk leads on to the next.
     Run {
         bytes: u32,
@@ -47,7 +47,7 @@ enum Part {
     Borrowed(Slice),
 }
 
-const _: () = assert!(size_of::<Part>() == 16);
+const _: () = assert!(size_of::<GatherPart>() == 16);
 
 impl Gather {
     /// Nothing to send.
@@ -95,12 +95,12 @@ impl Gather {
         if bytes.len() <= self.chunk.len() - self.filled {
             self.reserve(pool, bytes.len()).copy_from_slice(bytes);
         } else {
-            self.extend_over(pool, bytes);
+            self.extend_across_chunks(pool, bytes);
         }
     }
 
     /// Fills the chunk to its end, and goes on in new ones.
-    fn extend_over(&mut self, pool: &Pool, mut bytes: &[u8]) {
+    fn extend_across_chunks(&mut self, pool: &Pool, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = match self.chunk.len() - self.filled {
                 0 => CHUNK_BYTES_MAX,
@@ -118,18 +118,18 @@ impl Gather {
             return;
         }
         self.bytes += slice.len();
-        self.seal(false).parts.push_back(Part::Borrowed(slice));
+        self.seal(false).parts.push_back(GatherPart::Borrowed(slice));
     }
 
     /// Puts what was written since the last time among the earlier parts.
-    fn seal(&mut self, ends_chunk: bool) -> &mut Earlier {
+    fn seal(&mut self, ends_chunk: bool) -> &mut EarlierParts {
         let bytes = self.filled - self.sealed;
         let earlier = self.earlier.get_or_insert_with(|| {
-            Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed: self.sealed })
+            Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed: self.sealed })
         });
         self.sealed = self.filled;
         if bytes > 0 || ends_chunk {
-            earlier.parts.push_back(Part::Run { bytes: bytes as u32, ends_chunk });
+            earlier.parts.push_back(GatherPart::Run { bytes: bytes as u32, ends_chunk });
         }
         earlier
     }
@@ -159,8 +159,8 @@ impl Gather {
             let mut chunks = earlier.chunks.iter().map(|chunk| &chunk[..]).chain(Some(&self.chunk[..]));
             let mut chunk: &[u8] = chunks.next().map_or(&[], |chunk| &chunk[earlier.consumed..]);
             earlier.parts.iter().map(move |part| match part {
-                Part::Borrowed(slice) => &slice[..],
-                Part::Run { bytes, ends_chunk } => {
+                GatherPart::Borrowed(slice) => &slice[..],
+                GatherPart::Run { bytes, ends_chunk } => {
                     let (run, rest) = chunk.split_at(*bytes as usize);
                     chunk = if *ends_chunk { chunks.next().map_or(&[], |chunk| chunk) } else { rest };
                     run
@@ -189,7 +189,7 @@ impl Gather {
         assert!(n <= self.bytes, "consuming {n} of {} bytes", self.bytes);
         self.bytes -= n;
         if self.bytes == 0 {
-            self.let_go();
+            self.release();
         } else if self.earlier.is_none() {
             self.sealed += n;
         } else {
@@ -208,17 +208,17 @@ impl Gather {
                 break;
             };
             match part {
-                Part::Borrowed(slice) if n < slice.len() => {
+                GatherPart::Borrowed(slice) if n < slice.len() => {
                     slice.advance(n);
                     return;
                 }
-                Part::Borrowed(slice) => n -= slice.len(),
-                Part::Run { bytes, .. } if n < *bytes as usize => {
+                GatherPart::Borrowed(slice) => n -= slice.len(),
+                GatherPart::Run { bytes, .. } if n < *bytes as usize => {
                     *bytes -= n as u32;
                     earlier.consumed += n;
                     return;
                 }
-                Part::Run { bytes, ends_chunk } => {
+                GatherPart::Run { bytes, ends_chunk } => {
                     n -= *bytes as usize;
                     earlier.consumed += *bytes as usize;
                     if *ends_chunk {
@@ -240,8 +240,8 @@ impl Gather {
     pub fn front(&self) -> Option<(usize, bool)> {
         let parts = self.earlier.iter().flat_map(|earlier| &earlier.parts);
         let mut parts = parts.map(|part| match part {
-            Part::Borrowed(slice) => (slice.len(), true),
-            Part::Run { bytes, .. } => (*bytes as usize, false),
+            GatherPart::Borrowed(slice) => (slice.len(), true),
+            GatherPart::Run { bytes, .. } => (*bytes as usize, false),
         });
         let open = self.filled - self.sealed;
         parts.find(|(bytes, _)| *bytes > 0).or((open > 0).then_some((open, false)))
@@ -259,7 +259,7 @@ impl Gather {
             self.consume(take);
             return Some(slice);
         }
-        self.skip_used_up();
+        self.drop_consumed_chunks();
         if !is_borrowed && self.earlier.as_ref().is_none_or(|earlier| earlier.chunks.is_empty()) {
             let open = mem::take(&mut self.chunk);
             self.seal(true).chunks.push_back(open.freeze());
@@ -268,8 +268,8 @@ impl Gather {
         }
         let earlier = self.earlier.as_ref()?;
         let slice = match earlier.parts.front()? {
-            Part::Borrowed(slice) => slice.slice(..take),
-            Part::Run { .. } => earlier.chunks.front()?.slice(earlier.consumed..earlier.consumed + take),
+            GatherPart::Borrowed(slice) => slice.slice(..take),
+            GatherPart::Run { .. } => earlier.chunks.front()?.slice(earlier.consumed..earlier.consumed + take),
         };
         self.consume(take);
         Some(slice)
@@ -284,14 +284,14 @@ impl Gather {
         let consumed = self.sealed;
         let earlier = self
             .earlier
-            .get_or_insert_with(|| Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
-        earlier.parts.push_front(Part::Borrowed(slice));
+            .get_or_insert_with(|| Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
+        earlier.parts.push_front(GatherPart::Borrowed(slice));
     }
 
     /// Lets chunks go whose last bytes were consumed as such, before the run without bytes that ends them.
-    fn skip_used_up(&mut self) {
+    fn drop_consumed_chunks(&mut self) {
         let Some(earlier) = self.earlier.as_deref_mut() else { return };
-        while let Some(Part::Run { bytes: 0, .. }) = earlier.parts.front() {
+        while let Some(GatherPart::Run { bytes: 0, .. }) = earlier.parts.front() {
             earlier.parts.pop_front();
             earlier.chunks.pop_front();
             earlier.consumed = 0;
@@ -304,11 +304,11 @@ impl Gather {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.bytes = 0;
-        self.let_go();
+        self.release();
     }
 
     /// Gives all memory back; there is nothing left to send.
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         if self.earlier.is_some() {
             self.earlier = None;
         } else if self.filled * 4 <= self.chunk.len() {

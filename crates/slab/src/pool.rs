@@ -1,17 +1,17 @@
 //! The pool: a thread's handle on its message memory.
 //!
 //! Enters: sizes and bytes to keep.  Leaves: blocks, slices, tailed messages.
-//! Owns:   a share of the depot; the last handle gone, the depot follows when its blocks are back.
+//! Owns:   a share of the pool; the last handle gone, the pool follows when its blocks are back.
 //! Never:  leaves its thread. What it hands out may.
 
 use std::fmt;
 use std::ptr::NonNull;
 
 use crate::block::BlockMut;
-use crate::depot::Depot;
+use crate::pool_inner::PoolInner;
 use crate::limits::CACHED_BYTES_MAX;
 use crate::slice::Slice;
-use crate::tailed::Tailed;
+use crate::header_with_tail::HeaderWithTail;
 
 /// How a [`Pool`] behaves.
 #[derive(Debug, Clone)]
@@ -39,19 +39,19 @@ impl Default for PoolOptions {
 /// ```
 pub struct Pool {
     // A `NonNull` is neither `Send` nor `Sync`, and so neither is a pool.
-    depot: NonNull<Depot>,
+    inner: NonNull<PoolInner>,
 }
 
 impl Pool {
     /// A pool of the running thread. It takes no memory before it is asked for some.
     pub fn new(options: PoolOptions) -> Self {
-        Self { depot: Depot::open(options.cached_bytes_max) }
+        Self { inner: PoolInner::new(options.cached_bytes_max) }
     }
 
     #[inline]
-    fn depot(&self) -> &Depot {
-        // SAFETY: the depot exists while there is a handle, and handles stay on its owner's thread.
-        unsafe { self.depot.as_ref() }
+    fn inner(&self) -> &PoolInner {
+        // SAFETY: the pool exists while there is a handle, and handles stay on its owner's thread.
+        unsafe { self.inner.as_ref() }
     }
 
     /// A block of exactly `len` bytes, with whatever was in them before. An empty one takes no memory.
@@ -60,7 +60,7 @@ impl Pool {
     /// If `len` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX); check what a peer announced.
     #[inline]
     pub fn block(&self, len: usize) -> BlockMut {
-        BlockMut::take(self.depot(), len)
+        BlockMut::allocate(self.inner(), len)
     }
 
     /// A copy of `bytes`.
@@ -79,42 +79,42 @@ impl Pool {
     /// # Panics
     /// If head and tail exceed [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
     #[inline]
-    pub fn tailed<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Tailed<T> {
-        Tailed::take(self.depot(), head, tail_bytes, fill)
+    pub fn header_with_tail<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> HeaderWithTail<T> {
+        HeaderWithTail::allocate(self.inner(), head, tail_bytes, fill)
     }
 
     /// Takes back the blocks that other threads freed since the last time; how many.
     #[inline]
     pub fn collect(&self) -> usize {
-        self.depot().collect()
+        self.inner().collect()
     }
 
     /// Collects, then gives every empty region back to the operating system; how many bytes.
     pub fn trim(&self) -> usize {
-        self.depot().trim()
+        self.inner().trim()
     }
 
     /// Bytes taken from the operating system. Pages of them that were never used cost nothing.
-    pub fn held_bytes(&self) -> usize {
-        self.depot().held_bytes()
+    pub fn mapped_bytes(&self) -> usize {
+        self.inner().mapped_bytes()
     }
 
     /// Bytes in blocks given out, heads and rounding included. What other threads freed counts until it is collected.
     #[inline]
     pub fn used_bytes(&self) -> usize {
-        self.depot().used_bytes()
+        self.inner().used_bytes()
     }
 
     /// A number that changes whenever a region comes or goes.
     pub fn generation(&self) -> u64 {
-        self.depot().generation()
+        self.inner().generation()
     }
 
     /// Calls `each` with the start and length in bytes of every region, so that a device can register them.
     pub fn regions(&self, mut each: impl FnMut(*const u8, usize)) {
         let mut index = 0;
         // One at a time: `each` may use the pool.
-        while let Some((base, len)) = self.depot().region_at(index) {
+        while let Some((base, len)) = self.inner().region_at(index) {
             each(base.as_ptr(), len);
             index += 1;
         }
@@ -123,15 +123,15 @@ impl Pool {
 
 impl Clone for Pool {
     fn clone(&self) -> Self {
-        self.depot().handle_added();
-        Self { depot: self.depot }
+        self.inner().add_handle();
+        Self { inner: self.inner }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: this handle is counted and goes now, on the owner's thread, which handles do not leave.
-        unsafe { Depot::handle_dropped(self.depot) };
+        unsafe { PoolInner::drop_handle(self.inner) };
     }
 }
 
@@ -145,7 +145,7 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("used_bytes", &self.used_bytes())
-            .field("held_bytes", &self.held_bytes())
+            .field("mapped_bytes", &self.mapped_bytes())
             .finish_non_exhaustive()
     }
 }

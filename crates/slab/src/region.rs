@@ -1,45 +1,45 @@
 //! A region: a piece of memory from the operating system, cut into blocks of one class.
 //!
-//! Enters: a length and the depot it belongs to.  Leaves: blocks, by way of the depot.
+//! Enters: a length and the pool it belongs to.  Leaves: blocks, by way of the pool.
 //! Owns:   its memory, with its own head in the first page of it, and the list of its free blocks.
-//! Never:  decides anything: which region serves, rests or goes is the depot's business.
+//! Never:  decides anything: which region serves, rests or goes is the pool's business.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::class::HUGE;
-use crate::depot::Depot;
-use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEAD_BYTES};
-use crate::returns::Vacant;
-use crate::source;
+use crate::size_class::HUGE_CLASS;
+use crate::pool_inner::PoolInner;
+use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEADER_BYTES};
+use crate::remote_frees::FreeBlock;
+use crate::os_memory;
 
 /// Tells regions apart that lie at the same address one after the other.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Regions that went back to the operating system, of all pools.
-static ENDED: AtomicU64 = AtomicU64::new(0);
+static UNMAPPED: AtomicU64 = AtomicU64::new(0);
 
 /// A number that changes whenever a region of any pool has gone back to the operating system.
-pub fn regions_ended() -> u64 {
-    ENDED.load(Ordering::Acquire)
+pub fn regions_unmapped() -> u64 {
+    UNMAPPED.load(Ordering::Acquire)
 }
 
 /// Tells whether a region is still there; it keeps nothing.
 #[derive(Debug, Clone)]
-pub struct RegionLife(Weak<()>);
+pub struct WeakRegion(Weak<()>);
 
-impl RegionLife {
+impl WeakRegion {
     /// Whether the region has gone back to the operating system, or is about to.
-    pub fn is_over(&self) -> bool {
+    pub fn is_unmapped(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
 /// Where memory lies, for a device that registers all of it at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RegionFacts {
+pub struct RegionInfo {
     /// The address of its first byte.
     pub address: usize,
     /// How many bytes.
@@ -50,52 +50,52 @@ pub struct RegionFacts {
 
 /// What any thread may read, on a cache line that the owner does not write.
 #[repr(C, align(64))]
-pub(crate) struct Shared {
+pub(crate) struct RegionShared {
     /// The mark of the thread whose pool this belongs to.
     pub(crate) owner: AtomicU64,
-    pub(crate) depot: NonNull<Depot>,
+    pub(crate) inner: NonNull<PoolInner>,
     pub(crate) base: NonNull<u8>,
     pub(crate) len: usize,
     serial: u64,
     /// Held by the region alone: it ends with it.
-    life: Arc<()>,
+    liveness: Arc<()>,
 }
 
-impl Shared {
-    pub(crate) fn life(&self) -> RegionLife {
-        RegionLife(Arc::downgrade(&self.life))
+impl RegionShared {
+    pub(crate) fn weak(&self) -> WeakRegion {
+        WeakRegion(Arc::downgrade(&self.liveness))
     }
 
-    pub(crate) fn facts(&self) -> RegionFacts {
-        RegionFacts { address: self.base.addr().get(), bytes: self.len, serial: self.serial }
+    pub(crate) fn info(&self) -> RegionInfo {
+        RegionInfo { address: self.base.addr().get(), bytes: self.len, serial: self.serial }
     }
 }
 
 /// What only the owner's thread touches.
 #[repr(C, align(64))]
-pub(crate) struct Own {
+pub(crate) struct OwnerState {
     /// Blocks that were used and came back.
-    pub(crate) free: Cell<*mut Vacant>,
+    pub(crate) free: Cell<*mut FreeBlock>,
     /// Blocks in somebody's hands.
     pub(crate) used: Cell<i32>,
-    /// A free that leaves at most this many in use is more than a push on the list; see [`Own::SERVES`] and its fellows.
-    pub(crate) heed: Cell<i32>,
+    /// A free that leaves at most this many in use is more than a push on the list; see [`Own::ACTIVE`] and its fellows.
+    pub(crate) notify_at: Cell<i32>,
     /// Bytes from one block to the next.
     pub(crate) stride: Cell<u32>,
     pub(crate) class: Cell<u32>,
     /// Offset of the first byte that was never cut into blocks since this region took its class.
-    fresh: Cell<u32>,
-    /// Its place in the depot's list of all regions.
+    carved_end: Cell<u32>,
+    /// Its place in the pool's list of all regions.
     pub(crate) index: Cell<u32>,
     pub(crate) previous: Cell<Option<RegionRef>>,
     pub(crate) next: Cell<Option<RegionRef>>,
 }
 
-impl Own {
+impl OwnerState {
     /// Blocks are taken from here; the region stays even when it is empty.
-    pub(crate) const SERVES: i32 = -1;
+    pub(crate) const ACTIVE: i32 = -1;
     /// It has room and waits for its turn; when its last block comes back it rests.
-    pub(crate) const WAITS: i32 = 0;
+    pub(crate) const PARTIAL: i32 = 0;
     /// It is in no list (full, or huge): the next free changes that.
     pub(crate) const FULL: i32 = i32::MAX;
 
@@ -103,10 +103,10 @@ impl Own {
     pub(crate) fn assign(&self, class: usize, stride: u32) {
         debug_assert_eq!(self.used.get(), 0, "a region changes class while blocks are out");
         self.free.set(ptr::null_mut());
-        self.heed.set(Self::FULL);
+        self.notify_at.set(Self::FULL);
         self.stride.set(stride);
         self.class.set(class as u32);
-        self.fresh.set(REGION_HEAD_BYTES as u32);
+        self.carved_end.set(REGION_HEADER_BYTES as u32);
         self.previous.set(None);
         self.next.set(None);
     }
@@ -114,39 +114,39 @@ impl Own {
 
 /// A region's head.
 #[repr(C)]
-pub(crate) struct Region {
-    shared: Shared,
-    own: Own,
+pub(crate) struct RegionHeader {
+    shared: RegionShared,
+    owner_state: OwnerState,
 }
 
-const _: () = assert!(size_of::<Region>() <= REGION_HEAD_BYTES / REGION_COLOURS);
+const _: () = assert!(size_of::<RegionHeader>() <= REGION_HEADER_BYTES / REGION_COLOURS);
 
 /// A region by the address of its head. It says nothing about whether the region still exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RegionRef(NonNull<Region>);
+pub(crate) struct RegionRef(NonNull<RegionHeader>);
 
 impl RegionRef {
-    /// Takes `len` bytes from the operating system for the depot of the thread marked `owner`.
-    pub(crate) fn map(len: usize, depot: NonNull<Depot>, owner: u64) -> Self {
-        let base = source::map(len);
+    /// Takes `len` bytes from the operating system for the pool of the thread marked `owner`.
+    pub(crate) fn map(len: usize, inner: NonNull<PoolInner>, owner: u64) -> Self {
+        let base = os_memory::map(len);
         // SAFETY: the head's place lies in the first page of the region, whatever the colour.
         let head = unsafe { Self::of(base) };
-        let region = Region {
-            shared: Shared {
+        let region = RegionHeader {
+            shared: RegionShared {
                 owner: AtomicU64::new(owner),
-                depot,
+                inner,
                 base,
                 len,
                 serial: SERIAL.fetch_add(1, Ordering::Relaxed),
-                life: Arc::new(()),
+                liveness: Arc::new(()),
             },
-            own: Own {
+            owner_state: OwnerState {
                 free: Cell::new(ptr::null_mut()),
                 used: Cell::new(0),
-                heed: Cell::new(Own::FULL),
+                notify_at: Cell::new(OwnerState::FULL),
                 stride: Cell::new(0),
-                class: Cell::new(HUGE as u32),
-                fresh: Cell::new(0),
+                class: Cell::new(HUGE_CLASS as u32),
+                carved_end: Cell::new(0),
                 index: Cell::new(0),
                 previous: Cell::new(None),
                 next: Cell::new(None),
@@ -166,11 +166,11 @@ impl RegionRef {
         let shared = unsafe { self.shared() };
         let (base, len) = (shared.base, shared.len);
         // SAFETY: written when the region was mapped, and nobody uses the head behind this.
-        drop(unsafe { ptr::read(&raw const shared.life) });
+        drop(unsafe { ptr::read(&raw const shared.liveness) });
         // Behind the end of its life, so that whoever sees the number change sees that, too.
-        ENDED.fetch_add(1, Ordering::Release);
+        UNMAPPED.fetch_add(1, Ordering::Release);
         // SAFETY: the region was mapped with these very values, and the caller promises that nobody uses it.
-        unsafe { source::unmap(base, len) };
+        unsafe { os_memory::unmap(base, len) };
     }
 
     /// The region of a block.
@@ -182,7 +182,7 @@ impl RegionRef {
         let head = block.as_ptr().map_addr(|address| {
             let base = address & !(REGION_BYTES - 1);
             let colour = (base / REGION_BYTES) % REGION_COLOURS;
-            base + colour * (REGION_HEAD_BYTES / REGION_COLOURS)
+            base + colour * (REGION_HEADER_BYTES / REGION_COLOURS)
         });
         // SAFETY: a region does not start at address zero, and its head lies at or behind its start.
         Self(unsafe { NonNull::new_unchecked(head) }.cast())
@@ -193,7 +193,7 @@ impl RegionRef {
     /// # Safety
     /// The region exists for as long as the result is used: the caller holds a block of it, or is its owner.
     #[inline]
-    pub(crate) unsafe fn shared<'a>(self) -> &'a Shared {
+    pub(crate) unsafe fn shared<'a>(self) -> &'a RegionShared {
         // SAFETY: the head was written when the region was mapped; its shared half is constant or atomic since.
         unsafe { &(*self.0.as_ptr()).shared }
     }
@@ -202,11 +202,11 @@ impl RegionRef {
     ///
     /// # Safety
     /// The region exists for as long as the result is used, and the caller runs on the owner's thread (or is the last
-    /// to know a depot whose owner is gone).
+    /// to know a pool whose owner is gone).
     #[inline]
-    pub(crate) unsafe fn own<'a>(self) -> &'a Own {
+    pub(crate) unsafe fn owner_state<'a>(self) -> &'a OwnerState {
         // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the caller.
-        unsafe { &(*self.0.as_ptr()).own }
+        unsafe { &(*self.0.as_ptr()).owner_state }
     }
 
     /// The one block of a huge region.
@@ -215,7 +215,7 @@ impl RegionRef {
     /// The region exists.
     pub(crate) unsafe fn huge_block(self) -> NonNull<u8> {
         // SAFETY: the region exists, and every region is longer than the room for its head.
-        unsafe { self.shared().base.add(REGION_HEAD_BYTES) }
+        unsafe { self.shared().base.add(REGION_HEADER_BYTES) }
     }
 
     /// Cuts about a page of untouched memory into blocks and links them; false if none is left.
@@ -224,23 +224,23 @@ impl RegionRef {
     /// The region exists, its list of free blocks is empty, and the caller runs on the owner's thread.
     pub(crate) unsafe fn carve(self) -> bool {
         // SAFETY: the caller is the owner of a region that exists.
-        let (shared, own) = unsafe { (self.shared(), self.own()) };
+        let (shared, own) = unsafe { (self.shared(), self.owner_state()) };
         debug_assert!(own.free.get().is_null(), "carving a region that has free blocks");
         let stride = own.stride.get() as usize;
-        let start = own.fresh.get() as usize;
+        let start = own.carved_end.get() as usize;
         let fits = (shared.len - start) / stride;
         let count = fits.min((CARVE_BYTES / stride).max(1));
         let mut next = ptr::null_mut();
         // From the last to the first, so that they are taken in the order of their addresses.
         for index in (0..count).rev() {
             // SAFETY: `start + (index + 1) * stride` is at most the region's length, for `index < count <= fits`.
-            let block = unsafe { shared.base.add(start + index * stride) }.cast::<Vacant>();
+            let block = unsafe { shared.base.add(start + index * stride) }.cast::<FreeBlock>();
             // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as `start`
             // and `stride` are.
-            unsafe { block.write(Vacant { next }) };
+            unsafe { block.write(FreeBlock { next }) };
             next = block.as_ptr();
         }
-        own.fresh.set((start + count * stride) as u32);
+        own.carved_end.set((start + count * stride) as u32);
         own.free.set(next);
         count > 0
     }

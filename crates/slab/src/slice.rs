@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHead, BlockMut, head, life_of, region_of};
-use crate::depot;
-use crate::region::{RegionFacts, RegionLife};
+use crate::block::{BlockHeader, BlockMut, head, weak_region_of, region_of};
+use crate::pool_inner;
+use crate::region::{RegionInfo, WeakRegion};
 
 /// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
 pub struct Slice {
@@ -37,12 +37,12 @@ impl Slice {
     /// Either `len` is zero, or `bytes` is the first byte behind the head of a block, its first `len` bytes are
     /// initialised and nobody writes to them, and the caller hands over one count of it.
     #[inline]
-    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: u32) -> Self {
+    pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: u32) -> Self {
         Self { bytes, start: 0, len }
     }
 
     #[inline]
-    fn head(&self) -> Option<&BlockHead> {
+    fn head(&self) -> Option<&BlockHeader> {
         if self.len == 0 {
             return None;
         }
@@ -101,7 +101,7 @@ impl Slice {
     }
 
     /// The region it lies in, so that a device can register that; `None` for an empty one.
-    pub fn region(&self) -> Option<RegionFacts> {
+    pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
         }
@@ -110,17 +110,17 @@ impl Slice {
     }
 
     /// Tells whether that region is still there, when this slice is not any more; `None` for an empty one.
-    pub fn region_life(&self) -> Option<RegionLife> {
+    pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, and we hold it.
-        Some(unsafe { life_of(self.bytes) })
+        Some(unsafe { weak_region_of(self.bytes) })
     }
 
     /// Whether no other slice holds the same block. True of an empty one.
     pub fn is_unique(&self) -> bool {
-        self.head().is_none_or(BlockHead::held_once)
+        self.head().is_none_or(BlockHeader::is_unique)
     }
 
     /// The block to write again, if nobody else holds it and the slice begins where it does; the slice itself otherwise.
@@ -135,7 +135,7 @@ impl Slice {
         std::mem::forget(self);
         // SAFETY: this was the only holder, by value, so that nobody else can come to hold the block; its first `len` bytes
         // are initialised, and its one count is handed over.
-        Ok(unsafe { BlockMut::holding(bytes, len) })
+        Ok(unsafe { BlockMut::from_raw(bytes, len) })
     }
 }
 
@@ -143,7 +143,7 @@ impl Clone for Slice {
     #[inline]
     fn clone(&self) -> Self {
         if let Some(head) = self.head() {
-            head.hold();
+            head.retain();
         }
         Self { ..*self }
     }
@@ -159,8 +159,8 @@ impl Drop for Slice {
         // give up; the last holder alone can reach it, and gives the block back.
         unsafe {
             let head = head(self.bytes);
-            if BlockHead::let_go(head) {
-                depot::give(head.cast());
+            if BlockHeader::release(head) {
+                pool_inner::free(head.cast());
             }
         }
     }

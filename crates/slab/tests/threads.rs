@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, Tailed};
+use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
 
 const THREADS: usize = 3;
 const STEPS: usize = if cfg!(miri) { 60 } else { 30_000 };
@@ -40,7 +40,7 @@ fn one_thread_takes_and_all_free() {
     thread::scope(|scope| {
         let mut senders = Vec::new();
         for thread in 0..THREADS {
-            let (sender, receiver) = sync_channel::<(Tailed<Head>, Slice, BlockMut)>(64);
+            let (sender, receiver) = sync_channel::<(HeaderWithTail<Head>, Slice, BlockMut)>(64);
             senders.push(sender);
             scope.spawn(move || {
                 let mut kept = Vec::new();
@@ -61,7 +61,7 @@ fn one_thread_takes_and_all_free() {
         }
         for number in 0..STEPS {
             let head = Head { number, drops: Arc::clone(&drops) };
-            let message = pool.tailed(head, length(number), |tail| tail.fill(number as u8));
+            let message = pool.header_with_tail(head, length(number), |tail| tail.fill(number as u8));
             let mut bytes = pool.block(length(number) + 2);
             bytes.fill(number as u8);
             let slice = bytes.freeze();
@@ -79,7 +79,7 @@ fn one_thread_takes_and_all_free() {
     assert_eq!(drops.load(Ordering::Relaxed), STEPS);
     assert_eq!(pool.used_bytes(), 0);
     pool.trim();
-    assert_eq!(pool.held_bytes(), 0);
+    assert_eq!(pool.mapped_bytes(), 0);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_pool_that_runs_dry_takes_back_what_others_freed() {
         let blocks: Vec<BlockMut> = (0..3).map(|_| pool.block(slab::CLASSED_BYTES_MAX)).collect();
         thread::spawn(move || drop(blocks)).join().expect("freeing does not fail");
     }
-    assert_eq!(pool.held_bytes(), REGION_BYTES);
+    assert_eq!(pool.mapped_bytes(), REGION_BYTES);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_pool_goes_while_its_blocks_come_back() {
             let pool = Pool::default();
             for number in 0..THREADS {
                 let head = Head { number, drops: Arc::clone(&drops) };
-                let message = pool.tailed(head, number, |tail| tail.fill(1));
+                let message = pool.header_with_tail(head, number, |tail| tail.fill(1));
                 let blocks: Vec<BlockMut> = (0..round % 5).map(|len| pool.block(len)).collect();
                 let start = &start;
                 scope.spawn(move || {
@@ -180,7 +180,7 @@ fn the_last_holders_let_go_at_once() {
     for _ in 0..rounds {
         let start = Barrier::new(THREADS);
         let slice = pool.copy(&[1; 40]);
-        let message = pool.tailed(0_u64, 30, |tail| tail.fill(1));
+        let message = pool.header_with_tail(0_u64, 30, |tail| tail.fill(1));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 let (start, slice, message) = (&start, slice.clone(), message.clone());

@@ -101,16 +101,16 @@ fn memory_that_was_met_is_registered_once_and_given_up_when_it_goes() {
     met.key(&other).expect("it is registered");
     assert_eq!(met.len(), 1, "one region");
     met.key_of_block(&large).expect("it can be registered");
-    assert_eq!((met.len(), met.pinned_bytes()), (2, pool.held_bytes()));
+    assert_eq!((met.len(), met.pinned_bytes()), (2, pool.mapped_bytes()));
     assert!(met.key(&slab::Slice::default()).is_err());
     drop(large);
     pool.trim();
     met.sweep();
-    assert_eq!((met.len(), met.pinned_bytes()), (1, pool.held_bytes()));
+    assert_eq!((met.len(), met.pinned_bytes()), (1, pool.mapped_bytes()));
     // Perhaps at the same address: it is another region all the same.
     let large = pool.block(2 << 20);
     met.key_of_block(&large).expect("it can be registered");
-    assert_eq!(met.pinned_bytes(), pool.held_bytes());
+    assert_eq!(met.pinned_bytes(), pool.mapped_bytes());
     // Of another pool, on another thread.
     let elsewhere = std::thread::spawn(|| Pool::new(PoolOptions::default()).copy(b"far away"));
     met.key(&elsewhere.join().expect("it ends")).expect("it can be registered");

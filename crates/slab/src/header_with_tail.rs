@@ -9,62 +9,62 @@ use std::marker::PhantomData;
 use std::mem;
 use std::ptr::NonNull;
 
-use crate::block::BlockHead;
-use crate::depot::{self, Depot};
+use crate::block::BlockHeader;
+use crate::pool_inner::{self, PoolInner};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX};
 
 /// A message: a `T` and some bytes behind it, by a pointer of 8 bytes.
 ///
 /// It costs its block 8 bytes besides `T` and the tail (16 if `T` is aligned to 16).
-pub struct Tailed<T: Send + Sync> {
-    block: NonNull<BlockHead>,
+pub struct HeaderWithTail<T: Send + Sync> {
+    block: NonNull<BlockHeader>,
     holds: PhantomData<T>,
 }
 
-const _: () = assert!(size_of::<Option<Tailed<u64>>>() == 8);
+const _: () = assert!(size_of::<Option<HeaderWithTail<u64>>>() == 8);
 
 // SAFETY: `T` may be sent and shared, the tail is only read, the count is atomic, and a block can be given back from
 // any thread.
-unsafe impl<T: Send + Sync> Send for Tailed<T> {}
+unsafe impl<T: Send + Sync> Send for HeaderWithTail<T> {}
 // SAFETY: likewise.
-unsafe impl<T: Send + Sync> Sync for Tailed<T> {}
+unsafe impl<T: Send + Sync> Sync for HeaderWithTail<T> {}
 
 /// A block on its way to becoming a message; should the filling panic, it goes back.
-struct Taken(NonNull<u8>);
+struct UnfilledBlock(NonNull<u8>);
 
-impl Drop for Taken {
+impl Drop for UnfilledBlock {
     fn drop(&mut self) {
         // SAFETY: the block was taken for us alone.
-        unsafe { depot::give(self.0) };
+        unsafe { pool_inner::free(self.0) };
     }
 }
 
-impl<T: Send + Sync> Tailed<T> {
+impl<T: Send + Sync> HeaderWithTail<T> {
     const HEAD_AT: usize = {
         assert!(align_of::<T>() <= BLOCK_ALIGN_BYTES, "blocks are aligned to 16 bytes only");
         assert!(size_of::<T>() <= BLOCK_BYTES_MAX / 2, "a head that leaves no room for a tail");
-        size_of::<BlockHead>().next_multiple_of(align_of::<T>())
+        size_of::<BlockHeader>().next_multiple_of(align_of::<T>())
     };
     const TAIL_AT: usize = Self::HEAD_AT + size_of::<T>();
 
     #[inline]
-    pub(crate) fn take(depot: &Depot, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+    pub(crate) fn allocate(inner: &PoolInner, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         assert!(tail_bytes <= BLOCK_BYTES_MAX - Self::TAIL_AT, "a tail beyond BLOCK_BYTES_MAX");
-        let taken = Taken(depot.take(Self::TAIL_AT + tail_bytes));
+        let unfilled = UnfilledBlock(inner.allocate(Self::TAIL_AT + tail_bytes));
         // SAFETY: the block is ours, has `tail_bytes` bytes behind `TAIL_AT`, and all of it is initialised.
-        fill(unsafe { std::slice::from_raw_parts_mut(taken.0.add(Self::TAIL_AT).as_ptr(), tail_bytes) });
-        let block = taken.0.cast::<BlockHead>();
-        mem::forget(taken);
+        fill(unsafe { std::slice::from_raw_parts_mut(unfilled.0.add(Self::TAIL_AT).as_ptr(), tail_bytes) });
+        let block = unfilled.0.cast::<BlockHeader>();
+        mem::forget(unfilled);
         // SAFETY: the block is ours, aligned to 16, and has room for both before the tail.
         unsafe {
             block.byte_add(Self::HEAD_AT).cast::<T>().write(head);
-            block.write(BlockHead::one_holder(tail_bytes as u32));
+            block.write(BlockHeader::with_one_ref(tail_bytes as u32));
         }
         Self { block, holds: PhantomData }
     }
 
     #[inline]
-    fn block_head(&self) -> &BlockHead {
+    fn block_head(&self) -> &BlockHeader {
         // SAFETY: it was written when the message was made, and lives while we hold the block.
         unsafe { self.block.as_ref() }
     }
@@ -89,7 +89,7 @@ impl<T: Send + Sync> Tailed<T> {
 
     /// Whether nobody else holds the same message.
     pub fn is_unique(&self) -> bool {
-        self.block_head().held_once()
+        self.block_head().is_unique()
     }
 
     /// Whether both are the same message in memory.
@@ -99,19 +99,19 @@ impl<T: Send + Sync> Tailed<T> {
     }
 }
 
-impl<T: Send + Sync> Clone for Tailed<T> {
+impl<T: Send + Sync> Clone for HeaderWithTail<T> {
     #[inline]
     fn clone(&self) -> Self {
-        self.block_head().hold();
+        self.block_head().retain();
         Self { block: self.block, holds: PhantomData }
     }
 }
 
-impl<T: Send + Sync> Drop for Tailed<T> {
+impl<T: Send + Sync> Drop for HeaderWithTail<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the head was written when the message was made, and we give up our count.
-        if !unsafe { BlockHead::let_go(self.block) } {
+        if !unsafe { BlockHeader::release(self.block) } {
             return;
         }
         // SAFETY: that was the last holder, so the value and the block are ours alone. Zeroes go where the value was:
@@ -120,13 +120,13 @@ impl<T: Send + Sync> Drop for Tailed<T> {
             let value = self.block.byte_add(Self::HEAD_AT).cast::<T>();
             value.drop_in_place();
             value.write_bytes(0, 1);
-            depot::give(self.block.cast());
+            pool_inner::free(self.block.cast());
         }
     }
 }
 
-impl<T: Send + Sync + fmt::Debug> fmt::Debug for Tailed<T> {
+impl<T: Send + Sync + fmt::Debug> fmt::Debug for HeaderWithTail<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tailed").field("head", self.head()).field("tail_bytes", &self.tail().len()).finish()
+        f.debug_struct("HeaderWithTail").field("head", self.head()).field("tail_bytes", &self.tail().len()).finish()
     }
 }

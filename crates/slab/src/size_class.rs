@@ -4,10 +4,10 @@
 //! Owns:   the table of block sizes.
 //! Never:  knows a region or a pool.
 
-use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_HEAD_BYTES, CLASSED_BYTES_MAX};
+use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, CLASSED_BYTES_MAX};
 
 /// Classes in steps of 16 bytes, up to a payload of 256 bytes and its head.
-const FINE: usize = (FINE_BYTES_MAX + BLOCK_HEAD_BYTES) / BLOCK_ALIGN_BYTES;
+const FINE: usize = (FINE_BYTES_MAX + BLOCK_HEADER_BYTES) / BLOCK_ALIGN_BYTES;
 const FINE_BYTES_MAX: usize = 256;
 const FINE_LOG2: u32 = FINE_BYTES_MAX.ilog2();
 
@@ -18,7 +18,7 @@ const COARSE: usize = (CLASSED_BYTES_MAX.ilog2() - FINE_LOG2) as usize * 4;
 pub(crate) const CLASSES: usize = FINE + COARSE;
 
 /// What stands in for a class in a region that holds one huge block.
-pub(crate) const HUGE: usize = CLASSES;
+pub(crate) const HUGE_CLASS: usize = CLASSES;
 
 /// Bytes of a block of each class, head included.
 pub(crate) const STRIDES: [u32; CLASSES] = strides();
@@ -32,7 +32,7 @@ const fn strides() -> [u32; CLASSES] {
         } else {
             let step = class - FINE;
             let base = FINE_BYTES_MAX << (step / 4);
-            (base + base / 4 * (step % 4 + 1) + BLOCK_HEAD_BYTES) as u32
+            (base + base / 4 * (step % 4 + 1) + BLOCK_HEADER_BYTES) as u32
         };
         class += 1;
     }
@@ -46,16 +46,16 @@ pub(crate) const fn class_of(bytes: usize) -> Option<usize> {
         // A block has at least room for its link in a free list.
         return Some(bytes.saturating_sub(1) / BLOCK_ALIGN_BYTES);
     }
-    if bytes > CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES {
+    if bytes > CLASSED_BYTES_MAX + BLOCK_HEADER_BYTES {
         return None;
     }
-    let below = bytes - BLOCK_HEAD_BYTES - 1;
+    let below = bytes - BLOCK_HEADER_BYTES - 1;
     let log2 = below.ilog2();
     let quarter = (below >> (log2 - 2)) & 3;
     Some(FINE + (log2 - FINE_LOG2) as usize * 4 + quarter)
 }
 
-const _: () = assert!(STRIDES[CLASSES - 1] as usize == CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES);
+const _: () = assert!(STRIDES[CLASSES - 1] as usize == CLASSED_BYTES_MAX + BLOCK_HEADER_BYTES);
 const _: () = assert!(FINE_BYTES_MAX / 4 >= BLOCK_ALIGN_BYTES);
 
 #[cfg(test)]
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn every_size_gets_the_smallest_class_that_holds_it() {
         let step = if cfg!(miri) { 509 } else { 1 };
-        for bytes in (0..=CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES).step_by(step) {
+        for bytes in (0..=CLASSED_BYTES_MAX + BLOCK_HEADER_BYTES).step_by(step) {
             let class = class_of(bytes).expect("a class for each size up to the largest");
             let smallest = STRIDES.iter().position(|stride| *stride as usize >= bytes).expect("a stride as large");
             assert_eq!(class, smallest, "for {bytes} bytes");
         }
-        assert_eq!(class_of(CLASSED_BYTES_MAX + BLOCK_HEAD_BYTES + 1), None);
+        assert_eq!(class_of(CLASSED_BYTES_MAX + BLOCK_HEADER_BYTES + 1), None);
     }
 
     #[test]

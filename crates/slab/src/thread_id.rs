@@ -8,28 +8,28 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mark of every thread that never had a pool. It owns no region.
-const STRANGER: u64 = 0;
+const UNASSIGNED: u64 = 0;
 
 /// What a region says whose pool is gone. No thread has this mark.
-pub(crate) const NOBODY: u64 = u64::MAX;
+pub(crate) const NO_THREAD: u64 = u64::MAX;
 
-static LAST: AtomicU64 = AtomicU64::new(STRANGER);
+static LAST: AtomicU64 = AtomicU64::new(UNASSIGNED);
 
 thread_local! {
     // Constant and without a destructor: read with one load, and for as long as the thread lives.
-    static MARK: Cell<u64> = const { Cell::new(STRANGER) };
+    static THREAD_ID: Cell<u64> = const { Cell::new(UNASSIGNED) };
 }
 
 /// The running thread's mark; all threads without a pool share one that owns nothing.
 #[inline]
 pub(crate) fn current() -> u64 {
-    MARK.get()
+    THREAD_ID.get()
 }
 
 /// The running thread's mark, given now if it had none.
-pub(crate) fn own() -> u64 {
-    if MARK.get() == STRANGER {
-        MARK.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+pub(crate) fn assign() -> u64 {
+    if THREAD_ID.get() == UNASSIGNED {
+        THREAD_ID.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
     }
-    MARK.get()
+    THREAD_ID.get()
 }
