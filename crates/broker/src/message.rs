@@ -138,7 +138,7 @@ impl Message {
     /// The parts, borrowed.
     #[inline]
     pub fn content(&self) -> Content<'_> {
-        let head = self.0.head();
+        let head = self.0.header();
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(head.properties_bytes as usize);
@@ -153,13 +153,13 @@ impl Message {
     /// Bytes of names, properties, body and blind copies, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
+        self.0.tail().len() + self.0.header().large.as_ref().map_or(0, |slice| slice.len())
     }
 
     /// Bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
-        let head = self.0.head();
+        let head = self.0.header();
         match &head.large {
             Some(slice) => slice.len(),
             None if head.has_blind => self.content().body.len(),
@@ -173,13 +173,13 @@ impl Message {
     /// When it was published.
     #[inline]
     pub fn arrived_us(&self) -> u64 {
-        self.0.head().arrived_us
+        self.0.header().arrived_us
     }
 
     /// Whether it has an expiration of its own.
     #[inline]
     pub fn has_expiration(&self) -> bool {
-        let head = self.0.head();
+        let head = self.0.header();
         let at = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
         self.0.tail().get(at..).is_some_and(|properties| RawProperties::new(properties).has_expiration())
     }

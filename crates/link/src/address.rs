@@ -15,7 +15,7 @@ const TLS_PORT: u16 = 5671;
 const RDMA_PORT: u16 = 5672;
 
 /// Why a socket does not stand for one.
-pub(crate) const NEEDS_DEVICES: &str = "an address of RDMA needs an RDMA device, and none was given";
+pub(crate) const NEEDS_RDMA_DEVICE: &str = "an address of RDMA needs an RDMA device, and none was given";
 
 /// An address of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

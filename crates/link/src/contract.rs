@@ -6,11 +6,11 @@
 //!
 //! [`PROMISES`] lists them; a room with a link of its own runs each over a fresh pair.
 
-mod endings;
-mod hands;
+mod closing;
+mod drivers;
 mod streams;
 
-pub use endings::{
+pub use closing::{
     a_failed_send_stays_failed, abort_ends_both_ways, half_close_lets_the_rest_arrive, the_other_end_disappears,
 };
 pub use streams::{
@@ -21,13 +21,13 @@ pub use streams::{
 use crate::Link;
 
 /// Two connected ends.
-pub type Ends = (Box<dyn Link>, Box<dyn Link>);
+pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
 /// A promise.
-pub type Promise = fn(Ends);
+pub type ContractTest = fn(LinkPair);
 
 /// Every promise with its name.
-pub const PROMISES: &[(&str, Promise)] = &[
+pub const CONTRACT_TESTS: &[(&str, ContractTest)] = &[
     ("bytes arrive in order", bytes_arrive_in_order),
     ("partial writes lose nothing", partial_writes_lose_nothing),
     ("gathers of many parts", gathers_of_many_parts),
@@ -41,8 +41,8 @@ pub const PROMISES: &[(&str, Promise)] = &[
 ];
 
 /// Runs every promise, each over a pair of its own.
-pub fn check_all(mut connect: impl FnMut() -> Ends) {
-    for (_, promise) in PROMISES {
+pub fn check_all(mut connect: impl FnMut() -> LinkPair) {
+    for (_, promise) in CONTRACT_TESTS {
         promise(connect());
     }
 }

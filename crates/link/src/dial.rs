@@ -5,7 +5,7 @@
 //! Never:  retries an address: when to try again is for the caller to know.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
-use crate::{Address, DialOptions, Link, Peer, TlsClient};
+use crate::{Address, DialOptions, Link, PeerAddress, TlsClient};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -22,7 +22,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             let tls = TlsClient::new(None, None, None);
             dial_tls(address, options, &tls.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?)
         }
-        Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
+        Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_RDMA_DEVICE)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Rsocket { .. } => {
             Err(io::Error::new(ErrorKind::Unsupported, "rsockets are dialled by their own room"))
@@ -43,7 +43,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
                     Err(error) => return Err(error.into()),
                 }
             }
-            Ok(Box::new(SocketLink::new(UnixStream::from(socket), Peer::unix(path))?))
+            Ok(Box::new(SocketLink::new(UnixStream::from(socket), PeerAddress::unix(path))?))
         }
     }
 }
@@ -61,7 +61,7 @@ fn connect(host: &str, port: u16, options: &DialOptions) -> io::Result<SocketLin
         match TcpStream::connect_timeout(&resolved, options.timeout) {
             Ok(stream) => {
                 set_tcp(&stream, &options.socket)?;
-                let peer = Peer::tcp(resolved, stream.local_addr()?);
+                let peer = PeerAddress::tcp(resolved, stream.local_addr()?);
                 return SocketLink::new(stream, peer);
             }
             Err(error) => last = error,

@@ -13,7 +13,7 @@ pub const GATHER_PARTS_MAX: usize = 64;
 pub const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Bodies below this many bytes are cheaper to copy than to gather, on sockets (measured: the lines cross at 4 KiB).
-pub const COPY_BELOW_BYTES: usize = 4096;
+pub const COPY_THRESHOLD_BYTES: usize = 4096;
 
 /// Connections the kernel holds for a listener that is not accepting, where the caller names no other number.
 pub const BACKLOG_DEFAULT: u32 = 1024;
@@ -55,4 +55,4 @@ const _: () = assert!(TLS_RECEIVE_BYTES > 2 * TLS_RECORD_BYTES_MAX + TLS_HANDSHA
 const _: () = assert!(TLS_RECORD_PLAIN_BYTES + TLS_RECORD_EXTRA_BYTES <= TLS_RECORD_BYTES_MAX);
 const _: () = assert!(TLS_SEND_BYTES.is_multiple_of(TLS_RECORD_PLAIN_BYTES));
 const _: () = assert!(GATHER_PARTS_MAX > 1 && GATHER_PARTS_MAX <= 1024, "IOV_MAX of Linux");
-const _: () = assert!(COPY_BELOW_BYTES * GATHER_PARTS_MAX < CALL_BYTES_MAX);
+const _: () = assert!(COPY_THRESHOLD_BYTES * GATHER_PARTS_MAX < CALL_BYTES_MAX);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use slab::{BlockMut, Gather};
 
 use crate::tls::Certificate;
-use crate::{LinkError, Peer};
+use crate::{LinkError, PeerAddress};
 
 /// One end of an ordered, reliable byte stream.
 ///
@@ -31,7 +31,7 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection broke; from then on [`Received::Closed`].
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError>;
 
     /// Lends memory of which the bytes in `place` are the next of the stream to be received: a device may write them there
     /// while nobody waits. Until that place is full, `receive` answers [`Received::Idle`], or the end; then it answers that
@@ -49,13 +49,13 @@ pub trait Link: Send {
     }
 
     /// What was lent, once its place is full. Of a link that is over, nothing comes back.
-    fn take_back(&mut self) -> Option<Filled> {
+    fn take_filled(&mut self) -> Option<FilledMemory> {
         None
     }
 
     /// How many of the next bytes of the stream are known to come, and are still the peer's: memory for just so many may be
     /// lent, and will be filled whatever becomes of the rest. 0 where nothing is known, as of most links.
-    fn announced(&self) -> usize {
+    fn announced_bytes(&self) -> usize {
         0
     }
 
@@ -66,12 +66,12 @@ pub trait Link: Send {
     /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] or [`LinkError::Tls`] if the
     /// connection broke. Either way every later `send` fails as well (never [`Sent::Blocked`]), and the bytes left in `from`
     /// will not arrive. After `Closed` there may still be bytes to receive.
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError>;
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError>;
 
     /// Ends both directions at once and drops what was not sent: later calls of `receive` answer
     /// [`Received::Closed`], of `send` [`LinkError::Closed`]. The peer learns of it at once where the transport can
     /// tell it. The descriptor is given back; nothing needs to be deregistered.
-    fn abort(&mut self, why: Abort);
+    fn abort(&mut self, why: AbortReason);
 
     /// Orderly end of the sending direction: what was sent before still arrives, then the peer reads the end of the
     /// stream. Receiving goes on. Call it when the last `send` said [`Sent::Drained`]; later `send`s fail.
@@ -79,7 +79,7 @@ pub trait Link: Send {
 
     /// Whether the link has bytes of its own to send, such as a handshake's: then `send` is called at the next edge
     /// that says that it takes more, even with nothing to send.
-    fn owes_bytes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         false
     }
 
@@ -89,10 +89,10 @@ pub trait Link: Send {
     }
 
     /// What suits this link.
-    fn shape(&self) -> Shape;
+    fn capabilities(&self) -> LinkCapabilities;
 
     /// Who is at the other end.
-    fn peer(&self) -> &Peer;
+    fn peer(&self) -> &PeerAddress;
 
     /// Reports both readiness edges of this link to `registry` under `token`.
     ///
@@ -112,12 +112,12 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// [`LinkError::Lost`] if the system cannot wait.
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError>;
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError>;
 }
 
 /// What [`Link::receive`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceiveOutcome {
     /// Bytes arrived: `direct` is filled first, and only when it is full does `scratch` hold the rest.
     Bytes {
         /// How many, in both buffers together.
@@ -133,7 +133,7 @@ pub enum Received {
 
 /// What [`Link::take_back`] gives.
 #[derive(Debug)]
-pub struct Filled {
+pub struct FilledMemory {
     /// The memory.
     pub memory: BlockMut,
     /// How many of the bytes that it was lent for were copied there from memory of the link's: those that the peer sent, and
@@ -143,7 +143,7 @@ pub struct Filled {
 
 /// What [`Link::send`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// All of it went; the gather is empty.
     Drained,
     /// The link takes no more now; wait for the next edge.
@@ -152,7 +152,7 @@ pub enum Sent {
 
 /// What [`Link::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitFor {
     /// Until `receive` would not answer `Idle`.
     Readable,
     /// Until `send` would move a byte.
@@ -161,21 +161,21 @@ pub enum Wait {
     Either,
 }
 
-impl Wait {
+impl WaitFor {
     /// Whether bytes to receive end this wait.
     pub fn wants_readable(self) -> bool {
-        self != Wait::Writable
+        self != WaitFor::Writable
     }
 
     /// Whether room to send ends this wait.
     pub fn wants_writable(self) -> bool {
-        self != Wait::Readable
+        self != WaitFor::Readable
     }
 }
 
 /// Why an owner gives a link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Abort {
+pub enum AbortReason {
     /// The peer broke the protocol beyond an orderly close.
     Protocol,
     /// Nothing was heard from the peer for too long.
@@ -194,32 +194,32 @@ pub enum Abort {
     Shutdown,
 }
 
-impl Abort {
+impl AbortReason {
     /// A word for logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Abort::Protocol => "protocol",
-            Abort::Silent => "silent",
-            Abort::Overdue => "overdue",
-            Abort::Slow => "slow",
-            Abort::Limit => "limit",
-            Abort::Broken => "broken",
-            Abort::Operator => "operator",
-            Abort::Shutdown => "shutdown",
+            AbortReason::Protocol => "protocol",
+            AbortReason::Silent => "silent",
+            AbortReason::Overdue => "overdue",
+            AbortReason::Slow => "slow",
+            AbortReason::Limit => "limit",
+            AbortReason::Broken => "broken",
+            AbortReason::Operator => "operator",
+            AbortReason::Shutdown => "shutdown",
         }
     }
 }
 
 /// What suits a link; its owner chooses between copying and gathering by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct LinkCapabilities {
     /// Parts one call gathers at most. More parts are sent in several calls; nobody has to count them.
     pub gather_parts_max: usize,
     /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
-    pub copy_below_bytes: usize,
+    pub copy_threshold_bytes: usize,
     /// From so many bytes on, memory for what is received may be lent (see [`Link::lend`]), and a part that is sent reaches
     /// such memory of the peer's without a copy; `usize::MAX`: never.
-    pub lend_from_bytes: usize,
+    pub lend_threshold_bytes: usize,
     /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,
 }

@@ -7,14 +7,14 @@
 //! Whoever simulates holds the [`Cable`]: it moves time on, tells which edges a poll would report, slows a reader down,
 //! and cuts the connection at any byte.
 
-mod cable;
-mod chance;
-mod end;
-mod way;
+mod connection;
+mod rng;
+mod sim_link;
+mod direction;
 
-pub use cable::{Cable, Cut, Edges, Side};
-pub use chance::Chance;
-pub use end::SimLink;
+pub use connection::{SimConnection, SimCut, SimEdges, SimSide};
+pub use rng::SplitMix64;
+pub use sim_link::SimLink;
 
 use crate::limits::SIM_WINDOW_BYTES_MAX;
 
@@ -41,7 +41,7 @@ impl SimOptions {
 
     /// A connection with every kind of delay and division, drawn from `seed`.
     pub fn faulty(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         let window_bytes = 1 << chance.between(6, 18);
         SimOptions {
             seed,
@@ -58,7 +58,7 @@ impl SimOptions {
 }
 
 /// Two connected ends, and the cable between them.
-pub fn pair(options: &SimOptions) -> (SimLink, SimLink, Cable) {
-    let cable = Cable::new(options);
-    (SimLink::new(cable.clone(), Side::Left), SimLink::new(cable.clone(), Side::Right), cable)
+pub fn pair(options: &SimOptions) -> (SimLink, SimLink, SimConnection) {
+    let cable = SimConnection::new(options);
+    (SimLink::new(cable.clone(), SimSide::Left), SimLink::new(cable.clone(), SimSide::Right), cable)
 }

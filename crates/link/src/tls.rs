@@ -9,11 +9,11 @@ mod client;
 mod der;
 mod engine;
 mod files;
-mod link;
-mod name;
+mod tls_link;
+mod distinguished_name;
 mod server;
 
-pub use certificate::{Certificate, Identity, SanType};
+pub use certificate::{Certificate, CertificateIdentity, SanType};
 pub use client::TlsClient;
 pub use files::{CertificateFiles, TlsError};
 pub use server::{ClientCertificates, TlsServer, TlsServerOptions, TlsVersion};

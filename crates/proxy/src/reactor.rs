@@ -9,7 +9,7 @@ use crate::counts::{Board, Totals};
 use crate::dialler::{Door, Found};
 use crate::limits::{EVENTS, LISTENERS_MAX, LOOK_UP};
 use crate::road::Road;
-use link::{Abort, Link, Listeners};
+use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use slab::Pool;
 use std::io;
@@ -227,7 +227,7 @@ impl Reactor {
             Ok(mut link) if self.shared.connections() >= self.shared.connections_max => {
                 tracing::warn!(client = &*link.peer().address, "too many connections: one more is refused");
                 self.totals.refused += 1;
-                link.abort(Abort::Limit);
+                link.abort(AbortReason::Limit);
             }
             Ok(link) => {
                 let boards = self.shared.boards.iter().enumerate();

@@ -9,10 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod limits;
-mod link_end;
+mod rsocket_link;
 mod listener;
-mod watch;
+mod poller;
 
-pub use link_end::{RsocketLink, dial};
+pub use rsocket_link::{RsocketLink, dial};
 pub use listener::RsocketListener;
-pub use watch::Watch;
+pub use poller::RsocketPoller;

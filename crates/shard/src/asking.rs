@@ -5,7 +5,7 @@
 //! Never:  waits; how long it may take is the port's to know.
 
 use crate::ties::{Asked, Dial, DialError, Dialled, Otherwise, Tell};
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use std::io;
 use verbs::device::AnyDevice;
 use verbs::{LinkId, Readiness, VerbsLink};
@@ -65,7 +65,7 @@ impl Asking {
     pub fn heard(&mut self, edges: Readiness) -> Option<io::Result<()>> {
         // A connection that could not be had says so here; one that stands has nothing yet.
         match self.link.receive(&mut [], &mut []) {
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the other broker is gone")))
             }
             Ok(_) => edges.writable.then_some(Ok(())),

@@ -7,7 +7,7 @@
 use crate::register::Seat;
 use crate::tokens::Ticket;
 use catalog::{UserId, VhostId};
-use link::{Filled, Link};
+use link::{FilledMemory, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
 use verbs::Token;
@@ -118,7 +118,7 @@ impl Connection {
     /// that were, and how many of them the link has copied.
     #[cold]
     pub fn settle(&mut self, direct: usize) -> (usize, usize) {
-        let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
+        let Some(FilledMemory { memory, copied_bytes }) = self.link.take_filled() else { return (0, direct) };
         (self.inbound.filled(memory), copied_bytes)
     }
 }

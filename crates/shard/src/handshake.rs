@@ -12,7 +12,7 @@ use crate::stamped;
 use crate::tokens::Ticket;
 use broker::{Effects, Slot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
-use link::{Identity, Link};
+use link::{CertificateIdentity, Link};
 use session::sasl::{self, Credentials};
 use session::{Capabilities, Greeting};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct External {
     /// The greeting of connections that show one: it offers EXTERNAL.
     pub greeting: Arc<Greeting>,
     /// What of a certificate is the name of a user.
-    pub identity: Identity,
+    pub identity: CertificateIdentity,
 }
 
 /// A login as the client sent it.
@@ -51,7 +51,7 @@ const TOKEN_PROPERTY: &str = "harrier.rdma_token";
 impl Shard {
     /// A token that nobody can guess, for a client that may come again over RDMA.
     pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<Token> {
-        if !self.household.tokens.are_given() || link.shape().name == "rdma" {
+        if !self.household.tokens.are_given() || link.capabilities().name == "rdma" {
             return None;
         }
         let mut bytes = [0; TOKEN_BYTES];

@@ -11,7 +11,7 @@ use crate::rdma::RdmaPoll;
 use crate::shard::Shard;
 use crate::ties::{Asked, Dial, Tell};
 use broker::Slot;
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slab::{Pool, PoolOptions};
@@ -308,16 +308,16 @@ impl Seat {
         now: Instant,
     ) {
         if stopping {
-            return link.abort(Abort::Shutdown);
+            return link.abort(AbortReason::Shutdown);
         }
         let ticket = link.token().and_then(|token| household.tokens.claim(&token));
         if link.token().is_some() && ticket.is_none() {
             // Let in by a token that was forgotten meanwhile.
-            return link.abort(Abort::Overdue);
+            return link.abort(AbortReason::Overdue);
         }
         if !household.add_connection(shard.number()) {
             tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
-            return link.abort(Abort::Limit);
+            return link.abort(AbortReason::Limit);
         }
         let id = link.id();
         let slot = shard.accept_known(Box::new(link), ticket, now);

@@ -16,7 +16,7 @@ use crate::vigil::Vigil;
 use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
-use link::{Abort, Link, Listeners};
+use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
 use std::sync::Arc;
@@ -284,7 +284,7 @@ impl Reactor {
                 }
                 None => {
                     tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
-                    link.abort(Abort::Limit);
+                    link.abort(AbortReason::Limit);
                 }
             },
             Err(error) => {

@@ -23,7 +23,7 @@ use crate::timers::Timers;
 use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use session::heartbeat::Due;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
 use slab::Gather;
@@ -152,10 +152,10 @@ impl Shard {
     pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
         let (slot, peer) = (self.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
-        let shape = link.shape();
+        let shape = link.capabilities();
         // A user may have as many channels as it may have.
         let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
-        let is_lent_memory = shape.lend_from_bytes < usize::MAX;
+        let is_lent_memory = shape.lend_threshold_bytes < usize::MAX;
         if is_lent_memory {
             limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
         }
@@ -169,13 +169,13 @@ impl Shard {
         let mut inbound = Inbound::server(&limits, greeting);
         let mut out = Outbound::new();
         if is_lent_memory {
-            inbound.lend_from(shape.lend_from_bytes);
-            out.set_part_bytes_min(shape.lend_from_bytes);
+            inbound.lend_from(shape.lend_threshold_bytes);
+            out.set_part_bytes_min(shape.lend_threshold_bytes);
         }
         let slot = self.place(link, inbound, out, now);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             (connection.token, connection.ticket) = (token, ticket);
-            connection.lend_from_bytes = shape.lend_from_bytes;
+            connection.lend_from_bytes = shape.lend_threshold_bytes;
         }
         slot
     }
@@ -185,7 +185,7 @@ impl Shard {
         let slot = self.next_slot();
         self.free.pop();
         self.serial = self.serial.wrapping_add(1);
-        let copy_below_bytes = link.shape().copy_below_bytes;
+        let copy_below_bytes = link.capabilities().copy_threshold_bytes;
         let connection = Connection {
             link,
             inbound,
@@ -233,7 +233,7 @@ impl Shard {
     pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         // What the link has to say by itself comes first; an error shows at the next read or write.
-        if writable && connection.link.owes_bytes() {
+        if writable && connection.link.has_pending_output() {
             let _told_later = connection.link.send(&mut Gather::new());
         }
         if readable || closed {
@@ -370,7 +370,7 @@ impl Shard {
                         Due::Dead => {
                             let peer = &*connection.link.peer().address;
                             tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                            self.abort(slot, Abort::Silent, now);
+                            self.abort(slot, AbortReason::Silent, now);
                             continue;
                         }
                         Due::Send => {
@@ -389,7 +389,7 @@ impl Shard {
                 _ if now >= connection.deadline => {
                     let phase = connection.phase;
                     tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-                    self.abort(slot, Abort::Overdue, now);
+                    self.abort(slot, AbortReason::Overdue, now);
                     continue;
                 }
                 _ => connection.deadline,
@@ -510,7 +510,7 @@ impl Shard {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
+    pub(crate) fn abort(&mut self, slot: Slot, why: AbortReason, now: Instant) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.link.abort(why);
         }
@@ -555,7 +555,7 @@ impl Shard {
             );
             match self.connections[slot as usize].as_ref().map(|connection| connection.phase) {
                 Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
+                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, AbortReason::Shutdown, now),
                 Some(Phase::Closing | Phase::Leaving) | None => {}
             }
         }
@@ -593,6 +593,6 @@ impl Shard {
 
     /// Ends a connection that cannot be served.
     pub fn give_up(&mut self, slot: Slot, now: Instant) {
-        self.abort(slot, Abort::Limit, now);
+        self.abort(slot, AbortReason::Limit, now);
     }
 }

@@ -2,8 +2,8 @@
 
 mod over_verbs;
 
-use link::Abort;
-use link::sim::Chance;
+use link::AbortReason;
+use link::sim::SplitMix64;
 use over_verbs::{Bounds, Client, FAR, HEADS_BYTES_MAX, NEAR, World, body, settings};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
 use shard::Copied;
@@ -220,7 +220,7 @@ fn a_consumer_that_never_reads_on_is_given_up() {
 }
 
 /// Settings of every kind under which a large body may be offered.
-fn any_settings(chance: &mut Chance) -> Settings {
+fn any_settings(chance: &mut SplitMix64) -> Settings {
     Settings {
         receive_buffer_bytes: 1 << chance.between(9, 12),
         credits: chance.between(12, 40) as u16,
@@ -236,7 +236,7 @@ fn any_settings(chance: &mut Chance) -> Settings {
 
 /// Answers whether a message of the publisher never came whole, and how many bytes were fetched into lent memory.
 fn run_of(seed: u64) -> (bool, u64) {
-    let mut chance = Chance::new(seed);
+    let mut chance = SplitMix64::new(seed);
     let settings = any_settings(&mut chance);
     let options = FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) };
     let mut world = World::new(&options, &settings, &Bounds::default());
@@ -267,7 +267,7 @@ fn run_of(seed: u64) -> (bool, u64) {
         // Any of them may sleep for a while.
         clients.iter_mut().filter(|_| chance.below(4) > 0).for_each(Client::turn);
         if left == 0 && who < clients.len() {
-            let why = [None, Some(Abort::Operator)][chance.below(2) as usize];
+            let why = [None, Some(AbortReason::Operator)][chance.below(2) as usize];
             clients[who].leave(why);
             break;
         }

@@ -30,9 +30,9 @@ fn report(name: &str, operations: u32, mut run: impl FnMut()) {
     println!("{name:<52} {:>9.2} {:>9.2}", times[0], times[RUNS / 2]);
 }
 
-type Message = HeaderWithTail<[u64; 4]>;
+type MeasuredMessage = HeaderWithTail<[u64; 4]>;
 
-fn message(pool: &Pool, body: &[u8]) -> Message {
+fn message(pool: &Pool, body: &[u8]) -> MeasuredMessage {
     pool.header_with_tail([1, 2, 3, 4], body.len(), |tail| tail.copy_from_slice(body))
 }
 
@@ -109,7 +109,7 @@ fn main() {
         }
     });
 
-    let (sender, receiver) = sync_channel::<Vec<Message>>(8);
+    let (sender, receiver) = sync_channel::<Vec<MeasuredMessage>>(8);
     let reader = thread::spawn(move || receiver.into_iter().map(|batch| batch.len()).sum::<usize>());
     report("tailed 64 B, made here, dropped elsewhere", OPERATIONS, || {
         for _ in 0..OPERATIONS / 1000 {

@@ -122,7 +122,7 @@ impl BlockMut {
         mem::forget(self);
         if len > 0 {
             // SAFETY: the head lies right before the bytes, and nobody else holds the block.
-            unsafe { head(bytes).write(BlockHeader::with_one_ref(0)) };
+            unsafe { header_of(bytes).write(BlockHeader::with_one_ref(0)) };
         }
         // SAFETY: a block with one holder, which `self` was and the slice now is; `len` bytes of it are initialised.
         unsafe { Slice::from_raw(bytes, len as u32) }
@@ -161,7 +161,7 @@ impl BlockMut {
 /// # Safety
 /// `bytes` is the first byte behind the head of a block.
 #[inline]
-pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
+pub(crate) unsafe fn header_of(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
     // SAFETY: the head's room lies before the bytes, in the same block.
     unsafe { bytes.sub(BLOCK_HEADER_BYTES) }.cast()
 }
@@ -172,7 +172,7 @@ pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
 /// As [`region_of`].
 pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
     // SAFETY: as in `region_of`.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.weak()
+    unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.weak()
 }
 
 /// The region of the block whose bytes start at `bytes`.
@@ -181,7 +181,7 @@ pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
 /// `bytes` is the first byte behind the head of a block that the caller holds.
 pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionInfo {
     // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.info()
+    unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.info()
 }
 
 impl Drop for BlockMut {
@@ -189,7 +189,7 @@ impl Drop for BlockMut {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: `len` is not zero, so there is a block, held by us alone.
-            unsafe { pool_inner::free(head(self.bytes).cast()) };
+            unsafe { pool_inner::free(header_of(self.bytes).cast()) };
         }
     }
 }

@@ -64,14 +64,14 @@ impl<T: Send + Sync> HeaderWithTail<T> {
     }
 
     #[inline]
-    fn block_head(&self) -> &BlockHeader {
+    fn block_header(&self) -> &BlockHeader {
         // SAFETY: it was written when the message was made, and lives while we hold the block.
         unsafe { self.block.as_ref() }
     }
 
     /// The value in front.
     #[inline]
-    pub fn head(&self) -> &T {
+    pub fn header(&self) -> &T {
         // SAFETY: a `T` was written here when the message was made; it lives, unchanged, while we hold the block.
         unsafe { self.block.byte_add(Self::HEAD_AT).cast::<T>().as_ref() }
     }
@@ -79,7 +79,7 @@ impl<T: Send + Sync> HeaderWithTail<T> {
     /// The bytes behind it.
     #[inline]
     pub fn tail(&self) -> &[u8] {
-        let bytes = self.block_head().tail_bytes as usize;
+        let bytes = self.block_header().tail_bytes as usize;
         // SAFETY: that many initialised bytes lie behind the value, and nobody writes to them while we hold the block.
         unsafe {
             let first = self.block.byte_add(Self::TAIL_AT).cast::<u8>();
@@ -89,12 +89,12 @@ impl<T: Send + Sync> HeaderWithTail<T> {
 
     /// Whether nobody else holds the same message.
     pub fn is_unique(&self) -> bool {
-        self.block_head().is_unique()
+        self.block_header().is_unique()
     }
 
     /// Whether both are the same message in memory.
     #[inline]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         self.block == other.block
     }
 }
@@ -102,7 +102,7 @@ impl<T: Send + Sync> HeaderWithTail<T> {
 impl<T: Send + Sync> Clone for HeaderWithTail<T> {
     #[inline]
     fn clone(&self) -> Self {
-        self.block_head().retain();
+        self.block_header().retain();
         Self { block: self.block, holds: PhantomData }
     }
 }
@@ -127,6 +127,6 @@ impl<T: Send + Sync> Drop for HeaderWithTail<T> {
 
 impl<T: Send + Sync + fmt::Debug> fmt::Debug for HeaderWithTail<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeaderWithTail").field("head", self.head()).field("tail_bytes", &self.tail().len()).finish()
+        f.debug_struct("HeaderWithTail").field("head", self.header()).field("tail_bytes", &self.tail().len()).finish()
     }
 }

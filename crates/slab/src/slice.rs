@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHeader, BlockMut, head, weak_region_of, region_of};
+use crate::block::{BlockHeader, BlockMut, header_of, weak_region_of, region_of};
 use crate::pool_inner;
 use crate::region::{RegionInfo, WeakRegion};
 
@@ -42,12 +42,12 @@ impl Slice {
     }
 
     #[inline]
-    fn head(&self) -> Option<&BlockHeader> {
+    fn block_header(&self) -> Option<&BlockHeader> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen and lives while we hold it.
-        Some(unsafe { head(self.bytes).as_ref() })
+        Some(unsafe { header_of(self.bytes).as_ref() })
     }
 
     /// A part of it, held on its own.
@@ -120,7 +120,7 @@ impl Slice {
 
     /// Whether no other slice holds the same block. True of an empty one.
     pub fn is_unique(&self) -> bool {
-        self.head().is_none_or(BlockHeader::is_unique)
+        self.block_header().is_none_or(BlockHeader::is_unique)
     }
 
     /// The block to write again, if nobody else holds it and the slice begins where it does; the slice itself otherwise.
@@ -142,7 +142,7 @@ impl Slice {
 impl Clone for Slice {
     #[inline]
     fn clone(&self) -> Self {
-        if let Some(head) = self.head() {
+        if let Some(head) = self.block_header() {
             head.retain();
         }
         Self { ..*self }
@@ -158,7 +158,7 @@ impl Drop for Slice {
         // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen, and whose count we
         // give up; the last holder alone can reach it, and gives the block back.
         unsafe {
-            let head = head(self.bytes);
+            let head = header_of(self.bytes);
             if BlockHeader::release(head) {
                 pool_inner::free(head.cast());
             }

@@ -241,12 +241,12 @@ fn a_range_outside_a_slice_is_our_own_fault() {
 }
 
 /// Counts its own drops; has padding, which must not reach the next user of its block.
-struct Counted {
+struct DropCounter {
     drops: Arc<AtomicUsize>,
     small: u8,
 }
 
-impl Drop for Counted {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.drops.fetch_add(1, Ordering::Relaxed);
     }
@@ -256,22 +256,22 @@ impl Drop for Counted {
 fn a_tailed_head_lives_as_long_as_its_last_holder() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted { drops: Arc::clone(&drops), small: 7 };
+    let head = DropCounter { drops: Arc::clone(&drops), small: 7 };
     let first = pool.header_with_tail(head, 5, |tail| tail.copy_from_slice(b"bytes"));
     let second = first.clone();
     let other = pool.header_with_tail(0_u128, 0, |tail| assert!(tail.is_empty()));
-    assert!(first.is_same(&second) && !first.is_unique() && other.is_unique());
+    assert!(first.ptr_eq(&second) && !first.is_unique() && other.is_unique());
     drop(first);
-    assert_eq!((second.head().small, second.tail()), (7, &b"bytes"[..]));
+    assert_eq!((second.header().small, second.tail()), (7, &b"bytes"[..]));
     assert_eq!(drops.load(Ordering::Relaxed), 0);
     drop(second);
     assert_eq!(drops.load(Ordering::Relaxed), 1);
-    assert_eq!((*other.head(), other.tail().len()), (0, 0));
-    assert_eq!((&raw const *other.head()).addr() % 16, 0);
+    assert_eq!((*other.header(), other.tail().len()), (0, 0));
+    assert_eq!((&raw const *other.header()).addr() % 16, 0);
     drop(other);
     assert_eq!(pool.used_bytes(), 0);
     // Where the padding was is initialised again: Miri would object to this sum.
-    let again = pool.block(size_of::<Counted>() + 8 + 5 - 16);
+    let again = pool.block(size_of::<DropCounter>() + 8 + 5 - 16);
     assert!(again.iter().map(|byte| u64::from(*byte)).sum::<u64>() < 256 * again.len() as u64);
 }
 
@@ -279,7 +279,7 @@ fn a_tailed_head_lives_as_long_as_its_last_holder() {
 fn a_filling_that_panics_costs_neither_block_nor_head() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted { drops: Arc::clone(&drops), small: 0 };
+    let head = DropCounter { drops: Arc::clone(&drops), small: 0 };
     catch_unwind(AssertUnwindSafe(|| {
         drop(pool.header_with_tail(head, 10, |_| panic!("the filling fails")));
     }))
@@ -296,8 +296,8 @@ fn a_filling_may_use_the_pool() {
         tail.fill(1);
     });
     let inner: HeaderWithTail<u64> = inner.expect("made while filling");
-    assert_eq!((outer.head(), outer.tail()), (&1, &[1, 1, 1][..]));
-    assert_eq!((inner.head(), inner.tail()), (&2, &[2, 2, 2][..]));
+    assert_eq!((outer.header(), outer.tail()), (&1, &[1, 1, 1][..]));
+    assert_eq!((inner.header(), inner.tail()), (&2, &[2, 2, 2][..]));
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn blocks_outlive_their_pool() {
         assert!(ends_match(slice, len as u8));
     }
     drop(slices);
-    assert_eq!((&tailed.head()[..], tailed.tail()), ("head", &b"tail"[..]));
+    assert_eq!((&tailed.header()[..], tailed.tail()), ("head", &b"tail"[..]));
     assert_eq!(&late[..], b"the last handle counts");
 }
 
@@ -327,7 +327,7 @@ fn all_match(bytes: &[u8], mark: u8) -> bool {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum PoolOp {
     Take(usize),
     Tail(usize),
     Drop(usize),
@@ -335,27 +335,27 @@ enum Step {
     Trim,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn pool_op() -> impl Strategy<Value = PoolOp> {
     let len = prop_oneof![
         6 => 0..300_usize,
         3 => 300..20_000_usize,
         1 => 20_000..2 * CLASSED_BYTES_MAX,
     ];
     prop_oneof![
-        8 => len.clone().prop_map(Step::Take),
-        4 => (0..3000_usize).prop_map(Step::Tail),
-        9 => any::<usize>().prop_map(Step::Drop),
-        1 => Just(Step::Collect),
-        1 => Just(Step::Trim),
+        8 => len.clone().prop_map(PoolOp::Take),
+        4 => (0..3000_usize).prop_map(PoolOp::Tail),
+        9 => any::<usize>().prop_map(PoolOp::Drop),
+        1 => Just(PoolOp::Collect),
+        1 => Just(PoolOp::Trim),
     ]
 }
 
-enum Held {
+enum HeldBlock {
     Bytes(Slice),
     Message(HeaderWithTail<usize>),
 }
 
-impl Held {
+impl HeldBlock {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(slice) => slice,
@@ -373,29 +373,29 @@ proptest! {
 
     /// No two blocks overlap, whatever comes and goes, and all memory comes back.
     #[test]
-    fn blocks_keep_their_bytes(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 400 })) {
+    fn blocks_keep_their_bytes(steps in prop::collection::vec(pool_op(), 1..if cfg!(miri) { 30 } else { 400 })) {
         let pool = Pool::new(PoolOptions { cached_bytes_max: 3 * REGION_BYTES });
-        let mut held: Vec<(Held, u8)> = Vec::new();
+        let mut held: Vec<(HeldBlock, u8)> = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
             let mark = number as u8;
             match step {
-                Step::Take(len) => {
+                PoolOp::Take(len) => {
                     let mut block = pool.block(len);
                     block.fill(mark);
-                    held.push((Held::Bytes(block.freeze()), mark));
+                    held.push((HeldBlock::Bytes(block.freeze()), mark));
                 }
-                Step::Tail(len) => {
+                PoolOp::Tail(len) => {
                     let message = pool.header_with_tail(len, len, |tail| tail.fill(mark));
-                    prop_assert_eq!(*message.head(), len);
-                    held.push((Held::Message(message), mark));
+                    prop_assert_eq!(*message.header(), len);
+                    held.push((HeldBlock::Message(message), mark));
                 }
-                Step::Drop(which) if !held.is_empty() => {
+                PoolOp::Drop(which) if !held.is_empty() => {
                     let (gone, mark) = held.swap_remove(which % held.len());
                     prop_assert!(all_match(gone.bytes(), mark));
                 }
-                Step::Drop(_) => {}
-                Step::Collect => prop_assert_eq!(pool.collect(), 0),
-                Step::Trim => { pool.trim(); }
+                PoolOp::Drop(_) => {}
+                PoolOp::Collect => prop_assert_eq!(pool.collect(), 0),
+                PoolOp::Trim => { pool.trim(); }
             }
             let bytes: usize = held.iter().map(|(held, _)| held.bytes().len()).sum();
             prop_assert!(pool.used_bytes() >= bytes && pool.mapped_bytes() >= pool.used_bytes());

@@ -14,12 +14,12 @@ use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
 const THREADS: usize = 3;
 const STEPS: usize = if cfg!(miri) { 60 } else { 30_000 };
 
-struct Head {
+struct DropCountedHeader {
     number: usize,
     drops: Arc<AtomicUsize>,
 }
 
-impl Drop for Head {
+impl Drop for DropCountedHeader {
     fn drop(&mut self) {
         self.drops.fetch_add(1, Ordering::Relaxed);
     }
@@ -40,12 +40,12 @@ fn one_thread_takes_and_all_free() {
     thread::scope(|scope| {
         let mut senders = Vec::new();
         for thread in 0..THREADS {
-            let (sender, receiver) = sync_channel::<(HeaderWithTail<Head>, Slice, BlockMut)>(64);
+            let (sender, receiver) = sync_channel::<(HeaderWithTail<DropCountedHeader>, Slice, BlockMut)>(64);
             senders.push(sender);
             scope.spawn(move || {
                 let mut kept = Vec::new();
                 for (message, slice, block) in receiver {
-                    let number = message.head().number;
+                    let number = message.header().number;
                     assert_eq!(message.tail().len(), length(number));
                     assert!(message.tail().iter().all(|byte| *byte == number as u8));
                     assert!(slice.iter().all(|byte| *byte == number as u8));
@@ -60,7 +60,7 @@ fn one_thread_takes_and_all_free() {
             });
         }
         for number in 0..STEPS {
-            let head = Head { number, drops: Arc::clone(&drops) };
+            let head = DropCountedHeader { number, drops: Arc::clone(&drops) };
             let message = pool.header_with_tail(head, length(number), |tail| tail.fill(number as u8));
             let mut bytes = pool.block(length(number) + 2);
             bytes.fill(number as u8);
@@ -126,7 +126,7 @@ fn a_pool_goes_while_its_blocks_come_back() {
         thread::scope(|scope| {
             let pool = Pool::default();
             for number in 0..THREADS {
-                let head = Head { number, drops: Arc::clone(&drops) };
+                let head = DropCountedHeader { number, drops: Arc::clone(&drops) };
                 let message = pool.header_with_tail(head, number, |tail| tail.fill(1));
                 let blocks: Vec<BlockMut> = (0..round % 5).map(|len| pool.block(len)).collect();
                 let start = &start;

@@ -396,7 +396,7 @@ pub enum Event {
         /// What the peer sent with it.
         private: Vec<u8>,
         /// Who, and to which address of ours.
-        peer: link::Peer,
+        peer: link::PeerAddress,
     },
     /// A connection stands. Messages of the peer may have been received before this.
     Established {

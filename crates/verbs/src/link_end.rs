@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::limits::{DEADLINES_EVERY, MESSAGE_PARTS_MAX};
 use crate::port::{LinkId, Port};
 use crate::wire::Token;
-use link::{Abort, Filled, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use link::{AbortReason, FilledMemory, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
 use slab::{BlockMut, Gather};
 use std::io;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use std::time::Duration;
 const COPY_BELOW_BYTES: usize = 1_024;
 
 /// What suits a link that lends nothing.
-pub(crate) const SHAPE: Shape = Shape {
+pub(crate) const SHAPE: LinkCapabilities = LinkCapabilities {
     gather_parts_max: MESSAGE_PARTS_MAX,
-    copy_below_bytes: COPY_BELOW_BYTES,
-    lend_from_bytes: usize::MAX,
+    copy_threshold_bytes: COPY_BELOW_BYTES,
+    lend_threshold_bytes: usize::MAX,
     name: "rdma",
 };
 
@@ -29,7 +29,7 @@ pub(crate) const SHAPE: Shape = Shape {
 pub struct VerbsLink<D: Device> {
     port: Port<D>,
     id: LinkId,
-    peer: Peer,
+    peer: PeerAddress,
     token: Option<Token>,
 }
 
@@ -37,7 +37,7 @@ impl<D: Device> VerbsLink<D> {
     pub(crate) fn new(port: Port<D>, id: LinkId) -> Self {
         let mut core = port.core();
         let (peer, token) = core.with(id).map_or_else(
-            || (Peer::inside("rdma", "rdma"), None),
+            || (PeerAddress::in_process("rdma", "rdma"), None),
             |(connection, _)| (connection.peer.clone(), connection.token),
         );
         drop(core);
@@ -74,9 +74,9 @@ impl<D: Device> VerbsLink<D> {
 }
 
 impl<D: Device> Link for VerbsLink<D> {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         let mut core = self.port.core();
-        let Some((connection, shared)) = core.with(self.id) else { return Ok(Received::Closed) };
+        let Some((connection, shared)) = core.with(self.id) else { return Ok(ReceiveOutcome::Closed) };
         let received = connection.receive(shared, direct, scratch);
         // Credits that are due go now: the peer may wait for them, and nobody may poll for a while.
         if !shared.settings.corked && connection.is_dirty {
@@ -91,21 +91,21 @@ impl<D: Device> Link for VerbsLink<D> {
         connection.lend(shared, memory, place)
     }
 
-    fn take_back(&mut self) -> Option<Filled> {
+    fn take_filled(&mut self) -> Option<FilledMemory> {
         self.port.core().with(self.id)?.0.inward.take_back()
     }
 
-    fn announced(&self) -> usize {
+    fn announced_bytes(&self) -> usize {
         self.port.core().with(self.id).map_or(0, |(connection, _)| connection.inward.announced())
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         let mut core = self.port.core();
         let Some((connection, shared)) = core.with(self.id) else { return Err(LinkError::Closed) };
         connection.send(shared, from)
     }
 
-    fn abort(&mut self, _why: Abort) {
+    fn abort(&mut self, _why: AbortReason) {
         let mut core = self.port.core();
         if let Some((connection, shared)) = core.with(self.id) {
             connection.abort(shared);
@@ -122,14 +122,14 @@ impl<D: Device> Link for VerbsLink<D> {
     }
 
     /// `lend_from_bytes` is this end's own until the connection stands, and may be higher then.
-    fn shape(&self) -> Shape {
+    fn capabilities(&self) -> LinkCapabilities {
         let mut core = self.port.core();
         let own = core.shared.settings.rendezvous_threshold_bytes as usize;
         let lend_from_bytes = core.with(self.id).map_or(own, |(connection, _)| connection.terms.threshold.max(own));
-        Shape { lend_from_bytes, ..SHAPE }
+        LinkCapabilities { lend_threshold_bytes: lend_from_bytes, ..SHAPE }
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 
@@ -143,7 +143,7 @@ impl<D: Device> Link for VerbsLink<D> {
     }
 
     /// Drives the whole port while it waits.
-    fn wait(&mut self, what: Wait, mut timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, mut timeout: Option<Duration>) -> Result<bool, LinkError> {
         let mut core = self.port.core();
         let broken = |error: crate::device::DeviceError| LinkError::Lost(error.into());
         // Where there was nothing the last time, most likely there is nothing now: then the look that must follow the arming

@@ -11,7 +11,7 @@ use crate::link_end::VerbsLink;
 use crate::port::Port;
 use crate::settings::Settings;
 use crate::wire::Token;
-use link::{Abort, Filled, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use link::{AbortReason, FilledMemory, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
@@ -25,7 +25,7 @@ pub struct SoleLink<D: Device> {
     // In this order: the link says goodbye over the port.
     link: Option<VerbsLink<D>>,
     port: Port<D>,
-    peer: Peer,
+    peer: PeerAddress,
     /// Of a link that somebody waits for with a registry.
     bell: Option<Bell>,
     /// What its owner waits for on its behalf.
@@ -51,13 +51,13 @@ impl<D: Device> SoleLink<D> {
         let port = Port::open(device, &pool, settings).map_err(io::Error::other)?;
         let mut link = port.connect(address, token)?;
         let failed = |error: LinkError| io::Error::from(error);
-        if !link.wait(Wait::Either, Some(timeout)).map_err(failed)? {
-            link.abort(Abort::Overdue);
+        if !link.wait(WaitFor::Either, Some(timeout)).map_err(failed)? {
+            link.abort(AbortReason::Overdue);
             return Err(io::Error::new(io::ErrorKind::TimedOut, "RDMA: nobody has answered in time"));
         }
         // A connection that could not be had says so here; one that stands has nothing yet.
         match link.receive(&mut [], &mut []) {
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 return Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the peer is gone"));
             }
             Ok(_) => {}
@@ -90,37 +90,37 @@ impl<D: Device> SoleLink<D> {
 
     /// There is nothing to receive. The device is to wake whoever waits for it, and since it does not tell of what came
     /// before that, there is another look.
-    fn rest(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn rest(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         let _told_by_the_link = self.port.arm();
         self.look();
         let received = self.inner()?.receive(direct, scratch)?;
-        if received != Received::Idle {
+        if received != ReceiveOutcome::Idle {
             return Ok(unfinished(received));
         }
         if self.is_blocked && self.inner()?.is_writable() {
             // No bytes, but more can be sent, and no edge of its own would say so.
             self.is_blocked = false;
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         self.bell.iter_mut().for_each(Bell::silence);
-        Ok(Received::Idle)
+        Ok(ReceiveOutcome::Idle)
     }
 }
 
 /// Only who was told that there is nothing at all may wait: then the device is armed.
-fn unfinished(received: Received) -> Received {
+fn unfinished(received: ReceiveOutcome) -> ReceiveOutcome {
     match received {
-        Received::Bytes { bytes, .. } => Received::Bytes { bytes, drained: false },
+        ReceiveOutcome::Bytes { bytes, .. } => ReceiveOutcome::Bytes { bytes, drained: false },
         other => other,
     }
 }
 
 impl<D: Device> Link for SoleLink<D> {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         if self.bell.is_none() {
             // What a wait has heard of comes first; only who finds nothing looks.
             let received = self.inner()?.receive(direct, scratch)?;
-            if received != Received::Idle {
+            if received != ReceiveOutcome::Idle {
                 return Ok(received);
             }
         }
@@ -129,8 +129,8 @@ impl<D: Device> Link for SoleLink<D> {
         if self.bell.is_none() {
             return Ok(received);
         }
-        let received = if received == Received::Idle { self.rest(direct, scratch)? } else { unfinished(received) };
-        if received != Received::Idle {
+        let received = if received == ReceiveOutcome::Idle { self.rest(direct, scratch)? } else { unfinished(received) };
+        if received != ReceiveOutcome::Idle {
             // Whoever stops here has looked at what the device has told, and finds an edge again.
             self.ring();
         }
@@ -144,17 +144,17 @@ impl<D: Device> Link for SoleLink<D> {
         }
     }
 
-    fn take_back(&mut self) -> Option<Filled> {
-        self.link.as_mut()?.take_back()
+    fn take_filled(&mut self) -> Option<FilledMemory> {
+        self.link.as_mut()?.take_filled()
     }
 
-    fn announced(&self) -> usize {
-        self.link.as_ref().map_or(0, Link::announced)
+    fn announced_bytes(&self) -> usize {
+        self.link.as_ref().map_or(0, Link::announced_bytes)
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         let mut sent = self.inner()?.send(from)?;
-        if sent == Sent::Blocked && self.bell.is_some() {
+        if sent == SendOutcome::Blocked && self.bell.is_some() {
             // Room to send is told of by the device alone, and it may have been told already.
             let _told_by_the_link = self.port.arm();
             self.look();
@@ -164,11 +164,11 @@ impl<D: Device> Link for SoleLink<D> {
                 self.ring();
             }
         }
-        self.is_blocked = sent == Sent::Blocked;
+        self.is_blocked = sent == SendOutcome::Blocked;
         Ok(sent)
     }
 
-    fn abort(&mut self, why: Abort) {
+    fn abort(&mut self, why: AbortReason) {
         if let Some(link) = &mut self.link {
             link.abort(why);
         }
@@ -182,11 +182,11 @@ impl<D: Device> Link for SoleLink<D> {
         self.look();
     }
 
-    fn shape(&self) -> Shape {
-        self.link.as_ref().map_or(crate::link_end::SHAPE, Link::shape)
+    fn capabilities(&self) -> LinkCapabilities {
+        self.link.as_ref().map_or(crate::link_end::SHAPE, Link::capabilities)
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 
@@ -219,7 +219,7 @@ impl<D: Device> Link for SoleLink<D> {
         all.try_for_each(|descriptor| registry.deregister(&mut SourceFd(&descriptor)))
     }
 
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let waited = self.inner()?.wait(what, timeout);
         // It has heard what the device told, which nobody else hears any more.
         self.ring();

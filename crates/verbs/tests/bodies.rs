@@ -2,7 +2,7 @@
 
 mod world;
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::Settings;
 use verbs::sim::FabricOptions;
@@ -31,14 +31,14 @@ impl Receiver {
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("open") {
-            Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => {
-                let filled = self.link.take_back().expect("all of it is there");
+            ReceiveOutcome::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Bytes { .. } => {
+                let filled = self.link.take_filled().expect("all of it is there");
                 assert_eq!(filled.copied_bytes, 0, "all of it was fetched");
                 self.body = Some(filled.memory);
             }
-            Received::Idle => {}
-            Received::Closed => panic!("nobody closed"),
+            ReceiveOutcome::Idle => {}
+            ReceiveOutcome::Closed => panic!("nobody closed"),
         }
         self.body.is_some()
     }

@@ -14,7 +14,7 @@ mod many;
 mod outage;
 
 use ends::{asking, carry, connected, drive, fresh, lab, listening, pattern, port, settings};
-use link::contract::{Ends, PROMISES};
+use link::contract::{LinkPair, CONTRACT_TESTS};
 use slab::{Gather, Pool, PoolOptions};
 use verbs::{Settings, card};
 
@@ -44,10 +44,10 @@ fn a_link_over_a_card_keeps_the_contract() {
         let port = port(devices.remove(0), &settings);
         port.listen(&address).expect("nobody listens there");
         for swapped in [false, true] {
-            for (name, promise) in PROMISES {
+            for (name, promise) in CONTRACT_TESTS {
                 println!("{name}, swapped: {swapped}");
                 let (near, far) = connected(&port, &port, &address);
-                let ends: Ends = (Box::new(near), Box::new(far));
+                let ends: LinkPair = (Box::new(near), Box::new(far));
                 promise(if swapped { (ends.1, ends.0) } else { ends });
             }
         }

@@ -1,7 +1,7 @@
 //! The contract of every link, over the simulated device.
 
-use link::contract::{Ends, PROMISES, check_all};
-use link::{Link, Sent, Wait};
+use link::contract::{LinkPair, CONTRACT_TESTS, check_all};
+use link::{Link, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
@@ -11,7 +11,7 @@ use verbs::{Port, Settings, SoleLink};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both ends on one port: whoever waits for one drives the other.
-fn connected(options: &FabricOptions, settings: &Settings) -> Ends {
+fn connected(options: &FabricOptions, settings: &Settings) -> LinkPair {
     let fabric = Fabric::new(options);
     let pool = Pool::new(PoolOptions::default());
     let port = Port::open(fabric.device(), &pool, settings.clone()).expect("sound settings");
@@ -49,7 +49,7 @@ fn with_a_low_threshold_it_does_too() {
 #[test]
 fn on_a_slow_fabric_it_does_too() {
     for seed in 0..40 {
-        for (name, promise) in PROMISES {
+        for (name, promise) in CONTRACT_TESTS {
             println!("seed {seed}: {name}");
             let threshold = if seed % 2 == 0 { 2_000 } else { 16 * 1_024 };
             let settings = Settings { rendezvous_threshold_bytes: threshold, ..settings() };
@@ -59,7 +59,7 @@ fn on_a_slow_fabric_it_does_too() {
 }
 
 /// A connection that has a port to itself, in real time, and the other end on one of its own.
-fn sole(registered: bool) -> Ends {
+fn sole(registered: bool) -> LinkPair {
     let fabric = Fabric::live(&FabricOptions::faultless());
     let listener = fabric.device();
     let pool = Pool::new(PoolOptions::default());
@@ -92,10 +92,10 @@ fn a_link_with_a_port_of_its_own_says_what_is_announced() {
     for link in [&mut near, &mut far] {
         let mut out = Gather::new();
         out.push(pool.copy(&[7; 40_000]));
-        assert_eq!(link.send(&mut out).expect("it stands"), Sent::Drained);
+        assert_eq!(link.send(&mut out).expect("it stands"), SendOutcome::Drained);
     }
-    assert!(near.wait(Wait::Readable, Some(PATIENCE)).expect("it stands"));
-    assert_eq!(near.announced(), 40_000);
+    assert!(near.wait(WaitFor::Readable, Some(PATIENCE)).expect("it stands"));
+    assert_eq!(near.announced_bytes(), 40_000);
     // Neither was read, and neither waits for that.
     drop(far);
     drop(near);

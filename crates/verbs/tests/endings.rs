@@ -2,7 +2,7 @@
 
 mod world;
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::Gather;
 use std::time::Duration;
 use verbs::Settings;
@@ -24,16 +24,16 @@ fn what_was_lent_is_full_before_the_stream_ends() {
     out.push(world.pool.copy(&bytes(0, BODY_BYTES)));
     near.send(&mut out).expect("it stands");
     near.close_sending();
-    world.until("it is announced", || far.announced() > 0);
-    assert_eq!((far.announced(), near.announced()), (BODY_BYTES, 0));
+    world.until("it is announced", || far.announced_bytes() > 0);
+    assert_eq!((far.announced_bytes(), near.announced_bytes()), (BODY_BYTES, 0));
     far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
-    assert_eq!(far.announced(), 0, "nothing more is lent for what is lent for");
+    assert_eq!(far.announced_bytes(), 0, "nothing more is lent for what is lent for");
     // The end of the stream is here long before its owner looks.
     world.steps(100);
     let full = far.receive(&mut [], &mut [0; 10]).expect("it stands");
-    assert_eq!(full, Received::Bytes { bytes: 0, drained: false });
-    assert!(far.take_back().expect("it is full").memory[..] == bytes(0, BODY_BYTES));
-    assert_eq!(far.receive(&mut [], &mut [0; 10]).expect("it stands"), Received::Closed);
+    assert_eq!(full, ReceiveOutcome::Bytes { bytes: 0, drained: false });
+    assert!(far.take_filled().expect("it is full").memory[..] == bytes(0, BODY_BYTES));
+    assert_eq!(far.receive(&mut [], &mut [0; 10]).expect("it stands"), ReceiveOutcome::Closed);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn two_ends_that_go_with_bodies_unread_do_not_wait_for_each_other() {
                 (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
                 link.send(&mut out).expect("it stands");
             }
-            world.until("it is announced", || far.announced() > 0);
+            world.until("it is announced", || far.announced_bytes() > 0);
             // A READ may be under way.
             far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
             world.steps(steps);
@@ -114,7 +114,7 @@ fn what_an_end_has_said_before_it_went_is_read_though_it_reads_nothing_itself() 
         (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
         link.send(&mut out).expect("it stands");
     }
-    world.until("it is announced", || near.announced() > 0 && far.announced() > 0);
+    world.until("it is announced", || near.announced_bytes() > 0 && far.announced_bytes() > 0);
     drop(near);
     world.steps(100);
     // It goes on talking to nobody, and is not held up by that.

@@ -2,7 +2,7 @@
 
 mod world;
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::Settings;
 use verbs::Token;
@@ -159,7 +159,7 @@ fn ends(world: &World, link: &mut SimLink) -> String {
     for _ in 0..world::STEPS_MAX {
         let mut scratch = [0; 4_096];
         match link.receive(&mut [], &mut scratch) {
-            Ok(Received::Closed) => return "closed".into(),
+            Ok(ReceiveOutcome::Closed) => return "closed".into(),
             Ok(_) => world.step(),
             Err(error) => return error.to_string(),
         }
@@ -298,7 +298,7 @@ fn a_body_that_is_never_fetched_is_not_offered_for_ever() {
         }
         let mut scratch = [0; 16];
         match link.receive(&mut [], &mut scratch) {
-            Ok(Received::Idle) => {}
+            Ok(ReceiveOutcome::Idle) => {}
             Ok(other) => panic!("{other:?}"),
             Err(error) => end = Some(error.to_string()),
         }

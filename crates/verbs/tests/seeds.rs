@@ -2,8 +2,8 @@
 
 mod world;
 
-use link::sim::Chance;
-use link::{Abort, Link};
+use link::sim::SplitMix64;
+use link::{AbortReason, Link};
 use verbs::Settings;
 use verbs::sim::FabricOptions;
 use world::{Flow, STEPS_MAX, SimLink, World, any_settings};
@@ -16,7 +16,7 @@ fn seeds() -> u64 {
 }
 
 struct Run {
-    chance: Chance,
+    chance: SplitMix64,
     world: World,
     settings: [Settings; 2],
     flows: [Flow; 2],
@@ -24,7 +24,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, options: &FabricOptions) -> Run {
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         let settings = [any_settings(&mut chance), any_settings(&mut chance)];
         let world = World::new(options, &settings);
         let flows = [0, 1].map(|_| {
@@ -133,7 +133,7 @@ fn every_byte_arrives_once_and_in_order_and_every_credit_and_buffer_returns() {
         if run.chance.below(2) == 0 {
             links.iter_mut().flatten().for_each(Link::close_sending);
         } else if run.chance.below(2) == 0 {
-            links.iter_mut().flatten().for_each(|link| link.abort(Abort::Operator));
+            links.iter_mut().flatten().for_each(|link| link.abort(AbortReason::Operator));
         }
         drop(links);
         rendezvous += run.world.ports.iter().map(|port| port.counters().offered_bytes).sum::<u64>();

@@ -5,7 +5,7 @@
 //! Never:  vouches for what it says: whoever hands one out has verified it, or says that nobody has.
 
 use super::der::{Der, OBJECT, OCTETS, SEQUENCE, seconds};
-use super::name;
+use super::distinguished_name;
 
 /// A certificate.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Certificate {
 
 /// What of a client's certificate is the name of a user (RabbitMQ's `ssl_cert_login_from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum CertificateIdentity {
     /// The whole subject: `CN=orders,O=Example`.
     DistinguishedName,
     /// The common name of the subject; several are joined by commas.
@@ -43,7 +43,7 @@ pub enum SanType {
 }
 
 /// The parts that matter here.
-struct Parts<'a> {
+struct CertificateFields<'a> {
     not_before: (u8, &'a [u8]),
     not_after: (u8, &'a [u8]),
     subject: Der<'a>,
@@ -56,7 +56,7 @@ impl Certificate {
         Certificate { der: der.into() }
     }
 
-    fn parts(&self) -> Option<Parts<'_>> {
+    fn parts(&self) -> Option<CertificateFields<'_>> {
         const VERSION: u8 = 0xa0;
         const EXTENSIONS: u8 = 0xa3;
         const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
@@ -66,7 +66,7 @@ impl Certificate {
         }
         let (_serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
         let mut validity = signed.expect(SEQUENCE)?;
-        let mut parts = Parts {
+        let mut parts = CertificateFields {
             not_before: validity.next()?,
             not_after: validity.next()?,
             subject: signed.expect(SEQUENCE)?,
@@ -85,23 +85,23 @@ impl Certificate {
     }
 
     /// The name of the user it stands for.
-    pub fn identity(&self, from: Identity) -> Option<String> {
+    pub fn identity(&self, from: CertificateIdentity) -> Option<String> {
         let name = match from {
-            Identity::DistinguishedName => self.distinguished_name()?,
-            Identity::CommonName => self.common_names()?.join(","),
-            Identity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
+            CertificateIdentity::DistinguishedName => self.distinguished_name()?,
+            CertificateIdentity::CommonName => self.common_names()?.join(","),
+            CertificateIdentity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
         };
         Some(name).filter(|name| !name.is_empty())
     }
 
     /// The subject's name.
     pub fn distinguished_name(&self) -> Option<String> {
-        Some(name::written(&name::parts(self.parts()?.subject)?))
+        Some(distinguished_name::written(&distinguished_name::parts(self.parts()?.subject)?))
     }
 
     fn common_names(&self) -> Option<Vec<String>> {
-        let attributes = name::parts(self.parts()?.subject)?.into_iter().flatten();
-        Some(attributes.filter(|(kind, _)| kind == name::COMMON_NAME).map(|(_, value)| value).collect())
+        let attributes = distinguished_name::parts(self.parts()?.subject)?.into_iter().flatten();
+        Some(attributes.filter(|(kind, _)| kind == distinguished_name::COMMON_NAME).map(|(_, value)| value).collect())
     }
 
     /// The alternative names of a kind, in their order.
@@ -125,7 +125,7 @@ impl Certificate {
 
     /// The first and the last second since 1970 at which it holds.
     pub fn validity_s(&self) -> Option<(i64, i64)> {
-        let Parts { not_before, not_after, .. } = self.parts()?;
+        let CertificateFields { not_before, not_after, .. } = self.parts()?;
         Some((seconds(not_before.0, not_before.1)?, seconds(not_after.0, not_after.1)?))
     }
 }

@@ -4,9 +4,9 @@
 //! Owns:   the certificates it trusts, and its own if it has one.
 //! Never:  goes on with a server that it cannot verify.
 
-use super::engine::Engine;
+use super::engine::TlsEngine;
 use super::files::{CertificateFiles, TlsError, certified, roots};
-use super::link::TlsLink;
+use super::tls_link::TlsLink;
 use super::{VERSIONS, provider};
 use crate::socket::SocketLink;
 use rustls::ClientConfig;
@@ -73,8 +73,8 @@ impl TlsClient {
         let server = server.map_err(|_| invalid(format!("'{name}' is no name that a certificate could have")))?;
         let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), server);
         let connection = connection.map_err(|error| invalid(error.to_string()))?;
-        let mut link = TlsLink::new(socket, Engine::Client(Box::new(connection)));
-        link.shake_hands(timeout)?;
+        let mut link = TlsLink::new(socket, TlsEngine::Client(Box::new(connection)));
+        link.handshake(timeout)?;
         Ok(link)
     }
 }

@@ -9,70 +9,70 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
 
-pub(super) enum Engine {
+pub(super) enum TlsEngine {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
 /// What one step came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum EngineProgress {
     /// It moved; another step may move more.
-    Again,
+    Progressed,
     /// It needs more from the peer, or has nothing to do.
-    Rest,
+    Waiting,
     /// The peer has ended its sending direction.
-    Ended,
+    PeerClosed,
 }
 
 /// What is to be sent.
 #[derive(Clone, Copy)]
-pub(super) enum Say<'a> {
+pub(super) enum EngineOutput<'a> {
     /// Nothing: only what was received is looked at.
     Nothing,
     /// These bytes.
     Plain(&'a [u8]),
     /// The end of this sending direction.
-    End,
+    CloseNotify,
 }
 
 /// One step: how many of the received bytes it used up, what it came to, and whether it said what it was to say.
-pub(super) struct Stepped {
+pub(super) struct EngineStep {
     pub used: usize,
-    pub outcome: Result<Step, Error>,
-    pub said: bool,
+    pub outcome: Result<EngineProgress, Error>,
+    pub written: bool,
 }
 
-impl Engine {
+impl TlsEngine {
     /// One step. Plain bytes go to `take`, encrypted ones behind `out`.
     pub fn step(
         &mut self,
         received: &mut [u8],
-        say: Say<'_>,
-        out: &mut Outgoing,
+        say: EngineOutput<'_>,
+        out: &mut EncryptedBuffer,
         take: &mut impl FnMut(&[u8]),
-    ) -> Stepped {
+    ) -> EngineStep {
         match self {
-            Engine::Server(connection) => step(connection.process_tls_records(received), say, out, take),
-            Engine::Client(connection) => step(connection.process_tls_records(received), say, out, take),
+            TlsEngine::Server(connection) => step(connection.process_tls_records(received), say, out, take),
+            TlsEngine::Client(connection) => step(connection.process_tls_records(received), say, out, take),
         }
     }
 
     /// What both roles have.
     pub fn state(&self) -> &CommonState {
         match self {
-            Engine::Server(connection) => connection,
-            Engine::Client(connection) => connection,
+            TlsEngine::Server(connection) => connection,
+            TlsEngine::Client(connection) => connection,
         }
     }
 }
 
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    say: Say<'_>,
-    out: &mut Outgoing,
+    say: EngineOutput<'_>,
+    out: &mut EncryptedBuffer,
     take: &mut impl FnMut(&[u8]),
-) -> Stepped {
+) -> EngineStep {
     let UnbufferedStatus { discard: mut used, state } = status;
     let mut said = false;
     let outcome = state.and_then(|state| match state {
@@ -82,32 +82,32 @@ fn step<Data>(
                 used += record.discard;
                 take(record.payload);
             }
-            Ok(Step::Again)
+            Ok(EngineProgress::Progressed)
         }
-        ConnectionState::EncodeTlsData(data) => encode(data, out).map(|()| Step::Again),
+        ConnectionState::EncodeTlsData(data) => encode(data, out).map(|()| EngineProgress::Progressed),
         ConnectionState::TransmitTlsData(data) => {
             // What was encoded lies in `out` already, before all that follows.
             data.done();
-            Ok(Step::Again)
+            Ok(EngineProgress::Progressed)
         }
         ConnectionState::WriteTraffic(mut traffic) => {
-            said = !matches!(say, Say::Nothing);
+            said = !matches!(say, EngineOutput::Nothing);
             let written = match say {
-                Say::Nothing => Ok(()),
-                Say::Plain(bytes) => into_room(out, |room| traffic.encrypt(bytes, room)),
-                Say::End => into_room(out, |room| traffic.queue_close_notify(room)),
+                EngineOutput::Nothing => Ok(()),
+                EngineOutput::Plain(bytes) => write_growing(out, |room| traffic.encrypt(bytes, room)),
+                EngineOutput::CloseNotify => write_growing(out, |room| traffic.queue_close_notify(room)),
             };
-            written.map(|()| Step::Rest)
+            written.map(|()| EngineProgress::Waiting)
         }
-        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Step::Ended),
+        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(EngineProgress::PeerClosed),
         // Early data is never asked for, and of states that are not known nothing is expected.
-        _ => Ok(Step::Rest),
+        _ => Ok(EngineProgress::Waiting),
     });
-    Stepped { used, outcome, said }
+    EngineStep { used, outcome, written: said }
 }
 
-fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Outgoing) -> Result<(), Error> {
-    into_room(out, |room| {
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut EncryptedBuffer) -> Result<(), Error> {
+    write_growing(out, |room| {
         data.encode(room).map_err(|error| match error {
             EncodeError::InsufficientSize(size) => EncryptError::InsufficientSize(size),
             EncodeError::AlreadyEncoded => EncryptError::EncryptExhausted,
@@ -116,7 +116,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Outgoing) -> Result
 }
 
 /// Writes behind what `out` holds, with as much room as it takes.
-fn into_room(out: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
+fn write_growing(out: &mut EncryptedBuffer, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
     loop {
         match write(&mut out.bytes[out.filled..]) {
             Ok(bytes) => {
@@ -133,14 +133,14 @@ fn into_room(out: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usiz
 
 /// Encrypted bytes on their way out. Its memory stays, so that it is made ready once and not for each record.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct EncryptedBuffer {
     bytes: Vec<u8>,
     filled: usize,
 }
 
-impl Outgoing {
+impl EncryptedBuffer {
     pub const fn new() -> Self {
-        Outgoing { bytes: Vec::new(), filled: 0 }
+        EncryptedBuffer { bytes: Vec::new(), filled: 0 }
     }
 
     /// What it holds.

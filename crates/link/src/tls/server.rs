@@ -5,9 +5,9 @@
 //! Never:  answers with another version than 1.2 or 1.3.
 
 use super::certificate::{Certificate, SanType};
-use super::engine::Engine;
+use super::engine::TlsEngine;
 use super::files::{CertificateFiles, TlsError, certified, roots};
-use super::link::TlsLink;
+use super::tls_link::TlsLink;
 use super::{VERSIONS, provider};
 use crate::socket::SocketLink;
 use rustls::server::danger::ClientCertVerifier;
@@ -60,12 +60,12 @@ pub struct TlsServerOptions {
 #[derive(Clone)]
 pub struct TlsServer {
     options: Arc<TlsServerOptions>,
-    current: Arc<RwLock<Current>>,
+    current: Arc<RwLock<ActiveConfig>>,
 }
 
 /// What connections begin with, and the certificates in it.
 #[derive(Clone)]
-struct Current {
+struct ActiveConfig {
     config: Arc<ServerConfig>,
     certificates: Vec<Certificate>,
 }
@@ -99,7 +99,7 @@ impl TlsServer {
     pub(crate) fn secure(&self, socket: SocketLink<TcpStream>) -> io::Result<TlsLink> {
         let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
         let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(TlsLink::new(socket, Engine::Server(Box::new(connection))))
+        Ok(TlsLink::new(socket, TlsEngine::Server(Box::new(connection))))
     }
 }
 
@@ -109,9 +109,9 @@ impl std::fmt::Debug for TlsServer {
     }
 }
 
-fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
+fn configure(options: &TlsServerOptions) -> Result<ActiveConfig, TlsError> {
     let provider = provider();
-    let mut choice = Choice(Vec::new());
+    let mut choice = CertificateResolver(Vec::new());
     let mut certificates = Vec::new();
     for files in &options.certificates {
         let certified = certified(files, &provider)?;
@@ -148,21 +148,21 @@ fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
     config.ignore_client_order = true;
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Current { config: Arc::new(config), certificates })
+    Ok(ActiveConfig { config: Arc::new(config), certificates })
 }
 
 /// Certificates by the host names in them.
 #[derive(Debug)]
-struct Choice(Vec<(Vec<String>, Arc<CertifiedKey>)>);
+struct CertificateResolver(Vec<(Vec<String>, Arc<CertifiedKey>)>);
 
-impl Choice {
+impl CertificateResolver {
     fn find(&self, host: Option<&str>) -> Option<&Arc<CertifiedKey>> {
         let named = host.and_then(|host| self.0.iter().find(|(names, _)| names.iter().any(|name| covers(name, host))));
         named.or(self.0.first()).map(|(_, certified)| certified)
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.find(hello.server_name()).cloned()
     }

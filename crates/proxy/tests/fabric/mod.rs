@@ -1,7 +1,7 @@
 //! A simulated fabric with a broker that is none, moved on by a thread of its own, and devices for a proxy.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::{Abort, Link, Received};
+use link::{AbortReason, Link, ReceiveOutcome};
 use proxy::{Devices, Rdma};
 use slab::{BlockMut, Gather, Pool, PoolOptions, Slice};
 use std::collections::HashMap;
@@ -250,18 +250,18 @@ impl Guest {
             return manner == Manner::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
         let has_room = self.out.bytes() < 1 << 20;
-        let announced = self.link.announced();
+        let announced = self.link.announced_bytes();
         let mut block = pool.block(64 * 1024);
         if has_room && announced > 0 {
             // What is refused is received like any other bytes.
             let _lent = self.link.lend(pool.block(announced), 0..announced);
         }
-        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(Received::Idle) };
+        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(ReceiveOutcome::Idle) };
         let mut moved = false;
         match received {
-            Ok(Received::Bytes { bytes, .. }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, .. }) => {
                 moved = true;
-                let memory = match self.link.take_back() {
+                let memory = match self.link.take_filled() {
                     Some(filled) => filled.memory,
                     None => {
                         block.truncate(bytes);
@@ -270,12 +270,12 @@ impl Guest {
                 };
                 match manner {
                     Manner::Echo => self.out.push(Slice::from(memory)),
-                    Manner::BreaksOff => self.link.abort(Abort::Operator),
+                    Manner::BreaksOff => self.link.abort(AbortReason::Operator),
                     Manner::EndsFirst | Manner::Deaf => self.bytes.extend_from_slice(&memory),
                 }
             }
-            Ok(Received::Idle) => {}
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Idle) => {}
+            Ok(ReceiveOutcome::Closed) => {
                 self.is_over = true;
             }
             // Whoever asks is told by the flag that it was no end in order.

@@ -7,8 +7,8 @@
 
 use broker::{Broker, BrokerOptions, Effects};
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
-use link::sim::{Cable, Side, SimOptions, pair};
-use link::{Abort, Filled, Link, LinkError, Received};
+use link::sim::{SimConnection, SimSide, SimOptions, pair};
+use link::{AbortReason, FilledMemory, Link, LinkError, ReceiveOutcome};
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::{Bell, Copied, Desk, Doorbell, Household, Mail, Shard, ShardOptions, Work};
@@ -113,7 +113,7 @@ pub struct World {
     pub settings: Settings,
     pub shard: Shard,
     slots: HashMap<LinkId, u32>,
-    cables: Vec<(Cable, u32)>,
+    cables: Vec<(SimConnection, u32)>,
     pub now: Instant,
     /// What clients over RDMA want at most in a frame of a body.
     pub frame_bytes_max: u32,
@@ -156,7 +156,7 @@ impl World {
             }
         }
         for (cable, slot) in &self.cables {
-            let edge = cable.take_edges(Side::Right);
+            let edge = cable.take_edges(SimSide::Right);
             if edge.any() {
                 self.shard.edge(*slot, edge.readable, edge.writable, edge.closed);
             }
@@ -308,7 +308,7 @@ impl Client {
 
     fn begin_lending(&mut self) {
         let Some(link) = &self.link else { return };
-        self.lend_from_bytes = link.shape().lend_from_bytes;
+        self.lend_from_bytes = link.capabilities().lend_threshold_bytes;
         if self.lend_from_bytes < usize::MAX {
             self.inbound.lend_from(self.lend_from_bytes);
             self.out.set_part_bytes_min(self.lend_from_bytes);
@@ -339,7 +339,7 @@ impl Client {
     }
 
     /// Goes, in order or not.
-    pub fn leave(&mut self, why: Option<Abort>) {
+    pub fn leave(&mut self, why: Option<AbortReason>) {
         if let (Some(mut link), Some(why)) = (self.link.take(), why) {
             link.abort(why);
         }
@@ -384,22 +384,22 @@ impl Client {
         let direct = self.inbound.direct();
         let direct_bytes = direct.len();
         let received = link.receive(direct, &mut self.kept[have..]);
-        let bytes = if let Ok(Received::Bytes { bytes, .. }) = received { bytes } else { 0 };
+        let bytes = if let Ok(ReceiveOutcome::Bytes { bytes, .. }) = received { bytes } else { 0 };
         let placed = bytes.min(direct_bytes);
         self.kept.truncate(have + bytes - placed);
         self.inbound.direct_filled(placed);
         match received {
-            Ok(Received::Bytes { .. }) if self.lend_from_bytes < usize::MAX => {
-                let filled = link.take_back();
+            Ok(ReceiveOutcome::Bytes { .. }) if self.lend_from_bytes < usize::MAX => {
+                let filled = link.take_filled();
                 self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
-                if let Some(Filled { memory, .. }) = filled {
+                if let Some(FilledMemory { memory, .. }) = filled {
                     self.inbound.filled(memory);
                 }
                 Ok(true)
             }
-            Ok(Received::Bytes { .. }) => Ok(true),
-            Ok(Received::Idle) => Ok(false),
-            Ok(Received::Closed) => Err(None),
+            Ok(ReceiveOutcome::Bytes { .. }) => Ok(true),
+            Ok(ReceiveOutcome::Idle) => Ok(false),
+            Ok(ReceiveOutcome::Closed) => Err(None),
             Err(error) => Err(Some(error)),
         }
     }

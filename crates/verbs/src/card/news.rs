@@ -11,7 +11,7 @@ use super::wait::readable;
 use crate::device::{DeviceError, Event, QueuePair, Request};
 use crate::limits::{NEWS_EVERY, RESOLVE_MAX};
 use ib::{About, AsyncEvent, CmEvent, Id, Reads};
-use link::Peer;
+use link::PeerAddress;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
@@ -148,7 +148,7 @@ impl Card {
     /// A request that is this card's own.
     fn request(&mut self, id: Id, private: Vec<u8>, reads: Reads, into: &mut Vec<Event>) {
         let text = |address: Option<std::net::SocketAddr>| address.map_or_else(|| "?".to_owned(), |it| it.to_string());
-        let peer = Peer {
+        let peer = PeerAddress {
             address: text(id.peer_address()).into(),
             local_address: text(id.local_address()).into(),
             // The loopback address has no device; that two addresses are of one machine proves nothing of who asks.

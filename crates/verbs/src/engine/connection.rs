@@ -15,7 +15,7 @@ use crate::limits::{
     CREDITS_MAX, CROWDED_SET_UP_PART, DESCRIPTOR_BYTES, FIRST_WORD_EVERY, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX,
 };
 use crate::wire::{Descriptor, Header, Hello, Kind, decode_close, decode_done, encode_close, encode_done};
-use link::Peer;
+use link::PeerAddress;
 use slab::BlockMut;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     pub phase: Phase,
     /// When the phase must be over, if it is not `Open`.
     pub deadline: Duration,
-    pub peer: Peer,
+    pub peer: PeerAddress,
     pub token: Option<crate::Token>,
     pub terms: Terms,
     pub credits: Credits,
@@ -93,7 +93,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// `credits` are what the peer is promised.
-    pub fn new<D>(shared: &Shared<D>, slot: u32, pair: QueuePair, peer: Peer, phase: Phase, credits: u16) -> Self {
+    pub fn new<D>(shared: &Shared<D>, slot: u32, pair: QueuePair, peer: PeerAddress, phase: Phase, credits: u16) -> Self {
         Connection {
             slot,
             pair,

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::limits::{COMPLETIONS_MAX, DEADLINES_EVERY, HANDSHAKES_MAX, POLL_COMPLETIONS_MAX, TOKENS_MAX};
 use crate::wire::{Hello, Refusal, Reject, Token, VERSION_MAX, VERSION_MIN};
 use crate::{Doorkeeper, LinkId, Readiness};
-use link::Peer;
+use link::PeerAddress;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl<D: Device> Core<D> {
         }
     }
 
-    fn add(&mut self, pair: QueuePair, peer: Peer, phase: Phase, credits: u16) -> LinkId {
+    fn add(&mut self, pair: QueuePair, peer: PeerAddress, phase: Phase, credits: u16) -> LinkId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, connection: None });
             (self.places.len() - 1) as u32
@@ -149,7 +149,7 @@ impl<D: Device> Core<D> {
         let hello = self.hello((VERSION_MIN, VERSION_MAX), token, credits).encode();
         let wishes = self.wishes();
         let pair = self.shared.device.connect(address, &hello, &wishes)?;
-        let peer = Peer { address: address.into(), local_address: "rdma".into(), is_loopback: false };
+        let peer = PeerAddress { address: address.into(), local_address: "rdma".into(), is_loopback: false };
         Ok(self.add(pair, peer, Phase::Asking, credits))
     }
 
@@ -197,7 +197,7 @@ impl<D: Device> Core<D> {
         Ok((hello, version))
     }
 
-    fn request(&mut self, request: Request, private: &[u8], peer: Peer) {
+    fn request(&mut self, request: Request, private: &[u8], peer: PeerAddress) {
         let admitted = self.admit(private);
         let (hello, version) = match admitted {
             Ok(admitted) => admitted,

@@ -6,7 +6,7 @@
 
 use crate::engine::Counters;
 use crate::wire::Descriptor;
-use link::Filled;
+use link::FilledMemory;
 use slab::BlockMut;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -130,9 +130,9 @@ impl Inward {
     }
 
     /// Lent memory that is full.
-    pub fn take_back(&mut self) -> Option<Filled> {
+    pub fn take_back(&mut self) -> Option<FilledMemory> {
         let Lent { memory, copied_bytes, .. } = self.lent.take_if(|lent| lent.is_full())?;
-        Some(Filled { memory: memory?, copied_bytes })
+        Some(FilledMemory { memory: memory?, copied_bytes })
     }
 
     /// Copies what is here into lent memory; answers with the READ that must come next, if one must.

@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::fault::Fault;
 use crate::limits::{MESSAGE_PARTS_MAX, RENDEZVOUS_BYTES_MAX, RESERVE_CREDITS, RESERVE_SLOTS};
 use crate::wire::{Descriptor, Kind};
-use link::{LinkError, Received, Sent};
+use link::{LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather};
 use std::ops::Range;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Connection {
                 || self.outward.offered_bytes + bytes > shared.settings.granted_bytes_max)
     }
 
-    pub fn send<D: Device>(&mut self, shared: &mut Shared<D>, from: &mut Gather) -> Result<Sent, LinkError> {
+    pub fn send<D: Device>(&mut self, shared: &mut Shared<D>, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         if let Some(error) = self.untold() {
             return Err(error);
         }
@@ -72,7 +72,7 @@ impl Connection {
             self.send_data(shared, from);
         }
         self.ring(shared)?;
-        Ok(if from.is_empty() { Sent::Drained } else { Sent::Blocked })
+        Ok(if from.is_empty() { SendOutcome::Drained } else { SendOutcome::Blocked })
     }
 
     /// Credits and slots for one more message of the stream.
@@ -164,23 +164,23 @@ impl Connection {
         shared: &mut Shared<D>,
         direct: &mut [u8],
         scratch: &mut [u8],
-    ) -> Result<Received, LinkError> {
+    ) -> Result<ReceiveOutcome, LinkError> {
         if let Some(error) = self.untold() {
             return Err(error);
         }
         // What was lent comes before the end of the stream.
         if self.inward.is_lent_full() {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         if self.inward.is_over() {
-            return Ok(Received::Closed);
+            return Ok(ReceiveOutcome::Closed);
         }
         if self.inward.is_lent() {
-            return Ok(Received::Idle);
+            return Ok(ReceiveOutcome::Idle);
         }
         let room = direct.len() + scratch.len();
         if room == 0 {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         let mut bytes = self.inward.copy(direct, &mut shared.frees, &mut shared.counters);
         if bytes == direct.len() {
@@ -193,7 +193,7 @@ impl Connection {
         if bytes > 0 {
             // A large body that is next may find lent memory when the owner has seen what came before it.
             let drained = bytes < room && !self.inward.wants_read() && !self.inward.ended;
-            return Ok(Received::Bytes { bytes, drained });
+            return Ok(ReceiveOutcome::Bytes { bytes, drained });
         }
         if self.inward.wants_read() {
             self.land(shared);
@@ -201,7 +201,7 @@ impl Connection {
                 return Err(error);
             }
         }
-        Ok(Received::Idle)
+        Ok(ReceiveOutcome::Idle)
     }
 
     /// Nobody lent memory for the body that is next: it lands in a block of the port's, in pieces.

@@ -7,7 +7,7 @@ use super::net::Net;
 use super::pair::{Pair, Stage};
 use crate::device::{DeviceError, Event, QueuePair, QueueWishes, Request};
 use crate::limits::PRIVATE_BYTES_MAX;
-use link::Peer;
+use link::PeerAddress;
 
 /// An acceptance's private data has so many bytes; what is not used is zero.
 const REPLY_BYTES: usize = 196;
@@ -39,7 +39,7 @@ impl Net {
             Some(listener) => {
                 let request = u64::from(self.number());
                 self.requests.insert(request, (node, number));
-                let peer = Peer::inside(&format!("sim:{number}"), address);
+                let peer = PeerAddress::in_process(&format!("sim:{number}"), address);
                 self.tell(listener, Event::Request { request: Request(request), private, peer });
             }
             None => self.tell(node, Event::Rejected { pair, private: vec![0; REJECT_BYTES] }),

@@ -70,7 +70,7 @@ impl FabricOptions {
 
     /// One that is slow and in no order, but loses nothing.
     pub fn slow(seed: u64) -> Self {
-        let mut chance = link::sim::Chance::new(seed);
+        let mut chance = link::sim::SplitMix64::new(seed);
         FabricOptions {
             seed,
             delay_steps_max: chance.below(8) as u32,
@@ -86,7 +86,7 @@ impl FabricOptions {
 
     /// One on which work fails and bits flip as well.
     pub fn broken(seed: u64) -> Self {
-        let mut chance = link::sim::Chance::new(!seed);
+        let mut chance = link::sim::SplitMix64::new(!seed);
         FabricOptions {
             error_ppm: chance.below(5_000) as u32,
             flip_ppm: chance.below(5_000) as u32,

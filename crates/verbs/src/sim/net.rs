@@ -9,7 +9,7 @@ use super::live::Live;
 use super::pair::{Entry, Pair, Stage};
 use crate::bell::Bell;
 use crate::device::{Completion, Event, QueuePair, Status, Work, WorkId};
-use link::sim::Chance;
+use link::sim::SplitMix64;
 use slab::{BlockMut, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -49,7 +49,7 @@ pub(super) struct Granted {
 
 pub(super) struct Net {
     pub options: FabricOptions,
-    pub chance: Chance,
+    pub chance: SplitMix64,
     pub now: u64,
     pub nodes: Vec<Node>,
     pub listeners: HashMap<String, Vec<usize>>,
@@ -66,7 +66,7 @@ impl Net {
     pub fn new(options: &FabricOptions, live: Option<Live>) -> Self {
         Net {
             options: options.clone(),
-            chance: Chance::new(options.seed),
+            chance: SplitMix64::new(options.seed),
             now: 0,
             nodes: Vec::new(),
             listeners: HashMap::new(),

@@ -1,6 +1,6 @@
 //! Ports over the lab's device, and how to wait for them.
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::{Gather, Pool, PoolOptions};
@@ -157,8 +157,8 @@ pub fn carry(ports: &[&CardPort], from: &mut CardLink, to: &mut CardLink, mut ga
         }
         loop {
             match to.receive(&mut [], &mut scratch).expect("the connection stands") {
-                Received::Bytes { bytes, .. } => seen.extend_from_slice(&scratch[..bytes]),
-                Received::Idle => break,
+                ReceiveOutcome::Bytes { bytes, .. } => seen.extend_from_slice(&scratch[..bytes]),
+                ReceiveOutcome::Idle => break,
                 other => panic!("{other:?}"),
             }
         }

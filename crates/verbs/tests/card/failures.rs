@@ -4,7 +4,7 @@ use super::ends::{
     CardLink, CardPort, PATIENCE, asking, census, connected, drive, fault, fresh, lab, listening, now, pattern, port,
     settings,
 };
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -143,11 +143,11 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
             far.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes memory");
             drive(&[&far_port], "nothing is offered", || {
                 let received = far.receive(&mut [], &mut []).expect("the connection stands");
-                assert!(!matches!(received, Received::Closed));
+                assert!(!matches!(received, ReceiveOutcome::Closed));
                 far_port.counters().messages_received > 0
             });
             let received = far.receive(&mut [], &mut []).expect("the connection stands");
-            assert!(matches!(received, Received::Idle), "a READ takes its time: {received:?}");
+            assert!(matches!(received, ReceiveOutcome::Idle), "a READ takes its time: {received:?}");
         } else {
             // It reads from us, into landing blocks.
             let mut gather = Gather::new();
@@ -163,7 +163,7 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
         peer.wait().expect("it has ended");
         let text = fault(&[&far_port], &mut far);
         println!("sends: {sends}: {text}");
-        assert!(far.take_back().is_none(), "it was killed in the middle");
+        assert!(far.take_filled().is_none(), "it was killed in the middle");
         drop(far);
         drive(&[&far_port], "something is not given back", || is_as(&far_port, before));
     }
@@ -192,7 +192,7 @@ fn be_killed(address: &str, sends: bool) {
     }
     drive(&[&near_port], "nobody has killed this", || {
         // Sends until there is nothing more to send, and receives a little now and then.
-        if near.wait(link::Wait::Writable, Some(Duration::ZERO)).is_ok_and(|is_writable| is_writable)
+        if near.wait(link::WaitFor::Writable, Some(Duration::ZERO)).is_ok_and(|is_writable| is_writable)
             && !gather.is_empty()
         {
             near.send(&mut gather).expect("the connection stands");
@@ -238,7 +238,7 @@ fn connections_that_end_in_the_middle_of_a_message_keep_no_receive_buffer() {
             }
             far_port.counters().messages_received > heard
         });
-        far.abort(link::Abort::Overdue);
+        far.abort(link::AbortReason::Overdue);
         drop((near, far));
         drive(&ports, "something is not given back", || [census(&near_port), census(&far_port)] == before);
     }

@@ -3,7 +3,7 @@
 use super::ends::{
     CardLink, CardPort, asking, carry, connected, drive, fresh, lab, listening, pattern, pinned_bytes, port, settings,
 };
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,12 +34,12 @@ impl Receiver {
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("the connection stands") {
-            Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => {
-                self.body = self.body.take().or_else(|| Some(self.link.take_back()?.memory));
+            ReceiveOutcome::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Bytes { .. } => {
+                self.body = self.body.take().or_else(|| Some(self.link.take_filled()?.memory));
             }
-            Received::Idle => {}
-            Received::Closed => panic!("nobody closed"),
+            ReceiveOutcome::Idle => {}
+            ReceiveOutcome::Closed => panic!("nobody closed"),
         }
         self.body.is_some()
     }
@@ -145,7 +145,7 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     drive(&ports, "somebody is not heard", || {
         for (link, is_open) in near.iter_mut().zip(&mut is_open).filter(|(_, is_open)| **is_open) {
             let mut place = [0; 2];
-            if let Received::Bytes { bytes, .. } = link.receive(&mut [], &mut place).expect("the connection stands") {
+            if let ReceiveOutcome::Bytes { bytes, .. } = link.receive(&mut [], &mut place).expect("the connection stands") {
                 assert_eq!(bytes, 2);
                 heard.insert(u16::from_be_bytes(place));
                 *is_open = false;
@@ -217,7 +217,7 @@ fn siblings_on_threads_of_their_own_answer_each_their_share() {
         for (at, (link, turns)) in near.iter_mut().enumerate() {
             let mut byte = [0];
             while *turns < TURNS
-                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), Received::Bytes { .. })
+                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), ReceiveOutcome::Bytes { .. })
             {
                 assert_eq!(usize::from(byte[0]), at, "what another connection has sent");
                 let mut gather = Gather::new();
@@ -244,7 +244,7 @@ fn echo(port: &CardPort, address: &str, stop: &AtomicBool) -> usize {
         for link in &mut links {
             let mut scratch = [0; 64];
             // The peer goes when it has all.
-            while let Ok(Received::Bytes { bytes, .. }) = link.receive(&mut [], &mut scratch) {
+            while let Ok(ReceiveOutcome::Bytes { bytes, .. }) = link.receive(&mut [], &mut scratch) {
                 let mut gather = Gather::new();
                 gather.extend(&pool, &scratch[..bytes]);
                 if link.send(&mut gather).is_err() {

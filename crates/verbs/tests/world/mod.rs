@@ -1,8 +1,8 @@
 //! Two ports on one fabric, and what tests do with them again and again.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::sim::Chance;
-use link::{Filled, Link, LinkError, Received};
+use link::sim::SplitMix64;
+use link::{FilledMemory, Link, LinkError, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
@@ -34,7 +34,7 @@ pub fn settings() -> Settings {
 }
 
 /// Settings of every kind.
-pub fn any_settings(chance: &mut Chance) -> Settings {
+pub fn any_settings(chance: &mut SplitMix64) -> Settings {
     let send_slots = chance.between(16, 64) as usize;
     Settings {
         receive_buffer_bytes: 1 << chance.between(8, 12),
@@ -105,7 +105,7 @@ impl World {
                 return Some((near, far));
             }
             match near.receive(&mut [], &mut [0; 1]) {
-                Ok(Received::Idle) => {}
+                Ok(ReceiveOutcome::Idle) => {}
                 _ => return None,
             }
         }
@@ -147,9 +147,9 @@ pub fn drain(link: &mut SimLink) -> Result<(Vec<u8>, bool), LinkError> {
     let mut scratch = [0; 3_000];
     loop {
         match link.receive(&mut [], &mut scratch)? {
-            Received::Bytes { bytes, .. } => all.extend_from_slice(&scratch[..bytes]),
-            Received::Idle => return Ok((all, false)),
-            Received::Closed => return Ok((all, true)),
+            ReceiveOutcome::Bytes { bytes, .. } => all.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Idle => return Ok((all, false)),
+            ReceiveOutcome::Closed => return Ok((all, true)),
         }
     }
 }
@@ -169,7 +169,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub fn new(chance: &mut Chance, total: usize) -> Flow {
+    pub fn new(chance: &mut SplitMix64, total: usize) -> Flow {
         Flow { total, written: 0, received: 0, out: Gather::new(), skip: 0, lent: 0, lends: chance.below(3) > 0 }
     }
 
@@ -177,7 +177,7 @@ impl Flow {
         self.received == self.total
     }
 
-    pub fn send(&mut self, chance: &mut Chance, pool: &Pool, link: &mut SimLink) -> Result<(), LinkError> {
+    pub fn send(&mut self, chance: &mut SplitMix64, pool: &Pool, link: &mut SimLink) -> Result<(), LinkError> {
         while self.written < self.total && self.out.bytes() < 20_000 && chance.below(4) > 0 {
             let most = if chance.below(3) == 0 { 12_000 } else { 300 };
             let count = (chance.between(1, most) as usize).min(self.total - self.written);
@@ -204,7 +204,7 @@ impl Flow {
     }
 
     /// False: the stream is over.
-    pub fn receive(&mut self, chance: &mut Chance, pool: &Pool, link: &mut SimLink) -> Result<bool, LinkError> {
+    pub fn receive(&mut self, chance: &mut SplitMix64, pool: &Pool, link: &mut SimLink) -> Result<bool, LinkError> {
         let left = self.total - self.received;
         if self.lends && self.lent == 0 && left > 0 && chance.below(6) == 0 {
             let count = (chance.between(1, 9_000) as usize).min(left);
@@ -219,8 +219,8 @@ impl Flow {
         let direct = &mut direct[..chance.below(41) as usize];
         let scratch = &mut scratch[..chance.between(1, 2_000) as usize];
         match link.receive(direct, scratch)? {
-            Received::Bytes { bytes, .. } => {
-                if let Some(Filled { memory, copied_bytes }) = link.take_back() {
+            ReceiveOutcome::Bytes { bytes, .. } => {
+                if let Some(FilledMemory { memory, copied_bytes }) = link.take_filled() {
                     assert_eq!(bytes, 0, "what was lent comes before the rest");
                     let place = self.skip..self.skip + std::mem::take(&mut self.lent);
                     assert!(copied_bytes <= place.len(), "more was copied than was lent");
@@ -234,8 +234,8 @@ impl Flow {
                 self.check(&scratch[..bytes - first]);
                 Ok(true)
             }
-            Received::Idle => Ok(true),
-            Received::Closed => Ok(false),
+            ReceiveOutcome::Idle => Ok(true),
+            ReceiveOutcome::Closed => Ok(false),
         }
     }
 }

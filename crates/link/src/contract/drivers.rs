@@ -4,7 +4,7 @@
 //! Owns:   how long a test waits.
 //! Never:  tests anything by itself.
 
-use crate::{Link, LinkError, Received, Sent, Wait};
+use crate::{Link, LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 
@@ -29,28 +29,28 @@ pub fn pool() -> Pool {
 }
 
 /// What one round of reading came to.
-pub enum Read {
+pub enum ReadProgress {
     /// Bytes, perhaps none.
     Bytes(Vec<u8>),
     /// The stream or the connection is over; `lost`: it broke.
-    Over {
+    Ended {
         /// It broke, rather than ended.
         lost: bool,
     },
 }
 
 /// One `receive` into `scratch` of so many bytes.
-pub fn read(link: &mut dyn Link, room: usize) -> Read {
+pub fn read(link: &mut dyn Link, room: usize) -> ReadProgress {
     let mut scratch = vec![0; room];
     match link.receive(&mut [], &mut scratch) {
-        Ok(Received::Bytes { bytes, .. }) => {
+        Ok(ReceiveOutcome::Bytes { bytes, .. }) => {
             assert!(bytes > 0 && bytes <= room, "{bytes} bytes received into {room}");
             scratch.truncate(bytes);
-            Read::Bytes(scratch)
+            ReadProgress::Bytes(scratch)
         }
-        Ok(Received::Idle) => Read::Bytes(Vec::new()),
-        Ok(Received::Closed) => Read::Over { lost: false },
-        Err(LinkError::Lost(_) | LinkError::Tls(_)) => Read::Over { lost: true },
+        Ok(ReceiveOutcome::Idle) => ReadProgress::Bytes(Vec::new()),
+        Ok(ReceiveOutcome::Closed) => ReadProgress::Ended { lost: false },
+        Err(LinkError::Lost(_) | LinkError::Tls(_)) => ReadProgress::Ended { lost: true },
         Err(LinkError::Closed) => panic!("`receive` answers Closed in words, not as an error"),
     }
 }
@@ -60,9 +60,9 @@ pub fn read_to_end(link: &mut dyn Link) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     loop {
         match read(link, 64 * 1024) {
-            Read::Bytes(some) if some.is_empty() => await_ready(link, Wait::Readable),
-            Read::Bytes(some) => all.extend(some),
-            Read::Over { lost } => return (all, lost),
+            ReadProgress::Bytes(some) if some.is_empty() => await_ready(link, WaitFor::Readable),
+            ReadProgress::Bytes(some) => all.extend(some),
+            ReadProgress::Ended { lost } => return (all, lost),
         }
     }
 }
@@ -77,35 +77,35 @@ pub fn pump(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather) -> Vec<
 pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < total {
-        let sent = if gather.is_empty() { Sent::Drained } else { from.send(gather).expect("both ends are open") };
-        assert_eq!(sent == Sent::Drained, gather.is_empty(), "drained means that the gather is empty");
+        let sent = if gather.is_empty() { SendOutcome::Drained } else { from.send(gather).expect("both ends are open") };
+        assert_eq!(sent == SendOutcome::Drained, gather.is_empty(), "drained means that the gather is empty");
         match read(to, 100_000) {
-            Read::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
-            Read::Bytes(some) => all.extend(some),
-            Read::Over { .. } => panic!("over after {} of {total} bytes", all.len()),
+            ReadProgress::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
+            ReadProgress::Bytes(some) => all.extend(some),
+            ReadProgress::Ended { .. } => panic!("over after {} of {total} bytes", all.len()),
         }
     }
     all
 }
 
 /// Sends while the other end reads so many bytes, and not one more.
-pub fn exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
+pub fn pump_exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < total {
         if !gather.is_empty() {
             from.send(gather).expect("both ends are open");
         }
         match read(to, (total - all.len()).min(4_096)) {
-            Read::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
-            Read::Bytes(some) => all.extend(some),
-            Read::Over { .. } => panic!("over after {} of {total} bytes", all.len()),
+            ReadProgress::Bytes(some) if some.is_empty() => await_progress(from, to, gather),
+            ReadProgress::Bytes(some) => all.extend(some),
+            ReadProgress::Ended { .. } => panic!("over after {} of {total} bytes", all.len()),
         }
     }
     all
 }
 
 /// Waits for what must come.
-pub fn await_ready(link: &mut dyn Link, what: Wait) {
+pub fn await_ready(link: &mut dyn Link, what: WaitFor) {
     assert!(link.wait(what, Some(PATIENCE)).expect("the link can be waited for"), "no progress in {PATIENCE:?}");
 }
 
@@ -113,12 +113,12 @@ pub fn await_ready(link: &mut dyn Link, what: Wait) {
 /// the reader's own, there may be nothing to read until more is sent.
 pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
     if left.is_empty() {
-        return await_ready(to, Wait::Readable);
+        return await_ready(to, WaitFor::Readable);
     }
     let mut nap = Duration::ZERO;
     for _ in 0..PATIENCE.as_millis() {
-        let can_send = from.wait(Wait::Writable, Some(nap)).expect("the link can be waited for");
-        if can_send || to.wait(Wait::Readable, Some(nap)).expect("the link can be waited for") {
+        let can_send = from.wait(WaitFor::Writable, Some(nap)).expect("the link can be waited for");
+        if can_send || to.wait(WaitFor::Readable, Some(nap)).expect("the link can be waited for") {
             return;
         }
         nap = Duration::from_millis(1);
@@ -127,12 +127,12 @@ pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
 }
 
 /// What was sent is given back: at once by a link that copies, soon by one whose device reads later.
-pub fn given_back(link: &mut dyn Link, pool: &Pool) {
+pub fn await_memory_returned(link: &mut dyn Link, pool: &Pool) {
     for _ in 0..1_000 {
         if pool.used_bytes() == 0 {
             return;
         }
-        link.wait(Wait::Readable, Some(Duration::from_millis(1))).expect("the link can be waited for");
+        link.wait(WaitFor::Readable, Some(Duration::from_millis(1))).expect("the link can be waited for");
     }
     assert_eq!(pool.used_bytes(), 0, "what was sent is given back");
 }
@@ -142,8 +142,8 @@ pub fn send_until_it_fails(link: &mut dyn Link, pool: &Pool) -> LinkError {
     for _ in 0..10_000 {
         let mut some = gather(pool, &pattern(0, 16 * 1024));
         match link.send(&mut some) {
-            Ok(Sent::Drained) => {}
-            Ok(Sent::Blocked) => await_ready(link, Wait::Writable),
+            Ok(SendOutcome::Drained) => {}
+            Ok(SendOutcome::Blocked) => await_ready(link, WaitFor::Writable),
             Err(error) => return error,
         }
     }

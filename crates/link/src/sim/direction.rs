@@ -4,91 +4,91 @@
 //! Owns:   the window, the delays, the end of the stream.
 //! Never:  loses a byte but by a cut.
 
-use super::chance::Chance;
+use super::rng::SplitMix64;
 use std::collections::VecDeque;
 
 /// A direction.
-pub(super) struct Way {
+pub(super) struct SimDirection {
     /// Everything sent and not received; the first `arrived` bytes can be received.
-    held: VecDeque<u8>,
+    buffer: VecDeque<u8>,
     arrived: usize,
     /// What has not arrived: the step when it does, and how many bytes.
-    under_way: VecDeque<(u64, usize)>,
+    in_flight: VecDeque<(u64, usize)>,
     window: usize,
     /// Bytes that arrive in one step, at most.
-    pub pace: Option<usize>,
+    pub bytes_per_step_max: Option<usize>,
     /// The sender has ended the stream: the end follows the last byte.
     pub finished: bool,
     /// The receiver was told of the end, or will read it.
-    pub end_told: bool,
+    pub end_reported: bool,
     /// Nobody will receive any more.
-    pub deaf: bool,
+    pub receiver_gone: bool,
     /// The sender was told that there is no room, and waits for an edge.
-    pub sender_waits: bool,
+    pub sender_blocked: bool,
     /// Bytes received so far.
-    pub passed: u64,
+    pub received_bytes: u64,
 }
 
-impl Way {
+impl SimDirection {
     pub fn new(window: usize) -> Self {
-        Way {
-            held: VecDeque::new(),
+        SimDirection {
+            buffer: VecDeque::new(),
             arrived: 0,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             window,
-            pace: None,
+            bytes_per_step_max: None,
             finished: false,
-            end_told: false,
-            deaf: false,
-            sender_waits: false,
-            passed: 0,
+            end_reported: false,
+            receiver_gone: false,
+            sender_blocked: false,
+            received_bytes: 0,
         }
     }
 
-    pub fn room(&self) -> usize {
-        self.window.saturating_sub(self.held.len())
+    pub fn free_bytes(&self) -> usize {
+        self.window.saturating_sub(self.buffer.len())
     }
 
     pub fn arrived(&self) -> usize {
         self.arrived
     }
 
-    pub fn room_used(&self) -> usize {
-        self.held.len()
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffer.len()
     }
 
-    pub fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+    pub fn is_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.buffer.is_empty()
     }
 
     /// Whether the end of the stream is the next thing to read, or follows bytes that are all there.
     pub fn end_arrived(&self) -> bool {
-        self.finished && self.arrived == self.held.len()
+        self.finished && self.arrived == self.buffer.len()
     }
 
     /// Takes bytes in. `due`: when they arrive; `None` for at once.
-    pub fn push(&mut self, bytes: &[u8], due: Option<u64>) {
-        self.held.extend(bytes);
+    pub fn write(&mut self, bytes: &[u8], due: Option<u64>) {
+        self.buffer.extend(bytes);
         match due {
-            None if self.under_way.is_empty() => self.arrived += bytes.len(),
+            None if self.in_flight.is_empty() => self.arrived += bytes.len(),
             due => {
                 // A stream keeps its order: nothing arrives before what was sent earlier.
-                let earlier = self.under_way.back().map_or(0, |&(due, _)| due);
-                self.under_way.push_back((due.unwrap_or(0).max(earlier), bytes.len()));
+                let earlier = self.in_flight.back().map_or(0, |&(due, _)| due);
+                self.in_flight.push_back((due.unwrap_or(0).max(earlier), bytes.len()));
             }
         }
     }
 
     /// Lets arrive what is due. Answers whether something did.
-    pub fn advance(&mut self, step: u64, scatter: bool, chance: &mut Chance) -> bool {
-        let mut budget = self.pace.unwrap_or(usize::MAX);
+    pub fn advance(&mut self, step: u64, scatter: bool, chance: &mut SplitMix64) -> bool {
+        let mut budget = self.bytes_per_step_max.unwrap_or(usize::MAX);
         let before = self.arrived;
         while budget > 0
-            && let Some((due, bytes)) = self.under_way.front_mut()
+            && let Some((due, bytes)) = self.in_flight.front_mut()
             && *due <= step
         {
             let mut now = (*bytes).min(budget);
@@ -100,7 +100,7 @@ impl Way {
             budget -= now;
             self.arrived += now;
             if *bytes == 0 {
-                self.under_way.pop_front();
+                self.in_flight.pop_front();
             }
             if divided {
                 break;
@@ -110,23 +110,23 @@ impl Way {
     }
 
     /// Gives out arrived bytes, as many as `out` takes.
-    pub fn pull(&mut self, out: &mut [u8]) -> usize {
+    pub fn read(&mut self, out: &mut [u8]) -> usize {
         let bytes = out.len().min(self.arrived);
-        let (first, second) = self.held.as_slices();
+        let (first, second) = self.buffer.as_slices();
         let split = bytes.min(first.len());
         out[..split].copy_from_slice(&first[..split]);
         out[split..bytes].copy_from_slice(&second[..bytes - split]);
-        self.held.drain(..bytes);
+        self.buffer.drain(..bytes);
         self.arrived -= bytes;
-        self.passed += bytes as u64;
+        self.received_bytes += bytes as u64;
         bytes
     }
 
     /// Forgets the bytes that have not arrived, or all.
-    pub fn drop_bytes(&mut self, arrived_too: bool) {
+    pub fn discard_bytes(&mut self, arrived_too: bool) {
         let keep = if arrived_too { 0 } else { self.arrived };
-        self.held.truncate(keep);
-        self.under_way.clear();
+        self.buffer.truncate(keep);
+        self.in_flight.clear();
         self.arrived = keep;
     }
 }

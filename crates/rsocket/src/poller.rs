@@ -18,155 +18,155 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Watches sockets for one thread, or for as many as it is cloned for. Its threads end with the last clone and the last
 /// link that holds one.
 #[derive(Clone)]
-pub struct Watch(Arc<Handle>);
+pub struct RsocketPoller(Arc<PollerThreads>);
 
-struct Handle {
-    shared: Arc<Shared>,
-    endings: Sender<Ending>,
+struct PollerThreads {
+    shared: Arc<PollerShared>,
+    endings: Sender<SocketClose>,
     next: AtomicU64,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct PollerShared {
+    state: Mutex<PollerState>,
     /// Rung when the polling thread has to look at the state again.
     wake: OwnedFd,
 }
 
 #[derive(Default)]
-struct State {
-    watched: BTreeMap<u64, Watched>,
-    is_over: bool,
+struct PollerState {
+    sockets: BTreeMap<u64, PolledSocket>,
+    is_stopped: bool,
     /// Why nothing is watched any more, if polling failed: every wait ends then.
     has_failed: bool,
 }
 
-struct Watched {
+struct PolledSocket {
     socket: Arc<RSocket>,
     edge: Arc<OwnedFd>,
-    wants: Wants,
+    interest: Wants,
 }
 
 /// What may take a while at the end of a socket, in order.
-enum Ending {
+enum SocketClose {
     ShutDown(Arc<RSocket>),
     Close(Arc<RSocket>),
 }
 
 /// A descriptor that counts.
-fn bell() -> io::Result<OwnedFd> {
+fn new_eventfd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-fn ring(bell: &OwnedFd) {
+fn signal(bell: &OwnedFd) {
     // It only fails if it has been rung 2 to the power of 64 times and nobody has looked, who then has much to see.
     let _full = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl PollerShared {
+    fn state(&self) -> MutexGuard<'_, PollerState> {
         // Whole between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Handle {
+impl Drop for PollerThreads {
     fn drop(&mut self) {
-        self.shared.state().is_over = true;
-        ring(&self.shared.wake);
+        self.shared.state().is_stopped = true;
+        signal(&self.shared.wake);
     }
 }
 
-impl Watch {
+impl RsocketPoller {
     /// Starts both threads.
     ///
     /// # Errors
     /// What the system says.
     pub fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::default(), wake: bell()? });
+        let shared = Arc::new(PollerShared { state: Mutex::default(), wake: new_eventfd()? });
         let (endings, ended) = channel();
         let (polled, closing) = (shared.clone(), endings.clone());
         thread::Builder::new().name("rsocket-poll".to_owned()).spawn(move || poll(&polled, &closing))?;
         thread::Builder::new().name("rsocket-end".to_owned()).spawn(move || end(&ended))?;
-        Ok(Self(Arc::new(Handle { shared, endings, next: AtomicU64::new(0) })))
+        Ok(Self(Arc::new(PollerThreads { shared, endings, next: AtomicU64::new(0) })))
     }
 
     /// The one that all of a process's links may share.
     ///
     /// # Errors
     /// What the system said when it was to be started.
-    pub fn of_process() -> io::Result<Self> {
-        static SHARED: OnceLock<Result<Watch, (io::ErrorKind, String)>> = OnceLock::new();
+    pub fn process_wide() -> io::Result<Self> {
+        static SHARED: OnceLock<Result<RsocketPoller, (io::ErrorKind, String)>> = OnceLock::new();
         let started = SHARED.get_or_init(|| Self::start().map_err(|error| (error.kind(), error.to_string())));
         started.clone().map_err(|(kind, why)| io::Error::new(kind, why))
     }
 
     /// Watches a socket from now on; nothing is waited for yet. The descriptor is rung for each edge, and once now.
     pub(crate) fn add(&self, socket: &Arc<RSocket>) -> io::Result<(u64, Arc<OwnedFd>)> {
-        let edge = Arc::new(bell()?);
+        let edge = Arc::new(new_eventfd()?);
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let watched = Watched { socket: socket.clone(), edge: edge.clone(), wants: Wants::default() };
+        let watched = PolledSocket { socket: socket.clone(), edge: edge.clone(), interest: Wants::default() };
         let mut state = self.0.shared.state();
         if state.has_failed {
             return Err(io::Error::other("rsockets cannot be polled"));
         }
-        state.watched.insert(number, watched);
+        state.sockets.insert(number, watched);
         drop(state);
-        ring(&edge);
+        signal(&edge);
         Ok((number, edge))
     }
 
     /// Rings once for each of what is wanted, when it is there.
-    pub(crate) fn want(&self, number: u64, wants: Wants) {
+    pub(crate) fn arm(&self, number: u64, wants: Wants) {
         let mut state = self.0.shared.state();
-        let Some(watched) = state.watched.get_mut(&number) else { return };
-        let before = watched.wants;
-        watched.wants.readable |= wants.readable;
-        watched.wants.writable |= wants.writable;
-        if watched.wants != before {
+        let Some(watched) = state.sockets.get_mut(&number) else { return };
+        let before = watched.interest;
+        watched.interest.readable |= wants.readable;
+        watched.interest.writable |= wants.writable;
+        if watched.interest != before {
             drop(state);
-            ring(&self.0.shared.wake);
+            signal(&self.0.shared.wake);
         }
     }
 
     /// Watches it no more.
     pub(crate) fn remove(&self, number: u64) {
-        let removed = self.0.shared.state().watched.remove(&number);
+        let removed = self.0.shared.state().sockets.remove(&number);
         if let Some(watched) = removed {
             self.close(watched.socket);
-            ring(&self.0.shared.wake);
+            signal(&self.0.shared.wake);
         }
     }
 
     /// Lets the last holder of a socket be a thread that may wait.
     pub(crate) fn close(&self, socket: Arc<RSocket>) {
-        self.end(Ending::Close(socket));
+        self.queue_close(SocketClose::Close(socket));
     }
 
     /// Ends the sending direction of a socket, before it is closed.
     pub(crate) fn shut_down(&self, socket: Arc<RSocket>) {
-        self.end(Ending::ShutDown(socket));
+        self.queue_close(SocketClose::ShutDown(socket));
     }
 
-    fn end(&self, ending: Ending) {
+    fn queue_close(&self, ending: SocketClose) {
         // The other thread listens for as long as anybody can speak; were it gone, the socket ends here and now.
         if let Err(unheard) = self.0.endings.send(ending) {
-            finish(unheard.0);
+            close_socket(unheard.0);
         }
     }
 }
 
 /// The thread that polls.
-fn poll(shared: &Shared, endings: &Sender<Ending>) {
+fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
     loop {
         let mut entries = vec![Polled::other(shared.wake.as_fd())];
         let mut numbers = Vec::new();
         {
             let state = shared.state();
-            if state.is_over {
+            if state.is_stopped {
                 return;
             }
-            for (&number, watched) in state.watched.iter().filter(|(_, watched)| watched.wants.is_any()) {
-                entries.push(Polled::socket(&watched.socket, watched.wants));
+            for (&number, watched) in state.sockets.iter().filter(|(_, watched)| watched.interest.is_any()) {
+                entries.push(Polled::socket(&watched.socket, watched.interest));
                 numbers.push(number);
             }
         }
@@ -178,22 +178,22 @@ fn poll(shared: &Shared, endings: &Sender<Ending>) {
         if outcome.is_err() {
             // Without polls nobody would ever be woken: let all owners look for themselves, now and at each wait.
             state.has_failed = true;
-            state.watched.values().for_each(|watched| ring(&watched.edge));
+            state.sockets.values().for_each(|watched| signal(&watched.edge));
             return;
         }
         for (number, entry) in numbers.into_iter().zip(entries.drain(1..)) {
             let is = entry.is();
-            match state.watched.get_mut(&number) {
+            match state.sockets.get_mut(&number) {
                 Some(watched) if is.is_any() => {
-                    watched.wants.readable &= !is.readable;
-                    watched.wants.writable &= !is.writable;
-                    ring(&watched.edge);
+                    watched.interest.readable &= !is.readable;
+                    watched.interest.writable &= !is.writable;
+                    signal(&watched.edge);
                 }
                 Some(_) => {}
                 None => {
                     // Removed meanwhile: this may be its last holder.
-                    if let Some(Err(unheard)) = entry.into_socket().map(|socket| endings.send(Ending::Close(socket))) {
-                        finish(unheard.0);
+                    if let Some(Err(unheard)) = entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket))) {
+                        close_socket(unheard.0);
                     }
                 }
             }
@@ -202,18 +202,18 @@ fn poll(shared: &Shared, endings: &Sender<Ending>) {
 }
 
 /// The thread that ends sockets.
-fn end(endings: &Receiver<Ending>) {
+fn end(endings: &Receiver<SocketClose>) {
     while let Ok(ending) = endings.recv() {
-        finish(ending);
+        close_socket(ending);
     }
 }
 
-fn finish(ending: Ending) {
+fn close_socket(ending: SocketClose) {
     match ending {
-        Ending::ShutDown(socket) => {
+        SocketClose::ShutDown(socket) => {
             // One whose peer is gone cannot be shut down any more, and its owner finds that out by reading.
             let _over = socket.shutdown_sending();
         }
-        Ending::Close(socket) => drop(socket),
+        SocketClose::Close(socket) => drop(socket),
     }
 }

@@ -6,18 +6,18 @@
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]
-pub struct Chance {
+pub struct SplitMix64 {
     state: u64,
 }
 
-impl Chance {
+impl SplitMix64 {
     /// The sequence of a seed.
     pub fn new(seed: u64) -> Self {
-        Chance { state: seed }
+        SplitMix64 { state: seed }
     }
 
     /// The next number.
-    pub fn number(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -28,7 +28,7 @@ impl Chance {
     /// A number below `bound`; zero if that is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The bias is one in 2^64 / bound, far below what a simulation notices.
-        if bound == 0 { 0 } else { self.number() % bound }
+        if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 
     /// A number from `least` to `most`, both included.

@@ -8,13 +8,13 @@
 //! less than a record most of the time, and nothing while it is idle.
 
 use super::certificate::Certificate;
-use super::engine::{Engine, Outgoing, Say, Step};
+use super::engine::{TlsEngine, EncryptedBuffer, EngineOutput, EngineProgress};
 use crate::limits::{
     TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES, TLS_RECORD_PLAIN_BYTES,
     TLS_SEND_BYTES,
 };
 use crate::socket::SocketLink;
-use crate::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
 use mio::{Registry, Token};
 use slab::Gather;
 use std::cell::RefCell;
@@ -23,65 +23,65 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Buffers that all TLS links of a thread share; nothing stays in them between two calls.
-struct Bench {
+struct TlsBuffers {
     received: Vec<u8>,
     /// Small parts of a gather, joined to a record.
     joined: Vec<u8>,
-    out: Outgoing,
+    out: EncryptedBuffer,
 }
 
 thread_local! {
-    static BENCH: RefCell<Bench> = const {
-        RefCell::new(Bench { received: Vec::new(), joined: Vec::new(), out: Outgoing::new() })
+    static TLS_BUFFERS: RefCell<TlsBuffers> = const {
+        RefCell::new(TlsBuffers { received: Vec::new(), joined: Vec::new(), out: EncryptedBuffer::new() })
     };
 }
 
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum TlsPhase {
     /// The ends agree on keys.
-    Shaking,
+    Handshaking,
     /// Bytes flow.
     Open,
     /// It broke, or was aborted.
-    Over,
+    Closed,
 }
 
 pub(crate) struct TlsLink {
     socket: SocketLink<TcpStream>,
-    engine: Engine,
-    phase: Phase,
+    engine: TlsEngine,
+    phase: TlsPhase,
     /// Received and not decrypted: mostly a record that is not whole yet.
-    sealed: Vec<u8>,
+    ciphertext: Vec<u8>,
     /// Decrypted and not taken.
-    plain: Vec<u8>,
+    plaintext: Vec<u8>,
     /// How much of `plain` is taken.
-    taken: usize,
+    plaintext_read: usize,
     /// Encrypted and not sent.
     pending: Vec<u8>,
     /// How much of `pending` is sent.
-    sent: usize,
+    pending_sent: usize,
     /// How many bytes at the front of the sender's gather `pending` carries.
-    owed: usize,
+    pending_plain_bytes: usize,
     /// The peer has ended its sending direction.
     receiving_ended: bool,
     /// This end has ended its sending direction: nothing but `pending` goes out.
     sending_ended: bool,
     /// The socket's sending direction is to be ended once `pending` is sent.
-    shut_when_sent: bool,
+    shutdown_when_sent: bool,
     /// It broke, and its owner does not know yet.
     failure: Option<LinkError>,
     certificate: Option<Certificate>,
 }
 
 /// Where received bytes go: the owner's two buffers, and what is kept when they are full.
-struct Target<'a> {
+struct ReceiveBuffers<'a> {
     direct: &'a mut [u8],
     scratch: &'a mut [u8],
     filled: usize,
 }
 
-impl Target<'_> {
+impl ReceiveBuffers<'_> {
     fn room(&self) -> usize {
         self.direct.len() + self.scratch.len() - self.filled
     }
@@ -105,131 +105,131 @@ impl Target<'_> {
 }
 
 impl TlsLink {
-    pub(super) fn new(socket: SocketLink<TcpStream>, engine: Engine) -> Self {
+    pub(super) fn new(socket: SocketLink<TcpStream>, engine: TlsEngine) -> Self {
         TlsLink {
             socket,
             engine,
-            phase: Phase::Shaking,
-            sealed: Vec::new(),
-            plain: Vec::new(),
-            taken: 0,
+            phase: TlsPhase::Handshaking,
+            ciphertext: Vec::new(),
+            plaintext: Vec::new(),
+            plaintext_read: 0,
             pending: Vec::new(),
-            sent: 0,
-            owed: 0,
+            pending_sent: 0,
+            pending_plain_bytes: 0,
             receiving_ended: false,
             sending_ended: false,
-            shut_when_sent: false,
+            shutdown_when_sent: false,
             failure: None,
             certificate: None,
         }
     }
 
     /// Agrees on keys, for as long as `timeout` says; blocks.
-    pub fn shake_hands(&mut self, timeout: Duration) -> io::Result<()> {
+    pub fn handshake(&mut self, timeout: Duration) -> io::Result<()> {
         let until = now() + timeout;
-        BENCH.with_borrow_mut(|bench| {
-            self.digest(&mut [], &mut Target { direct: &mut [], scratch: &mut [], filled: 0 }, bench)
+        TLS_BUFFERS.with_borrow_mut(|bench| {
+            self.decrypt(&mut [], &mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 }, bench)
         })?;
-        while self.phase == Phase::Shaking {
+        while self.phase == TlsPhase::Handshaking {
             let left = until.saturating_duration_since(now());
             if left.is_zero() {
                 return Err(io::Error::new(ErrorKind::TimedOut, "the TLS handshake took too long"));
             }
-            self.socket.wait(Wait::Readable, Some(left))?;
-            self.fetch(&mut Target { direct: &mut [], scratch: &mut [], filled: 0 })?;
-            if self.receiving_ended && self.phase == Phase::Shaking {
+            self.socket.wait(WaitFor::Readable, Some(left))?;
+            self.read_socket(&mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 })?;
+            if self.receiving_ended && self.phase == TlsPhase::Handshaking {
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the TLS handshake"));
             }
         }
         self.failure.take().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    fn has_plain(&self) -> bool {
-        self.taken < self.plain.len()
+    fn has_plaintext(&self) -> bool {
+        self.plaintext_read < self.plaintext.len()
     }
 
     /// Hands out what was decrypted before.
-    fn hand_out(&mut self, target: &mut Target<'_>) {
-        self.taken += target.put(&self.plain[self.taken..]);
-        if !self.has_plain() {
-            self.plain = Vec::new();
-            self.taken = 0;
+    fn drain_plaintext(&mut self, target: &mut ReceiveBuffers<'_>) {
+        self.plaintext_read += target.put(&self.plaintext[self.plaintext_read..]);
+        if !self.has_plaintext() {
+            self.plaintext = Vec::new();
+            self.plaintext_read = 0;
         }
     }
 
     /// One read of the socket, decrypted. Answers whether the socket has no more now.
-    fn fetch(&mut self, target: &mut Target<'_>) -> Result<bool, LinkError> {
-        BENCH.with_borrow_mut(|bench| {
+    fn read_socket(&mut self, target: &mut ReceiveBuffers<'_>) -> Result<bool, LinkError> {
+        TLS_BUFFERS.with_borrow_mut(|bench| {
             let mut buffer = std::mem::take(&mut bench.received);
             if buffer.is_empty() {
                 buffer = vec![0; TLS_RECEIVE_BYTES];
             }
-            let outcome = self.fetch_into(&mut buffer, target, bench);
+            let outcome = self.read_socket_into(&mut buffer, target, bench);
             bench.received = buffer;
             outcome
         })
     }
 
-    fn fetch_into(&mut self, buffer: &mut [u8], target: &mut Target<'_>, bench: &mut Bench) -> Result<bool, LinkError> {
-        let have = self.sealed.len();
-        buffer[..have].copy_from_slice(&self.sealed);
-        self.sealed = Vec::new();
+    fn read_socket_into(&mut self, buffer: &mut [u8], target: &mut ReceiveBuffers<'_>, bench: &mut TlsBuffers) -> Result<bool, LinkError> {
+        let have = self.ciphertext.len();
+        buffer[..have].copy_from_slice(&self.ciphertext);
+        self.ciphertext = Vec::new();
         // No more than there is room for, so that little is left over; a record whole in any case.
         let records = target.room() / TLS_RECORD_PLAIN_BYTES + 1;
         let wanted = (target.room() + records * TLS_RECORD_EXTRA_BYTES).max(TLS_RECORD_BYTES_MAX);
         let wanted = wanted.saturating_sub(have).max(TLS_RECORD_BYTES_MAX).min(buffer.len() - have);
         let (bytes, drained, ended) = match self.socket.receive(&mut [], &mut buffer[have..have + wanted]) {
-            Ok(Received::Bytes { bytes, drained }) => (bytes, drained, false),
-            Ok(Received::Idle) => (0, true, false),
-            Ok(Received::Closed) if self.phase == Phase::Shaking => {
-                return Err(self.broke(LinkError::Tls("the peer ended the handshake".into())));
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => (bytes, drained, false),
+            Ok(ReceiveOutcome::Idle) => (0, true, false),
+            Ok(ReceiveOutcome::Closed) if self.phase == TlsPhase::Handshaking => {
+                return Err(self.fail(LinkError::Tls("the peer ended the handshake".into())));
             }
-            Ok(Received::Closed) => (0, true, true),
-            Err(error) => return Err(self.broke(error)),
+            Ok(ReceiveOutcome::Closed) => (0, true, true),
+            Err(error) => return Err(self.fail(error)),
         };
         let end = have + bytes;
-        let (used, stopped) = self.digest(&mut buffer[..end], target, bench)?;
+        let (used, stopped) = self.decrypt(&mut buffer[..end], target, bench)?;
         let left = &buffer[used..end];
-        let most = if self.phase == Phase::Shaking { TLS_HANDSHAKE_BYTES_MAX } else { buffer.len() - 1 };
+        let most = if self.phase == TlsPhase::Handshaking { TLS_HANDSHAKE_BYTES_MAX } else { buffer.len() - 1 };
         if left.len() > most {
-            return Err(self.broke(LinkError::Tls("more bytes than a handshake has".into())));
+            return Err(self.fail(LinkError::Tls("more bytes than a handshake has".into())));
         }
         // What comes through TLS says itself where it ends (AMQP has a close of its own), so an end without TLS's word
         // for it is an end like that of any other link.
         self.receiving_ended |= ended && !stopped;
         if !self.receiving_ended {
-            self.sealed = left.to_vec();
+            self.ciphertext = left.to_vec();
         }
         Ok(drained && !stopped)
     }
 
     /// Decrypts records while there is room for what they hold. Answers how many of the received bytes are used up, and
     /// whether it stopped for want of room.
-    fn digest(
+    fn decrypt(
         &mut self,
         received: &mut [u8],
-        target: &mut Target<'_>,
-        bench: &mut Bench,
+        target: &mut ReceiveBuffers<'_>,
+        bench: &mut TlsBuffers,
     ) -> Result<(usize, bool), LinkError> {
         let (mut used, mut stopped) = (0, false);
         bench.out.clear();
         let roomless = target.room() == 0;
         let broke = loop {
             // Who has no room from the start wants one record kept, to know that there is something.
-            if self.has_plain() || (target.room() == 0 && !roomless) {
+            if self.has_plaintext() || (target.room() == 0 && !roomless) {
                 stopped = true;
                 break None;
             }
-            let plain = &mut self.plain;
-            let step = self.engine.step(&mut received[used..], Say::Nothing, &mut bench.out, &mut |bytes| {
+            let plain = &mut self.plaintext;
+            let step = self.engine.step(&mut received[used..], EngineOutput::Nothing, &mut bench.out, &mut |bytes| {
                 let taken = target.put(bytes);
                 plain.extend_from_slice(&bytes[taken..]);
             });
             used += step.used;
             match step.outcome {
-                Ok(Step::Again) => {}
-                Ok(Step::Rest) => break None,
-                Ok(Step::Ended) => {
+                Ok(EngineProgress::Progressed) => {}
+                Ok(EngineProgress::Waiting) => break None,
+                Ok(EngineProgress::PeerClosed) => {
                     self.receiving_ended = true;
                     break None;
                 }
@@ -238,16 +238,16 @@ impl TlsLink {
         };
         if let Some(error) = broke {
             let why = self.reason(&error, received);
-            return Err(self.refuse(why, &mut received[used..], &mut bench.out));
+            return Err(self.send_alert(why, &mut received[used..], &mut bench.out));
         }
-        if self.phase == Phase::Shaking && !self.engine.state().is_handshaking() {
-            self.phase = Phase::Open;
+        if self.phase == TlsPhase::Handshaking && !self.engine.state().is_handshaking() {
+            self.phase = TlsPhase::Open;
             let leaf = self.engine.state().peer_certificates().and_then(<[_]>::first);
             self.certificate = leaf.map(|leaf| Certificate::new(leaf.to_vec()));
         }
         if !bench.out.bytes().is_empty() {
-            self.queue(&bench.out);
-            match self.push() {
+            self.queue_encrypted(&bench.out);
+            match self.flush_pending() {
                 // A peer that takes nothing more may still have said something.
                 Ok(_) | Err(LinkError::Closed) => {}
                 Err(error) => return Err(error),
@@ -259,7 +259,7 @@ impl TlsLink {
     fn reason(&self, error: &rustls::Error, received: &[u8]) -> String {
         let is_tls = matches!(received, [20..=24, 3, ..] | []);
         match error {
-            rustls::Error::InvalidMessage(_) if self.phase == Phase::Shaking && !is_tls => {
+            rustls::Error::InvalidMessage(_) if self.phase == TlsPhase::Handshaking && !is_tls => {
                 let first = &received[..received.len().min(8)];
                 format!("the peer does not speak TLS: it began with \"{}\"", first.escape_ascii())
             }
@@ -268,64 +268,64 @@ impl TlsLink {
     }
 
     /// The peer did what TLS does not allow: it is told, as far as the socket takes it, and the link is over.
-    fn refuse(&mut self, why: String, received: &mut [u8], out: &mut Outgoing) -> LinkError {
+    fn send_alert(&mut self, why: String, received: &mut [u8], out: &mut EncryptedBuffer) -> LinkError {
         // The alert that says why waits in the engine.
         let mut used = 0;
         while self.engine.state().wants_write() {
-            let step = self.engine.step(&mut received[used..], Say::Nothing, out, &mut |_| ());
+            let step = self.engine.step(&mut received[used..], EngineOutput::Nothing, out, &mut |_| ());
             used += step.used;
         }
-        self.queue(out);
-        let told = self.push();
+        self.queue_encrypted(out);
+        let told = self.flush_pending();
         self.socket.close_sending();
-        self.broke(told.err().unwrap_or_else(|| LinkError::Tls(why.into())))
+        self.fail(told.err().unwrap_or_else(|| LinkError::Tls(why.into())))
     }
 
-    fn broke(&mut self, error: LinkError) -> LinkError {
-        self.phase = Phase::Over;
+    fn fail(&mut self, error: LinkError) -> LinkError {
+        self.phase = TlsPhase::Closed;
         self.receiving_ended = true;
         self.sending_ended = true;
-        self.forget();
+        self.discard_buffers();
         error
     }
 
-    fn forget(&mut self) {
-        (self.sealed, self.plain, self.pending) = (Vec::new(), Vec::new(), Vec::new());
-        (self.taken, self.sent, self.owed) = (0, 0, 0);
+    fn discard_buffers(&mut self) {
+        (self.ciphertext, self.plaintext, self.pending) = (Vec::new(), Vec::new(), Vec::new());
+        (self.plaintext_read, self.pending_sent, self.pending_plain_bytes) = (0, 0, 0);
     }
 
     /// Puts encrypted bytes behind what waits.
-    fn queue(&mut self, out: &Outgoing) {
+    fn queue_encrypted(&mut self, out: &EncryptedBuffer) {
         self.pending.extend_from_slice(out.bytes());
     }
 
     /// Sends what waits. Answers whether all of it went.
-    fn push(&mut self) -> Result<bool, LinkError> {
-        while self.sent < self.pending.len() {
-            match self.socket.write(&self.pending[self.sent..]) {
-                Ok(Some(bytes)) => self.sent += bytes,
+    fn flush_pending(&mut self) -> Result<bool, LinkError> {
+        while self.pending_sent < self.pending.len() {
+            match self.socket.write(&self.pending[self.pending_sent..]) {
+                Ok(Some(bytes)) => self.pending_sent += bytes,
                 Ok(None) => return Ok(false),
-                Err(error) => return Err(self.cannot_send(error)),
+                Err(error) => return Err(self.on_send_error(error)),
             }
         }
         self.pending = Vec::new();
-        self.sent = 0;
-        if std::mem::take(&mut self.shut_when_sent) {
+        self.pending_sent = 0;
+        if std::mem::take(&mut self.shutdown_when_sent) {
             self.socket.close_sending();
         }
         Ok(true)
     }
 
     /// The socket takes nothing more; what was received may still be read.
-    fn cannot_send(&mut self, error: LinkError) -> LinkError {
+    fn on_send_error(&mut self, error: LinkError) -> LinkError {
         self.sending_ended = true;
-        (self.pending, self.sent, self.owed) = (Vec::new(), 0, 0);
-        if error.is_lost() { self.broke(error) } else { error }
+        (self.pending, self.pending_sent, self.pending_plain_bytes) = (Vec::new(), 0, 0);
+        if error.is_lost() { self.fail(error) } else { error }
     }
 
     /// Encrypts from the front of a gather what one call to the system shall move. Answers how many bytes that is.
-    fn seal(&mut self, from: &Gather, bench: &mut Bench) -> Result<usize, LinkError> {
-        let Bench { joined, out, .. } = bench;
+    fn encrypt(&mut self, from: &Gather, bench: &mut TlsBuffers) -> Result<usize, LinkError> {
+        let TlsBuffers { joined, out, .. } = bench;
         out.clear();
         joined.clear();
         let mut bytes = 0;
@@ -335,13 +335,13 @@ impl TlsLink {
                 if joined.is_empty() && part.len() >= TLS_RECORD_PLAIN_BYTES {
                     let whole = part.len().min(TLS_SEND_BYTES - bytes);
                     let whole = (whole - whole % TLS_RECORD_PLAIN_BYTES).max(TLS_RECORD_PLAIN_BYTES);
-                    self.say(Say::Plain(&part[..whole]), out)?;
+                    self.encrypt_output(EngineOutput::Plain(&part[..whole]), out)?;
                     part = &part[whole..];
                     bytes += whole;
                     continue;
                 }
                 if part.len() >= TLS_RECORD_PLAIN_BYTES {
-                    self.say(Say::Plain(joined), out)?;
+                    self.encrypt_output(EngineOutput::Plain(joined), out)?;
                     joined.clear();
                     continue;
                 }
@@ -350,7 +350,7 @@ impl TlsLink {
                 part = &part[some..];
                 bytes += some;
                 if joined.len() == TLS_RECORD_PLAIN_BYTES {
-                    self.say(Say::Plain(joined), out)?;
+                    self.encrypt_output(EngineOutput::Plain(joined), out)?;
                     joined.clear();
                 }
             }
@@ -359,29 +359,29 @@ impl TlsLink {
             }
         }
         if !joined.is_empty() {
-            self.say(Say::Plain(joined), out)?;
+            self.encrypt_output(EngineOutput::Plain(joined), out)?;
         }
         Ok(bytes)
     }
 
-    fn say(&mut self, say: Say<'_>, out: &mut Outgoing) -> Result<(), LinkError> {
+    fn encrypt_output(&mut self, say: EngineOutput<'_>, out: &mut EncryptedBuffer) -> Result<(), LinkError> {
         loop {
-            let plain = &mut self.plain;
+            let plain = &mut self.plaintext;
             // The engine counts on seeing what was not used up again, with every step.
-            let step = self.engine.step(&mut self.sealed, say, out, &mut |bytes| plain.extend_from_slice(bytes));
-            self.sealed.drain(..step.used);
+            let step = self.engine.step(&mut self.ciphertext, say, out, &mut |bytes| plain.extend_from_slice(bytes));
+            self.ciphertext.drain(..step.used);
             match step.outcome {
-                Ok(_) if step.said => return Ok(()),
-                Ok(Step::Again) => {}
-                Ok(Step::Ended) => self.receiving_ended = true,
-                Ok(Step::Rest) => return Err(LinkError::Closed),
-                Err(error) => return Err(self.broke(LinkError::Tls(error.to_string().into()))),
+                Ok(_) if step.written => return Ok(()),
+                Ok(EngineProgress::Progressed) => {}
+                Ok(EngineProgress::PeerClosed) => self.receiving_ended = true,
+                Ok(EngineProgress::Waiting) => return Err(LinkError::Closed),
+                Err(error) => return Err(self.fail(LinkError::Tls(error.to_string().into()))),
             }
         }
     }
 
-    fn send_sealed(&mut self, from: &mut Gather, bench: &mut Bench) -> Result<bool, LinkError> {
-        let bytes = self.seal(from, bench)?;
+    fn send_encrypted(&mut self, from: &mut Gather, bench: &mut TlsBuffers) -> Result<bool, LinkError> {
+        let bytes = self.encrypt(from, bench)?;
         let out = bench.out.bytes();
         let mut sent = 0;
         while sent < out.len() {
@@ -389,10 +389,10 @@ impl TlsLink {
                 Ok(Some(bytes)) => sent += bytes,
                 Ok(None) => {
                     self.pending.extend_from_slice(&out[sent..]);
-                    self.owed = bytes;
+                    self.pending_plain_bytes = bytes;
                     return Ok(false);
                 }
-                Err(error) => return Err(self.cannot_send(error)),
+                Err(error) => return Err(self.on_send_error(error)),
             }
         }
         from.consume(bytes);
@@ -401,100 +401,100 @@ impl TlsLink {
 }
 
 impl Link for TlsLink {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
-        let mut target = Target { direct, scratch, filled: 0 };
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
+        let mut target = ReceiveBuffers { direct, scratch, filled: 0 };
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        if self.has_plain() && target.room() > 0 {
-            self.hand_out(&mut target);
-            return Ok(Received::Bytes { bytes: target.filled, drained: false });
+        if self.has_plaintext() && target.room() > 0 {
+            self.drain_plaintext(&mut target);
+            return Ok(ReceiveOutcome::Bytes { bytes: target.filled, drained: false });
         }
         if self.receiving_ended {
-            return Ok(Received::Closed);
+            return Ok(ReceiveOutcome::Closed);
         }
         if target.room() == 0 {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         loop {
-            let drained = self.fetch(&mut target)?;
+            let drained = self.read_socket(&mut target)?;
             match target.filled {
-                0 if self.receiving_ended => return Ok(Received::Closed),
-                0 if drained => return Ok(Received::Idle),
+                0 if self.receiving_ended => return Ok(ReceiveOutcome::Closed),
+                0 if drained => return Ok(ReceiveOutcome::Idle),
                 0 => {}
                 bytes => {
-                    let drained = drained && target.room() > 0 && !self.receiving_ended && !self.has_plain();
-                    return Ok(Received::Bytes { bytes, drained });
+                    let drained = drained && target.room() > 0 && !self.receiving_ended && !self.has_plaintext();
+                    return Ok(ReceiveOutcome::Bytes { bytes, drained });
                 }
             }
         }
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         if self.sending_ended {
             // An orderly end of this direction may still have bytes of its own to send.
-            if self.phase == Phase::Open && from.is_empty() && self.push()? {
-                return Ok(Sent::Drained);
+            if self.phase == TlsPhase::Open && from.is_empty() && self.flush_pending()? {
+                return Ok(SendOutcome::Drained);
             }
             return Err(LinkError::Closed);
         }
         loop {
-            if !self.push()? || (self.phase == Phase::Shaking && !from.is_empty()) {
-                return Ok(if from.is_empty() { Sent::Drained } else { Sent::Blocked });
+            if !self.flush_pending()? || (self.phase == TlsPhase::Handshaking && !from.is_empty()) {
+                return Ok(if from.is_empty() { SendOutcome::Drained } else { SendOutcome::Blocked });
             }
-            let owed = self.owed.min(from.bytes());
+            let owed = self.pending_plain_bytes.min(from.bytes());
             from.consume(owed);
-            self.owed -= owed;
+            self.pending_plain_bytes -= owed;
             if from.is_empty() {
-                return Ok(Sent::Drained);
+                return Ok(SendOutcome::Drained);
             }
-            if !BENCH.with_borrow_mut(|bench| self.send_sealed(from, bench))? {
-                return Ok(Sent::Blocked);
+            if !TLS_BUFFERS.with_borrow_mut(|bench| self.send_encrypted(from, bench))? {
+                return Ok(SendOutcome::Blocked);
             }
         }
     }
 
-    fn abort(&mut self, why: Abort) {
+    fn abort(&mut self, why: AbortReason) {
         self.socket.abort(why);
-        self.phase = Phase::Over;
+        self.phase = TlsPhase::Closed;
         self.receiving_ended = true;
         self.sending_ended = true;
         self.failure = None;
-        self.forget();
+        self.discard_buffers();
     }
 
     fn close_sending(&mut self) {
         if std::mem::replace(&mut self.sending_ended, true) {
             return;
         }
-        let said = BENCH.with_borrow_mut(|bench| {
+        let said = TLS_BUFFERS.with_borrow_mut(|bench| {
             bench.out.clear();
-            if self.phase == Phase::Open {
-                self.say(Say::End, &mut bench.out)?;
-                self.queue(&bench.out);
+            if self.phase == TlsPhase::Open {
+                self.encrypt_output(EngineOutput::CloseNotify, &mut bench.out)?;
+                self.queue_encrypted(&bench.out);
             }
-            self.shut_when_sent = true;
-            self.push()
+            self.shutdown_when_sent = true;
+            self.flush_pending()
         });
         if let Err(error) = said {
             self.failure = error.is_lost().then_some(error);
         }
     }
 
-    fn owes_bytes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         // What is owed to a gather goes out with it.
-        !self.pending.is_empty() && self.owed == 0
+        !self.pending.is_empty() && self.pending_plain_bytes == 0
     }
 
     fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
     }
 
-    fn shape(&self) -> Shape {
-        Shape { name: "tls", ..self.socket.shape() }
+    fn capabilities(&self) -> LinkCapabilities {
+        LinkCapabilities { name: "tls", ..self.socket.capabilities() }
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         self.socket.peer()
     }
 
@@ -506,27 +506,27 @@ impl Link for TlsLink {
         self.socket.deregister(registry)
     }
 
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let until = timeout.map(|timeout| now() + timeout);
         loop {
-            let readable = self.has_plain() || self.receiving_ended || self.failure.is_some();
+            let readable = self.has_plaintext() || self.receiving_ended || self.failure.is_some();
             if (what.wants_readable() && readable) || (what.wants_writable() && self.sending_ended) {
                 return Ok(true);
             }
             let left = until.map(|until| until.saturating_duration_since(now()));
-            let waited = if self.pending.is_empty() { what } else { Wait::Either };
+            let waited = if self.pending.is_empty() { what } else { WaitFor::Either };
             if !self.socket.wait(waited, left)? {
                 return Ok(false);
             }
-            if what == Wait::Writable {
+            if what == WaitFor::Writable {
                 return self.socket.wait(what, left);
             }
             // Not every byte of the socket is one for its owner: it is looked at first.
-            let nowhere = &mut Target { direct: &mut [], scratch: &mut [], filled: 0 };
-            if let Err(error) = self.push().and_then(|_| self.fetch(nowhere)) {
+            let nowhere = &mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 };
+            if let Err(error) = self.flush_pending().and_then(|_| self.read_socket(nowhere)) {
                 self.failure = Some(error);
             }
-            if what == Wait::Either && self.socket.wait(Wait::Writable, Some(Duration::ZERO))? {
+            if what == WaitFor::Either && self.socket.wait(WaitFor::Writable, Some(Duration::ZERO))? {
                 return Ok(true);
             }
         }

@@ -4,29 +4,29 @@
 //! Owns:   its side of the cable.
 //! Never:  blocks, but in `wait`, where it moves the cable's time on.
 
-use super::cable::{Cable, Side, Standing};
-use crate::limits::{COPY_BELOW_BYTES, GATHER_PARTS_MAX, SIM_WAIT_STEPS_MAX};
-use crate::{Abort, Link, LinkError, Peer, Received, Sent, Shape, Wait};
+use super::connection::{SimConnection, SimSide, SimEndState};
+use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX, SIM_WAIT_STEPS_MAX};
+use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
 use slab::Gather;
 use std::io;
 use std::time::Duration;
 
 /// A simulated link. Dropping it is leaving: see [`Link`].
 pub struct SimLink {
-    cable: Cable,
-    side: Side,
-    peer: Peer,
+    cable: SimConnection,
+    side: SimSide,
+    peer: PeerAddress,
     sending_ended: bool,
     receiving_ended: bool,
 }
 
 impl SimLink {
-    pub(super) fn new(cable: Cable, side: Side) -> Self {
+    pub(super) fn new(cable: SimConnection, side: SimSide) -> Self {
         let (here, there) = match side {
-            Side::Left => ("sim:left", "sim:right"),
-            Side::Right => ("sim:right", "sim:left"),
+            SimSide::Left => ("sim:left", "sim:right"),
+            SimSide::Right => ("sim:right", "sim:left"),
         };
-        SimLink { cable, side, peer: Peer::inside(there, here), sending_ended: false, receiving_ended: false }
+        SimLink { cable, side, peer: PeerAddress::in_process(there, here), sending_ended: false, receiving_ended: false }
     }
 
     fn end(&mut self) {
@@ -34,15 +34,15 @@ impl SimLink {
         self.receiving_ended = true;
     }
 
-    fn is_ready(&self, what: Wait) -> bool {
+    fn is_ready(&self, what: WaitFor) -> bool {
         let mut state = self.cable.state();
-        if *state.standing(self.side) != Standing::Alive || (self.receiving_ended && self.sending_ended) {
+        if *state.end_state(self.side) != SimEndState::Connected || (self.receiving_ended && self.sending_ended) {
             return true;
         }
-        let inward = state.inward(self.side);
+        let inward = state.inbound(self.side);
         let readable = self.receiving_ended || inward.arrived() > 0 || inward.end_arrived();
-        let outward = state.outward(self.side);
-        let writable = self.sending_ended || outward.deaf || outward.room() > 0;
+        let outward = state.outbound(self.side);
+        let writable = self.sending_ended || outward.receiver_gone || outward.free_bytes() > 0;
         (what.wants_readable() && readable) || (what.wants_writable() && writable)
     }
 }
@@ -52,111 +52,111 @@ fn reset() -> LinkError {
 }
 
 impl Link for SimLink {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         if self.receiving_ended {
-            return Ok(Received::Closed);
+            return Ok(ReceiveOutcome::Closed);
         }
         let mut state = self.cable.state();
-        match *state.standing(self.side) {
-            Standing::Alive => {}
-            Standing::Broken => {
-                *state.standing(self.side) = Standing::Over;
+        match *state.end_state(self.side) {
+            SimEndState::Connected => {}
+            SimEndState::Broken => {
+                *state.end_state(self.side) = SimEndState::Closed;
                 drop(state);
                 self.end();
                 return Err(reset());
             }
-            Standing::Over => {
+            SimEndState::Closed => {
                 drop(state);
                 self.end();
-                return Ok(Received::Closed);
+                return Ok(ReceiveOutcome::Closed);
             }
         }
         let room = direct.len() + scratch.len();
         if room == 0 {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         let partial = state.options.partial_permille;
-        let mut most = room.min(state.until_cut(self.side.other()));
+        let mut most = room.min(state.bytes_until_cut(self.side.other()));
         if state.chance.permille(partial) {
             most = most.min(state.chance.between(1, 300) as usize);
         }
-        let way = state.inward(self.side);
+        let way = state.inbound(self.side);
         if way.arrived() == 0 {
             if way.end_arrived() {
                 drop(state);
                 self.receiving_ended = true;
-                return Ok(Received::Closed);
+                return Ok(ReceiveOutcome::Closed);
             }
-            return Ok(Received::Idle);
+            return Ok(ReceiveOutcome::Idle);
         }
         let from_direct = direct.len().min(most);
-        let mut bytes = way.pull(&mut direct[..from_direct]);
+        let mut bytes = way.read(&mut direct[..from_direct]);
         if bytes == direct.len() {
             let rest = scratch.len().min(most - from_direct);
-            bytes += way.pull(&mut scratch[..rest]);
+            bytes += way.read(&mut scratch[..rest]);
         }
         let drained = bytes < room && way.arrived() == 0;
-        if way.sender_waits && way.room() > 0 {
-            way.sender_waits = false;
+        if way.sender_blocked && way.free_bytes() > 0 {
+            way.sender_blocked = false;
             state.edges(self.side.other()).writable = true;
         }
         state.check_cut(self.side.other());
-        Ok(Received::Bytes { bytes, drained })
+        Ok(ReceiveOutcome::Bytes { bytes, drained })
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         if self.sending_ended {
             return Err(LinkError::Closed);
         }
         let mut state = self.cable.state();
-        match *state.standing(self.side) {
-            Standing::Alive => {}
-            Standing::Broken => {
-                *state.standing(self.side) = Standing::Over;
+        match *state.end_state(self.side) {
+            SimEndState::Connected => {}
+            SimEndState::Broken => {
+                *state.end_state(self.side) = SimEndState::Closed;
                 drop(state);
                 self.end();
                 return Err(reset());
             }
-            Standing::Over => {
+            SimEndState::Closed => {
                 drop(state);
                 self.end();
                 return Err(LinkError::Closed);
             }
         }
-        if state.outward(self.side).deaf {
+        if state.outbound(self.side).receiver_gone {
             drop(state);
             self.sending_ended = true;
             return Err(LinkError::Closed);
         }
         let partial = state.options.partial_permille;
-        let mut most = state.outward(self.side).room();
+        let mut most = state.outbound(self.side).free_bytes();
         if state.chance.permille(partial) {
             most = state.chance.between(0, most.min(300) as u64) as usize;
         }
-        let due = state.due();
+        let due = state.arrival_step();
         let mut sent = 0;
         while sent < most && !from.is_empty() {
-            let way = state.outward(self.side);
+            let way = state.outbound(self.side);
             let Some(part) = from.parts().next() else { break };
             let bytes = part.len().min(most - sent);
-            way.push(&part[..bytes], due);
+            way.write(&part[..bytes], due);
             from.consume(bytes);
             sent += bytes;
         }
-        if sent > 0 && state.outward(self.side).arrived() > 0 {
+        if sent > 0 && state.outbound(self.side).arrived() > 0 {
             state.note_arrival(self.side.other());
         }
         if from.is_empty() {
-            return Ok(Sent::Drained);
+            return Ok(SendOutcome::Drained);
         }
-        state.outward(self.side).sender_waits = true;
-        Ok(Sent::Blocked)
+        state.outbound(self.side).sender_blocked = true;
+        Ok(SendOutcome::Blocked)
     }
 
-    fn abort(&mut self, _why: Abort) {
+    fn abort(&mut self, _why: AbortReason) {
         self.end();
         let mut state = self.cable.state();
-        if *state.standing(self.side) != Standing::Over {
+        if *state.end_state(self.side) != SimEndState::Closed {
             state.abort(self.side);
         }
     }
@@ -166,25 +166,25 @@ impl Link for SimLink {
             return;
         }
         let mut state = self.cable.state();
-        if *state.standing(self.side) != Standing::Alive {
+        if *state.end_state(self.side) != SimEndState::Connected {
             return;
         }
-        state.outward(self.side).finished = true;
-        if state.outward(self.side).end_arrived() {
+        state.outbound(self.side).finished = true;
+        if state.outbound(self.side).end_arrived() {
             state.note_arrival(self.side.other());
         }
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn capabilities(&self) -> LinkCapabilities {
+        LinkCapabilities {
             gather_parts_max: GATHER_PARTS_MAX,
-            copy_below_bytes: COPY_BELOW_BYTES,
-            lend_from_bytes: usize::MAX,
+            copy_threshold_bytes: COPY_THRESHOLD_BYTES,
+            lend_threshold_bytes: usize::MAX,
             name: "sim",
         }
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 
@@ -198,7 +198,7 @@ impl Link for SimLink {
 
     /// Moves the cable's time on until the link is ready. `timeout` bounds nothing here but whether to try at all:
     /// there is no clock, so a wait ends after [`SIM_WAIT_STEPS_MAX`] steps.
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         if self.is_ready(what) {
             return Ok(true);
         }
@@ -218,10 +218,10 @@ impl Link for SimLink {
 impl Drop for SimLink {
     fn drop(&mut self) {
         let mut state = self.cable.state();
-        match *state.standing(self.side) {
-            Standing::Over => {}
-            Standing::Broken => *state.standing(self.side) = Standing::Over,
-            Standing::Alive => state.leave(self.side, true),
+        match *state.end_state(self.side) {
+            SimEndState::Closed => {}
+            SimEndState::Broken => *state.end_state(self.side) = SimEndState::Closed,
+            SimEndState::Connected => state.close_end(self.side, true),
         }
     }
 }

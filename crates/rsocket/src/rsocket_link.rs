@@ -11,22 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ib::{Polled, RSocket, Wants, rpoll};
-use link::{Abort, Link, LinkError, Peer, Received, Sent, Shape, SocketOptions, Wait};
+use link::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slab::Gather;
 
-use crate::Watch;
+use crate::RsocketPoller;
 use crate::limits::{COPY_BELOW_BYTES, GATHER_PARTS_MAX, WAIT_MS_MAX};
 
 /// A link over an rsocket.
 pub struct RsocketLink {
     /// `None` once aborted.
     socket: Option<Arc<RSocket>>,
-    watch: Watch,
+    poller: RsocketPoller,
     /// Its number there, and the descriptor that is rung, while it is registered.
-    watched: Option<(u64, Arc<OwnedFd>)>,
-    peer: Peer,
+    registration: Option<(u64, Arc<OwnedFd>)>,
+    peer: PeerAddress,
     receiving_ended: bool,
     sending_ended: bool,
 }
@@ -35,12 +35,12 @@ pub struct RsocketLink {
 ///
 /// # Errors
 /// Why the last of them failed; `Unsupported` without the library or a device, in words that say which.
-pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &Watch) -> io::Result<RsocketLink> {
+pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &RsocketPoller) -> io::Result<RsocketLink> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for resolved in (host, port).to_socket_addrs()? {
         match RSocket::connect(resolved) {
             Ok(socket) => {
-                set(&socket, options).map_err(as_io)?;
+                apply_options(&socket, options).map_err(as_io)?;
                 return RsocketLink::new(socket, resolved, watch);
             }
             Err(error) => last = as_io(error),
@@ -50,7 +50,7 @@ pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &Watch) -> io
 }
 
 /// What can be set of an rsocket.
-pub(crate) fn set(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::Error> {
+pub(crate) fn apply_options(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::Error> {
     socket.set_nodelay(options.tcp_nodelay.unwrap_or(true))
 }
 
@@ -63,21 +63,21 @@ pub(crate) fn as_io(error: ib::Error) -> io::Error {
 }
 
 impl RsocketLink {
-    pub(crate) fn new(socket: RSocket, peer: SocketAddr, watch: &Watch) -> io::Result<Self> {
+    pub(crate) fn new(socket: RSocket, peer: SocketAddr, watch: &RsocketPoller) -> io::Result<Self> {
         let local = socket.local_address().ok_or(ErrorKind::NotConnected)?;
         Ok(Self {
             socket: Some(Arc::new(socket)),
-            watch: watch.clone(),
-            watched: None,
-            peer: Peer::tcp(peer, local),
+            poller: watch.clone(),
+            registration: None,
+            peer: PeerAddress::tcp(peer, local),
             receiving_ended: false,
             sending_ended: false,
         })
     }
 
     fn await_edge(&self, wants: Wants) {
-        if let Some((number, _)) = self.watched {
-            self.watch.want(number, wants);
+        if let Some((number, _)) = self.registration {
+            self.poller.arm(number, wants);
         }
     }
 
@@ -86,9 +86,9 @@ impl RsocketLink {
         self.sending_ended = true;
     }
 
-    fn forget(&mut self) {
-        if let Some((number, _)) = self.watched.take() {
-            self.watch.remove(number);
+    fn unregister(&mut self) {
+        if let Some((number, _)) = self.registration.take() {
+            self.poller.remove(number);
         }
     }
 
@@ -113,21 +113,21 @@ impl RsocketLink {
 
 impl Drop for RsocketLink {
     fn drop(&mut self) {
-        self.forget();
+        self.unregister();
         if let Some(socket) = self.socket.take() {
-            self.watch.close(socket);
+            self.poller.close(socket);
         }
     }
 }
 
 impl Link for RsocketLink {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         if self.receiving_ended {
-            return Ok(Received::Closed);
+            return Ok(ReceiveOutcome::Closed);
         }
         let room = direct.len() + scratch.len();
         if room == 0 {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         let mut bytes = 0;
         'all: for buffer in [direct, scratch] {
@@ -138,10 +138,10 @@ impl Link for RsocketLink {
                 match self.receive_into(&mut buffer[at..]) {
                     Ok(Some(0)) if bytes == 0 => {
                         self.receiving_ended = true;
-                        return Ok(Received::Closed);
+                        return Ok(ReceiveOutcome::Closed);
                     }
                     // The end is told by the next call, which its owner has to make.
-                    Ok(Some(0)) => return Ok(Received::Bytes { bytes, drained: false }),
+                    Ok(Some(0)) => return Ok(ReceiveOutcome::Bytes { bytes, drained: false }),
                     Ok(Some(some)) => {
                         at += some;
                         bytes += some;
@@ -149,18 +149,18 @@ impl Link for RsocketLink {
                     Ok(None) => break 'all,
                     Err(error) if bytes == 0 => return Err(error),
                     // What came before the break is told first; from then on it is over.
-                    Err(_) => return Ok(Received::Bytes { bytes, drained: false }),
+                    Err(_) => return Ok(ReceiveOutcome::Bytes { bytes, drained: false }),
                 }
             }
         }
         if bytes == room {
-            return Ok(Received::Bytes { bytes, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes, drained: false });
         }
         self.await_edge(Wants::READABLE);
-        Ok(if bytes == 0 { Received::Idle } else { Received::Bytes { bytes, drained: true } })
+        Ok(if bytes == 0 { ReceiveOutcome::Idle } else { ReceiveOutcome::Bytes { bytes, drained: true } })
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         while !from.is_empty() {
             let Some(socket) = self.socket.as_ref().filter(|_| !self.sending_ended) else {
                 return Err(LinkError::Closed);
@@ -173,7 +173,7 @@ impl Link for RsocketLink {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock => {
                         self.await_edge(Wants { readable: false, writable: true });
-                        return Ok(Sent::Blocked);
+                        return Ok(SendOutcome::Blocked);
                     }
                     // What the peer had sent before it closed is still there to be received.
                     ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
@@ -187,65 +187,65 @@ impl Link for RsocketLink {
                 },
             }
         }
-        if self.sending_ended { Err(LinkError::Closed) } else { Ok(Sent::Drained) }
+        if self.sending_ended { Err(LinkError::Closed) } else { Ok(SendOutcome::Drained) }
     }
 
-    fn abort(&mut self, _why: Abort) {
+    fn abort(&mut self, _why: AbortReason) {
         self.end();
-        self.forget();
+        self.unregister();
         if let Some(socket) = self.socket.take() {
-            self.watch.close(socket);
+            self.poller.close(socket);
         }
     }
 
     fn close_sending(&mut self) {
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.sending_ended) {
             // Until the peer's device has what was sent: a thread waits for that which has nothing else to do.
-            self.watch.shut_down(socket.clone());
+            self.poller.shut_down(socket.clone());
         }
         self.sending_ended = true;
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn capabilities(&self) -> LinkCapabilities {
+        LinkCapabilities {
             gather_parts_max: GATHER_PARTS_MAX,
-            copy_below_bytes: COPY_BELOW_BYTES,
-            lend_from_bytes: usize::MAX,
+            copy_threshold_bytes: COPY_BELOW_BYTES,
+            lend_threshold_bytes: usize::MAX,
             name: "rsocket",
         }
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let socket = self.socket.as_ref().ok_or(ErrorKind::NotConnected)?;
-        let (number, edge) = self.watch.add(socket)?;
+        let (number, edge) = self.poller.add(socket)?;
         // One that is rung is readable, and always writable: each ring is told as both edges.
         let both = Interest::READABLE | Interest::WRITABLE;
         match registry.register(&mut SourceFd(&edge.as_raw_fd()), token, both) {
             Ok(()) => {
-                self.watched = Some((number, edge));
+                self.registration = Some((number, edge));
                 Ok(())
             }
             Err(error) => {
-                self.watch.remove(number);
+                self.poller.remove(number);
                 Err(error)
             }
         }
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        let outcome = match &self.watched {
+        let outcome = match &self.registration {
             Some((_, edge)) => registry.deregister(&mut SourceFd(&edge.as_raw_fd())),
             None => Ok(()),
         };
-        self.forget();
+        self.unregister();
         outcome
     }
 
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let Some(socket) = &self.socket else { return Ok(true) };
         let is_over = (what.wants_readable() && self.receiving_ended) || (what.wants_writable() && self.sending_ended);
         if is_over {
