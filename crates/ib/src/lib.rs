@@ -32,38 +32,38 @@
 
 #[doc(hidden)]
 pub mod abi;
-mod address;
+mod socket_address;
 mod cm;
 mod completion;
 mod device;
 mod error;
-mod id;
+mod cm_id;
 mod library;
 mod limits;
 mod memory;
-mod met;
-mod pool;
+mod registration_cache;
+mod pool_regions;
 mod probe;
 mod queue_pair;
-mod receives;
+mod shared_receive_queue;
 mod region;
 mod rsocket;
 
-pub use cm::{About, CmChannel, CmEvent, Failure, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, Reads};
-pub use completion::{Completion, CompletionChannel, CompletionQueue, Kind, QueueTag, Status};
-pub use device::{AsyncEvent, Context, Facts, GidEntry, Layer, Port, PortState, cm_devices, devices};
-pub use error::{Error, Missing, NoDevice};
-pub use id::{Id, IdKey, Terms};
+pub use cm::{CmEventKind, CmEventChannel, CmEvent, ConnectStep, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, ReadLimits};
+pub use completion::{Completion, CompletionChannel, CompletionQueue, WcOpcode, WorkQueueId, WcStatus};
+pub use device::{AsyncEvent, DeviceContext, DeviceAttributes, GidEntry, LinkLayer, DevicePort, PortState, cm_devices, devices};
+pub use error::{IbError, MissingLibrary, NoDeviceReason};
+pub use cm_id::{CmId, CmIdKey, ConnectParams};
 pub use library::open;
 pub use limits::{
-    ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, PARTS_MAX, PIECE_BYTES_MAX, PIECES_MAX,
-    POLL_BATCH, REJECT_DATA_BYTES_MAX, RETRIES_MAX, WORK_MAX,
+    ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, ARENA_BLOCKS_MAX, SGE_BYTES_MAX, SGE_MAX,
+    POLL_BATCH, REJECT_DATA_BYTES_MAX, RETRIES_MAX, WORK_REQUESTS_MAX,
 };
-pub use memory::{Arena, Fill, Filled, Numbered, Pages, Part, Piece, Stay};
-pub use met::Met;
-pub use pool::PoolRegions;
-pub use probe::inline_bytes;
-pub use queue_pair::{Batch, Finished, How, Options, QueuePair, State};
-pub use receives::Receives;
-pub use region::{Domain, Grant, Key, Peers, Region};
-pub use rsocket::{Polled, RSocket, Wants, open_rsockets, rpoll};
+pub use memory::{Arena, ExclusiveMemory, FilledArenaBlock, TaggedMemory, SharedPages, ArenaBlock, SendSegment, StableMemory};
+pub use registration_cache::RegistrationCache;
+pub use pool_regions::PoolRegions;
+pub use probe::probe_inline_bytes;
+pub use queue_pair::{SendBatch, CompletedWork, PostOptions, QueuePairOptions, QueuePair, QueuePairState};
+pub use shared_receive_queue::SharedReceiveQueue;
+pub use region::{ProtectionDomain, RemoteMemory, LocalKey, RemoteAccess, MemoryRegion};
+pub use rsocket::{PollEntry, RSocket, PollInterest, open_rsockets, rpoll};

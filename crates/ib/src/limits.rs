@@ -18,18 +18,18 @@ pub const ACK_TIMEOUT_EXPONENT_MAX: u8 = 31;
 /// Completions that one call to the device takes.
 pub const POLL_BATCH: usize = 32;
 /// Pieces in one work request, whatever a device says.
-pub const PIECES_MAX: usize = 64;
+pub const SGE_MAX: usize = 64;
 /// Parts of an arena. Their places fit in the half of a work request's number that is theirs.
-pub const PARTS_MAX: usize = 1 << 20;
+pub const ARENA_BLOCKS_MAX: usize = 1 << 20;
 /// Work that one queue holds, so that its numbers never meet themselves when they wrap.
-pub const WORK_MAX: u32 = 1 << 20;
+pub const WORK_REQUESTS_MAX: u32 = 1 << 20;
 /// What may be registered or sent as one piece.
-pub const PIECE_BYTES_MAX: usize = 1 << 30;
+pub const SGE_BYTES_MAX: usize = 1 << 30;
 /// Longest poll of rsockets that has an end, in milliseconds: a day.
 pub const RPOLL_MS_MAX: u32 = 86_400_000;
 
 const _: () =
     assert!(CONNECT_DATA_BYTES_MAX <= REJECT_DATA_BYTES_MAX && REJECT_DATA_BYTES_MAX <= ACCEPT_DATA_BYTES_MAX);
 const _: () = assert!(ACCEPT_DATA_BYTES_MAX <= u8::MAX as usize);
-const _: () = assert!(WORK_MAX < u32::MAX / 2);
-const _: () = assert!(PIECE_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(WORK_REQUESTS_MAX < u32::MAX / 2);
+const _: () = assert!(SGE_BYTES_MAX < u32::MAX as usize);

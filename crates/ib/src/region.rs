@@ -10,26 +10,26 @@ use std::sync::Arc;
 use libc::c_int;
 
 use crate::abi;
-use crate::device::Context;
-use crate::error::Error;
-use crate::limits::PIECE_BYTES_MAX;
-use crate::memory::{Pages, Stay};
+use crate::device::DeviceContext;
+use crate::error::IbError;
+use crate::limits::SGE_BYTES_MAX;
+use crate::memory::{SharedPages, StableMemory};
 
 /// Queue pairs, receive queues and memory of one domain can be used together, and with nothing else.
 #[derive(Clone)]
-pub struct Domain(Arc<Allocated>);
+pub struct ProtectionDomain(Arc<ProtectionDomainHandle>);
 
-struct Allocated {
-    context: Context,
-    raw: *mut abi::Pd,
+struct ProtectionDomainHandle {
+    context: DeviceContext,
+    raw: *mut abi::IbvPd,
 }
 
 // SAFETY: libibverbs takes its own locks: a domain may be used by any thread, and by several at once.
-unsafe impl Send for Allocated {}
+unsafe impl Send for ProtectionDomainHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Allocated {}
+unsafe impl Sync for ProtectionDomainHandle {}
 
-impl Drop for Allocated {
+impl Drop for ProtectionDomainHandle {
     fn drop(&mut self) {
         // SAFETY: allocated below; all that was made in it held a clone of the `Arc` that ends here.
         let answer = unsafe { (self.context.verbs().ibv_dealloc_pd)(self.raw) };
@@ -37,26 +37,26 @@ impl Drop for Allocated {
     }
 }
 
-impl Domain {
+impl ProtectionDomain {
     /// A new domain on a device.
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(context: &Context) -> Result<Self, Error> {
+    pub fn new(context: &DeviceContext) -> Result<Self, IbError> {
         // SAFETY: the context is open, and stays so while the domain exists, which holds it.
         let raw = unsafe { (context.verbs().ibv_alloc_pd)(context.raw()) };
         if raw.is_null() {
-            return Err(Error::last("ibv_alloc_pd"));
+            return Err(IbError::last_os_error("ibv_alloc_pd"));
         }
-        Ok(Self(Arc::new(Allocated { context: context.clone(), raw })))
+        Ok(Self(Arc::new(ProtectionDomainHandle { context: context.clone(), raw })))
     }
 
-    pub(crate) fn raw(&self) -> *mut abi::Pd {
+    pub(crate) fn raw(&self) -> *mut abi::IbvPd {
         self.0.raw
     }
 
     /// The device.
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &DeviceContext {
         &self.0.context
     }
 }
@@ -65,7 +65,7 @@ impl Domain {
 ///
 /// Dropping it takes the right to reach it away, from peers too, and only then lets its owner go. Work that was posted
 /// with pieces of it holds these pieces itself, and fails if it is still under way.
-pub struct Region<O: Stay> {
+pub struct MemoryRegion<O: StableMemory> {
     // The registration ends before its memory goes: fields are dropped in this order.
     registration: Registration,
     owner: O,
@@ -73,8 +73,8 @@ pub struct Region<O: Stay> {
 
 /// A registration without an owner of its memory.
 pub(crate) struct Registration {
-    domain: Domain,
-    raw: *mut abi::Mr,
+    domain: ProtectionDomain,
+    raw: *mut abi::IbvMr,
     start: u64,
     bytes: usize,
     lkey: u32,
@@ -100,14 +100,14 @@ impl Registration {
     /// # Safety
     /// The bytes are mapped now. If `access` lets peers write them, they stay mapped while this lives, and nobody holds
     /// a reference to them. Without that the card reaches them for posted work alone, which holds its memory itself.
-    pub(crate) unsafe fn new(domain: &Domain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, Error> {
-        Error::within("bytes to register", bytes, PIECE_BYTES_MAX)?;
+    pub(crate) unsafe fn new(domain: &ProtectionDomain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, IbError> {
+        IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
         // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
         // says the caller.
         let raw = unsafe { (domain.context().verbs().ibv_reg_mr)(domain.raw(), address, bytes, access) };
         if raw.is_null() {
-            return Err(Error::last("ibv_reg_mr"));
+            return Err(IbError::last_os_error("ibv_reg_mr"));
         }
         // SAFETY: what was registered just now is described there.
         let (lkey, rkey) = unsafe { ((*raw).lkey, (*raw).rkey) };
@@ -118,35 +118,35 @@ impl Registration {
         self.bytes
     }
 
-    pub(crate) fn key(&self) -> Key {
-        Key { start: self.start, bytes: self.bytes, lkey: self.lkey }
+    pub(crate) fn key(&self) -> LocalKey {
+        LocalKey { start: self.start, bytes: self.bytes, lkey: self.lkey }
     }
 }
 
 /// What a peer may do with registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peers {
+pub enum RemoteAccess {
     /// Nothing.
-    Nothing,
+    None,
     /// Read it, all of it and at any time, who has its grant.
     Read,
 }
 
-impl<O: Stay> Region<O> {
+impl<O: StableMemory> MemoryRegion<O> {
     /// Registers all of the owner's bytes. It pins them, within the limit of locked memory.
     ///
     /// # Errors
     /// [`Error::Limit`] for none or too many bytes, or what the system says.
-    pub fn new(domain: &Domain, owner: O, peers: Peers) -> Result<Self, Error> {
+    pub fn new(domain: &ProtectionDomain, owner: O, peers: RemoteAccess) -> Result<Self, IbError> {
         // What may be written without a peer's right is what is posted to be filled, and that is held alone.
         let access = match peers {
-            Peers::Nothing => abi::ACCESS_LOCAL_WRITE,
-            Peers::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
+            RemoteAccess::None => abi::ACCESS_LOCAL_WRITE,
+            RemoteAccess::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
         };
         Self::with_access(domain, owner, access)
     }
 
-    fn with_access(domain: &Domain, owner: O, access: c_int) -> Result<Self, Error> {
+    fn with_access(domain: &ProtectionDomain, owner: O, access: c_int) -> Result<Self, IbError> {
         let (start, bytes) = owner.span();
         // SAFETY: the bytes are mapped, and stay so while their owner lives, which outlives the registration. What a
         // peer may write is never referred to: only pages are registered for that.
@@ -160,13 +160,13 @@ impl<O: Stay> Region<O> {
     }
 
     /// With which pieces of this memory can be posted.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> LocalKey {
         self.registration.key()
     }
 
     /// What a peer must know to read it (or to write it, see [`Region::for_writes`]).
-    pub fn grant(&self) -> Grant {
-        Grant { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
+    pub fn remote(&self) -> RemoteMemory {
+        RemoteMemory { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
     }
 
     /// Takes the memory back from the card, and from peers.
@@ -176,17 +176,17 @@ impl<O: Stay> Region<O> {
     }
 }
 
-impl Region<Pages> {
+impl MemoryRegion<SharedPages> {
     /// Registers pages that a peer may read and write, all of them and at any time, who has their grant.
     ///
     /// # Errors
     /// As [`Region::new`].
-    pub fn for_writes(domain: &Domain, pages: Pages) -> Result<Self, Error> {
+    pub fn new_remote_writable(domain: &ProtectionDomain, pages: SharedPages) -> Result<Self, IbError> {
         Self::with_access(domain, pages, abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE)
     }
 }
 
-impl<O: Stay> fmt::Debug for Region<O> {
+impl<O: StableMemory> fmt::Debug for MemoryRegion<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Region({} bytes at {:#x})", self.registration.bytes, self.registration.start)
     }
@@ -197,36 +197,36 @@ impl<O: Stay> fmt::Debug for Region<O> {
 /// It keeps nothing alive: work with the key of a region that is gone fails, and harms nobody, because the memory that
 /// it names is held by the work itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct LocalKey {
     start: u64,
     bytes: usize,
     lkey: u32,
 }
 
-impl Key {
+impl LocalKey {
     /// The entry of a work request for all of `piece`, if it lies within the region.
-    pub(crate) fn piece(&self, piece: &impl Stay) -> Result<abi::Sge, Error> {
+    pub(crate) fn sge(&self, piece: &impl StableMemory) -> Result<abi::IbvSge, IbError> {
         let (_, bytes) = piece.span();
-        self.part(piece, 0, bytes)
+        self.sge_of_range(piece, 0, bytes)
     }
 
     /// As [`piece`](Self::piece), for `bytes` bytes of it from `at`, which must not reach beyond its end.
-    pub(crate) fn part(&self, piece: &impl Stay, at: usize, bytes: usize) -> Result<abi::Sge, Error> {
+    pub(crate) fn sge_of_range(&self, piece: &impl StableMemory, at: usize, bytes: usize) -> Result<abi::IbvSge, IbError> {
         let (start, most) = piece.span();
-        Error::within("the end of a part of a piece", at.saturating_add(bytes), most)?;
+        IbError::check_limit("the end of a part of a piece", at.saturating_add(bytes), most)?;
         let start = (start.as_ptr().expose_provenance() + at) as u64;
-        let before = start.checked_sub(self.start).ok_or(Error::NotRegistered)?;
+        let before = start.checked_sub(self.start).ok_or(IbError::NotRegistered)?;
         if before.checked_add(bytes as u64).is_none_or(|end| end > self.bytes as u64) {
-            return Err(Error::NotRegistered);
+            return Err(IbError::NotRegistered);
         }
         // A region has fewer bytes than fit in 32 bits.
-        Ok(abi::Sge { addr: start, length: bytes as u32, lkey: self.lkey })
+        Ok(abi::IbvSge { addr: start, length: bytes as u32, lkey: self.lkey })
     }
 }
 
 /// Memory of a peer: plain numbers, as they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct RemoteMemory {
     /// Where it begins, in the peer's own counting.
     pub address: u64,
     /// How many bytes.

@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use libc::{c_int, c_short, c_void, sockaddr, sockaddr_storage, socklen_t};
 
-use crate::address::{self, Raw};
-use crate::error::{Error, NoDevice};
-use crate::library::{RSockets, rsockets};
+use crate::socket_address::{self, SockAddr};
+use crate::error::{IbError, NoDeviceReason};
+use crate::library::{RsocketLibrary, rsockets};
 use crate::limits::RPOLL_MS_MAX;
 
 /// A stream, or one that listens for such.
 ///
 /// Its calls may be made by several threads at once, as those of a socket.
 pub struct RSocket {
-    calls: &'static RSockets,
+    calls: &'static RsocketLibrary,
     fd: c_int,
 }
 
@@ -47,11 +47,11 @@ fn checked(answer: isize) -> io::Result<usize> {
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
-fn refused(call: &'static str, answer: c_int) -> Result<(), Error> {
+fn check_call(call: &'static str, answer: c_int) -> Result<(), IbError> {
     checked(answer as isize).map(drop).map_err(|error| match error.raw_os_error() {
         // The first call that needs a device says so.
-        Some(libc::ENODEV) if call == "rsocket" => Error::NoDevice(NoDevice::here()),
-        _ => Error::Refused { call, error },
+        Some(libc::ENODEV) if call == "rsocket" => IbError::NoDevice(NoDeviceReason::detect()),
+        _ => IbError::CallFailed { call, error },
     })
 }
 
@@ -61,12 +61,12 @@ fn address_bytes(address: SocketAddr) -> socklen_t {
 }
 
 impl RSocket {
-    fn new(address: SocketAddr) -> Result<Self, Error> {
+    fn new(address: SocketAddr) -> Result<Self, IbError> {
         let calls = rsockets()?;
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // SAFETY: plain numbers.
         let fd = unsafe { (calls.rsocket)(family, libc::SOCK_STREAM, 0) };
-        refused("rsocket", fd)?;
+        check_call("rsocket", fd)?;
         Ok(Self { calls, fd })
     }
 
@@ -74,12 +74,12 @@ impl RSocket {
     ///
     /// # Errors
     /// [`Error::Missing`] without the library, [`Error::NoDevice`], or what the system says.
-    pub fn connect(to: SocketAddr) -> Result<Self, Error> {
+    pub fn connect(to: SocketAddr) -> Result<Self, IbError> {
         let socket = Self::new(to)?;
-        let mut raw = Raw::new(to);
+        let mut raw = SockAddr::new(to);
         // SAFETY: the socket exists, and the address is as long as its kind.
         let answer = unsafe { (socket.calls.rconnect)(socket.fd, raw.pointer(), address_bytes(to)) };
-        refused("rconnect", answer)?;
+        check_call("rconnect", answer)?;
         Ok(socket)
     }
 
@@ -87,16 +87,16 @@ impl RSocket {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn listen(at: SocketAddr, backlog: u32) -> Result<Self, Error> {
+    pub fn listen(at: SocketAddr, backlog: u32) -> Result<Self, IbError> {
         let socket = Self::new(at)?;
         socket.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        let mut raw = Raw::new(at);
+        let mut raw = SockAddr::new(at);
         // SAFETY: the socket exists, and the address is as long as its kind.
         let answer = unsafe { (socket.calls.rbind)(socket.fd, raw.pointer(), address_bytes(at)) };
-        refused("rbind", answer)?;
+        check_call("rbind", answer)?;
         // SAFETY: the socket exists.
         let answer = unsafe { (socket.calls.rlisten)(socket.fd, c_int::try_from(backlog).unwrap_or(c_int::MAX)) };
-        refused("rlisten", answer)?;
+        check_call("rlisten", answer)?;
         Ok(socket)
     }
 
@@ -105,7 +105,7 @@ impl RSocket {
     /// # Errors
     /// What the system says.
     pub fn accept(self: &Arc<Self>) -> io::Result<Option<Self>> {
-        let mut waiting = [Polled::socket(self, Wants::READABLE)];
+        let mut waiting = [PollEntry::socket(self, PollInterest::READABLE)];
         if rpoll(&mut waiting, Some(0))? == 0 {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl RSocket {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_nodelay(&self, on: bool) -> Result<(), Error> {
+    pub fn set_nodelay(&self, on: bool) -> Result<(), IbError> {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
     }
 
@@ -130,7 +130,7 @@ impl RSocket {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), Error> {
+    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), IbError> {
         for (option, bytes) in [(libc::SO_SNDBUF, send_bytes), (libc::SO_RCVBUF, receive_bytes)] {
             if let Some(bytes) = bytes {
                 self.set(libc::SOL_SOCKET, option, c_int::try_from(bytes).unwrap_or(c_int::MAX))?;
@@ -139,12 +139,12 @@ impl RSocket {
         Ok(())
     }
 
-    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
+    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), IbError> {
         let start = (&raw const value).cast::<c_void>();
         // SAFETY: the socket exists; the value lives through the call and is as long as it is said to be.
         let answer =
             unsafe { (self.calls.rsetsockopt)(self.fd, level, option, start, size_of::<c_int>() as socklen_t) };
-        refused("rsetsockopt", answer)
+        check_call("rsetsockopt", answer)
     }
 
     /// Sends some of the parts, in order: at least a byte.
@@ -195,20 +195,20 @@ impl RSocket {
         let mut bytes = size_of::<sockaddr_storage>() as socklen_t;
         // SAFETY: the socket exists, and the place has as much room as is said.
         let answer = unsafe { call(self.fd, (&raw mut storage).cast(), &mut bytes) };
-        if answer == 0 { address::read(&storage) } else { None }
+        if answer == 0 { socket_address::read(&storage) } else { None }
     }
 }
 
 /// What a poll asks of a descriptor, and what it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct PollInterest {
     /// Something to receive, a connection to accept, or the end.
     pub readable: bool,
     /// Room to send, or the end.
     pub writable: bool,
 }
 
-impl Wants {
+impl PollInterest {
     /// Something to receive alone.
     pub const READABLE: Self = Self { readable: true, writable: false };
 
@@ -220,29 +220,29 @@ impl Wants {
 
 /// One entry of a poll: a socket of ours, which is held for as long, or any other descriptor.
 #[derive(Debug)]
-pub struct Polled<'d> {
+pub struct PollEntry<'d> {
     fd: c_int,
-    wants: Wants,
-    is: Wants,
+    interest: PollInterest,
+    ready: PollInterest,
     _socket: Option<Arc<RSocket>>,
     _other: Option<BorrowedFd<'d>>,
 }
 
-impl<'d> Polled<'d> {
+impl<'d> PollEntry<'d> {
     /// A socket.
-    pub fn socket(socket: &Arc<RSocket>, wants: Wants) -> Self {
-        Self { fd: socket.fd, wants, is: Wants::default(), _socket: Some(socket.clone()), _other: None }
+    pub fn socket(socket: &Arc<RSocket>, wants: PollInterest) -> Self {
+        Self { fd: socket.fd, interest: wants, ready: PollInterest::default(), _socket: Some(socket.clone()), _other: None }
     }
 
     /// Another descriptor, which must be none of ours: its readability.
     pub fn other(descriptor: BorrowedFd<'d>) -> Self {
         let fd = descriptor.as_raw_fd();
-        Self { fd, wants: Wants::READABLE, is: Wants::default(), _socket: None, _other: Some(descriptor) }
+        Self { fd, interest: PollInterest::READABLE, ready: PollInterest::default(), _socket: None, _other: Some(descriptor) }
     }
 
     /// What it was told.
-    pub fn is(&self) -> Wants {
-        self.is
+    pub fn ready(&self) -> PollInterest {
+        self.ready
     }
 
     /// The socket, if it is one.
@@ -255,14 +255,14 @@ impl<'d> Polled<'d> {
 ///
 /// # Errors
 /// What the system says; a signal is no error but a poll that found nothing.
-pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
+pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
     let calls = rsockets().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
-    let events = |wants: Wants| {
+    let events = |wants: PollInterest| {
         let readable = if wants.readable { libc::POLLIN } else { 0 };
         readable | if wants.writable { libc::POLLOUT } else { 0 }
     };
     let mut raw: Vec<libc::pollfd> =
-        entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.wants), revents: 0 }).collect();
+        entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.interest), revents: 0 }).collect();
     let timeout = timeout_ms.map_or(-1, |ms| ms.min(RPOLL_MS_MAX) as c_int);
     // SAFETY: as many entries as are said, which live through the call. Sockets of ours are held by the entries, so that
     // none is closed meanwhile.
@@ -275,7 +275,7 @@ pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<
     const OVER: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     for (entry, raw) in entries.iter_mut().zip(raw) {
         let is = if count == 0 { 0 } else { raw.revents };
-        entry.is = Wants { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
+        entry.ready = PollInterest { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
     }
     Ok(count)
 }
@@ -284,6 +284,6 @@ pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<
 ///
 /// # Errors
 /// [`Error::Missing`].
-pub fn open_rsockets() -> Result<(), Error> {
+pub fn open_rsockets() -> Result<(), IbError> {
     rsockets().map(drop)
 }

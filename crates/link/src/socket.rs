@@ -28,7 +28,7 @@ pub(crate) trait Stream: AsFd + AsRawFd + Send + Sized + 'static {
 }
 
 macro_rules! stream {
-    ($kind:ty, $name:literal, $drop_unsent:expr) => {
+    ($kind:ty, $name:literal, $discard_unsent_on_close:expr) => {
         impl Stream for $kind {
             const NAME: &'static str = $name;
             fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
@@ -37,8 +37,8 @@ macro_rules! stream {
             fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 <$kind>::shutdown(self, how)
             }
-            fn drop_unsent(&self) {
-                ($drop_unsent)(self);
+            fn discard_unsent_on_close(&self) {
+                ($discard_unsent_on_close)(self);
             }
             fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
                 (&mut &*self).read_vectored(parts)

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use ib::{RSocket, Wants};
+use ib::{RSocket, PollInterest};
 use link::{Acceptor, Address, Link, ListenOptions, Listener};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -66,7 +66,7 @@ impl Acceptor for RsocketListener {
         loop {
             let Some(socket) = self.socket.accept()? else {
                 if let Some((number, _)) = self.registration {
-                    self.poller.arm(number, Wants::READABLE);
+                    self.poller.arm(number, PollInterest::READABLE);
                 }
                 return Ok(None);
             };

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use ib::{Polled, RSocket, Wants, rpoll};
+use ib::{PollEntry, RSocket, PollInterest, rpoll};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Watches sockets for one thread, or for as many as it is cloned for. Its threads end with the last clone and the last
@@ -43,7 +43,7 @@ struct PollerState {
 struct PolledSocket {
     socket: Arc<RSocket>,
     edge: Arc<OwnedFd>,
-    interest: Wants,
+    interest: PollInterest,
 }
 
 /// What may take a while at the end of a socket, in order.
@@ -104,7 +104,7 @@ impl RsocketPoller {
     pub(crate) fn add(&self, socket: &Arc<RSocket>) -> io::Result<(u64, Arc<OwnedFd>)> {
         let edge = Arc::new(new_eventfd()?);
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let watched = PolledSocket { socket: socket.clone(), edge: edge.clone(), interest: Wants::default() };
+        let watched = PolledSocket { socket: socket.clone(), edge: edge.clone(), interest: PollInterest::default() };
         let mut state = self.0.shared.state();
         if state.has_failed {
             return Err(io::Error::other("rsockets cannot be polled"));
@@ -116,7 +116,7 @@ impl RsocketPoller {
     }
 
     /// Rings once for each of what is wanted, when it is there.
-    pub(crate) fn arm(&self, number: u64, wants: Wants) {
+    pub(crate) fn arm(&self, number: u64, wants: PollInterest) {
         let mut state = self.0.shared.state();
         let Some(watched) = state.sockets.get_mut(&number) else { return };
         let before = watched.interest;
@@ -158,7 +158,7 @@ impl RsocketPoller {
 /// The thread that polls.
 fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
     loop {
-        let mut entries = vec![Polled::other(shared.wake.as_fd())];
+        let mut entries = vec![PollEntry::other(shared.wake.as_fd())];
         let mut numbers = Vec::new();
         {
             let state = shared.state();
@@ -166,7 +166,7 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
                 return;
             }
             for (&number, watched) in state.sockets.iter().filter(|(_, watched)| watched.interest.is_any()) {
-                entries.push(Polled::socket(&watched.socket, watched.interest));
+                entries.push(PollEntry::socket(&watched.socket, watched.interest));
                 numbers.push(number);
             }
         }
@@ -182,7 +182,7 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
             return;
         }
         for (number, entry) in numbers.into_iter().zip(entries.drain(1..)) {
-            let is = entry.is();
+            let is = entry.ready();
             match state.sockets.get_mut(&number) {
                 Some(watched) if is.is_any() => {
                     watched.interest.readable &= !is.readable;

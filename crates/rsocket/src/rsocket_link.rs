@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ib::{Polled, RSocket, Wants, rpoll};
+use ib::{PollEntry, RSocket, PollInterest, rpoll};
 use link::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -50,14 +50,14 @@ pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &RsocketPolle
 }
 
 /// What can be set of an rsocket.
-pub(crate) fn apply_options(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::Error> {
+pub(crate) fn apply_options(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::IbError> {
     socket.set_nodelay(options.tcp_nodelay.unwrap_or(true))
 }
 
 /// An error of the layer below as one of the system's, whose words stay.
-pub(crate) fn as_io(error: ib::Error) -> io::Error {
+pub(crate) fn as_io(error: ib::IbError) -> io::Error {
     match error {
-        ib::Error::Refused { error, .. } => error,
+        ib::IbError::CallFailed { error, .. } => error,
         other => io::Error::new(ErrorKind::Unsupported, other.to_string()),
     }
 }
@@ -75,7 +75,7 @@ impl RsocketLink {
         })
     }
 
-    fn await_edge(&self, wants: Wants) {
+    fn await_edge(&self, wants: PollInterest) {
         if let Some((number, _)) = self.registration {
             self.poller.arm(number, wants);
         }
@@ -156,7 +156,7 @@ impl Link for RsocketLink {
         if bytes == room {
             return Ok(ReceiveOutcome::Bytes { bytes, drained: false });
         }
-        self.await_edge(Wants::READABLE);
+        self.await_edge(PollInterest::READABLE);
         Ok(if bytes == 0 { ReceiveOutcome::Idle } else { ReceiveOutcome::Bytes { bytes, drained: true } })
     }
 
@@ -172,7 +172,7 @@ impl Link for RsocketLink {
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock => {
-                        self.await_edge(Wants { readable: false, writable: true });
+                        self.await_edge(PollInterest { readable: false, writable: true });
                         return Ok(SendOutcome::Blocked);
                     }
                     // What the peer had sent before it closed is still there to be received.
@@ -251,9 +251,9 @@ impl Link for RsocketLink {
         if is_over {
             return Ok(true);
         }
-        let wants = Wants { readable: what.wants_readable(), writable: what.wants_writable() };
+        let wants = PollInterest { readable: what.wants_readable(), writable: what.wants_writable() };
         let timeout_ms = timeout.map(|timeout| timeout.as_micros().div_ceil(1_000).min(WAIT_MS_MAX.into()) as u32);
-        let mut entries = [Polled::socket(socket, wants)];
+        let mut entries = [PollEntry::socket(socket, wants)];
         rpoll(&mut entries, timeout_ms).map(|count| count > 0).map_err(LinkError::Lost)
     }
 }

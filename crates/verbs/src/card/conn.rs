@@ -6,15 +6,15 @@
 
 use crate::device::QueueWishes;
 use crate::limits::ACKNOWLEDGE_RETRIES;
-use ib::{Id, Piece, Reads, Terms};
+use ib::{CmId, SendSegment, ReadLimits, ConnectParams};
 use slab::BlockMut;
 use std::time::Duration;
 
 /// A queue pair that sends heads and message memory, and reads into blocks.
-pub(super) type Pair = ib::QueuePair<Piece, BlockMut>;
+pub(super) type Pair = ib::QueuePair<SendSegment, BlockMut>;
 
 pub(super) struct Conn {
-    pub id: Id,
+    pub id: CmId,
     /// The peer's address as the owner calls it; empty if the peer has come to us.
     pub address: String,
     /// None before the way to the peer is known.
@@ -29,7 +29,7 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub fn new(id: Id, address: &str, pair: Option<Pair>, wishes: QueueWishes, private: &[u8]) -> Self {
+    pub fn new(id: CmId, address: &str, pair: Option<Pair>, wishes: QueueWishes, private: &[u8]) -> Self {
         Conn {
             id,
             address: address.to_owned(),
@@ -43,14 +43,14 @@ impl Conn {
 }
 
 /// What a connection is asked or let in with. `offered` is what the peer has said of READs.
-pub(super) fn terms<'a>(private: &'a [u8], wishes: &QueueWishes, offered: Option<Reads>) -> Terms<'a> {
-    let reads = offered.unwrap_or(Reads { serve: u8::MAX, ask: u8::MAX });
-    Terms {
-        data: private,
-        reads: Reads { serve: wishes.reads_answered_max.min(reads.serve), ask: wishes.reads_issued_max.min(reads.ask) },
+pub(super) fn terms<'a>(private: &'a [u8], wishes: &QueueWishes, offered: Option<ReadLimits>) -> ConnectParams<'a> {
+    let reads = offered.unwrap_or(ReadLimits { responder_resources: u8::MAX, initiator_depth: u8::MAX });
+    ConnectParams {
+        private_data: private,
+        read_limits: ReadLimits { responder_resources: wishes.reads_answered_max.min(reads.responder_resources), initiator_depth: wishes.reads_issued_max.min(reads.initiator_depth) },
         // Neither may be 7: to a card that means for ever, and a peer that is switched off is then never noticed.
-        retries: ACKNOWLEDGE_RETRIES,
-        not_ready_retries: wishes.receiver_not_ready_retries.min(ib::RETRIES_MAX),
+        retry_count: ACKNOWLEDGE_RETRIES,
+        rnr_retry_count: wishes.receiver_not_ready_retries.min(ib::RETRIES_MAX),
     }
 }
 
@@ -58,16 +58,16 @@ pub(super) fn terms<'a>(private: &'a [u8], wishes: &QueueWishes, offered: Option
 mod tests {
     use super::terms;
     use crate::device::QueueWishes;
-    use ib::Reads;
+    use ib::ReadLimits;
 
     #[test]
     fn terms_ask_for_no_more_than_the_peer_offers_and_for_nothing_without_end() {
         let wishes =
             QueueWishes { send_slots: 8, receiver_not_ready_retries: 7, reads_issued_max: 1, reads_answered_max: 16 };
         let asked = terms(b"x", &wishes, None);
-        assert_eq!(asked.reads, Reads { serve: 16, ask: 1 });
-        assert!(asked.retries < 7 && asked.not_ready_retries < 7);
-        let granted = terms(b"", &wishes, Some(Reads { serve: 2, ask: 0 }));
-        assert_eq!(granted.reads, Reads { serve: 2, ask: 0 });
+        assert_eq!(asked.read_limits, ReadLimits { responder_resources: 16, initiator_depth: 1 });
+        assert!(asked.retry_count < 7 && asked.rnr_retry_count < 7);
+        let granted = terms(b"", &wishes, Some(ReadLimits { responder_resources: 2, initiator_depth: 0 }));
+        assert_eq!(granted.read_limits, ReadLimits { responder_resources: 2, initiator_depth: 0 });
     }
 }

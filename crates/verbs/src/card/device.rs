@@ -19,8 +19,8 @@ use crate::limits::{
 };
 use hashbrown::HashMap;
 use ib::{
-    CmChannel, CompletionChannel, CompletionQueue, Context, Domain, Finished, Id, IdKey, Key, Met, Numbered, Options,
-    Peers, QueueTag, Reads, Receives, Region,
+    CmEventChannel, CompletionChannel, CompletionQueue, DeviceContext, ProtectionDomain, CompletedWork, CmId, CmIdKey, LocalKey, RegistrationCache, TaggedMemory, QueuePairOptions,
+    RemoteAccess, WorkQueueId, ReadLimits, SharedReceiveQueue, MemoryRegion,
 };
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
@@ -33,41 +33,41 @@ use std::time::{Duration, Instant};
 const PIECES: usize = MESSAGE_PARTS_MAX + 1;
 
 /// A receive buffer, with the number that its owner gave it, and that of its turn.
-pub(super) type Buffer = Numbered<Numbered<BlockMut>>;
+pub(super) type Buffer = TaggedMemory<TaggedMemory<BlockMut>>;
 
 pub(super) struct Card {
-    pub context: Context,
-    domain: Domain,
+    pub context: DeviceContext,
+    domain: ProtectionDomain,
     wakes: CompletionChannel,
     pub queue: CompletionQueue,
     /// Made for as many buffers as are first posted: their owner has no more.
-    pub receives: Option<Receives<Buffer>>,
+    pub receives: Option<SharedReceiveQueue<Buffer>>,
     pub turns: Turns,
-    pub receive_list: Vec<(Buffer, Key)>,
-    pub channel: CmChannel,
+    pub receive_list: Vec<(Buffer, LocalKey)>,
+    pub channel: CmEventChannel,
     pub mailbox: Arc<Mailbox>,
     pub family: Option<Arc<Family>>,
     /// An address that was looked up already.
     pub known: Option<(String, SocketAddr)>,
     abilities: Abilities,
-    pub met: Met,
+    pub met: RegistrationCache,
     pub heads: Heads,
-    grants: HashMap<u32, Region<Slice>>,
-    pub listener: Option<Id>,
+    grants: HashMap<u32, MemoryRegion<Slice>>,
+    pub listener: Option<CmId>,
     pub conns: HashMap<u32, Conn>,
-    pub by_id: HashMap<IdKey, u32>,
-    pub by_tag: HashMap<QueueTag, u32>,
+    pub by_id: HashMap<CmIdKey, u32>,
+    pub by_tag: HashMap<WorkQueueId, u32>,
     /// By the device's own numbers, which it may give again; ours are not.
     pub by_device_number: HashMap<u32, u32>,
     next_number: u32,
     /// Connections that their owner has forgotten and the device has not.
     pub leaving: Vec<u32>,
-    pub requests: HashMap<u64, (Id, Reads)>,
+    pub requests: HashMap<u64, (CmId, ReadLimits)>,
     pub next_request: u64,
     /// Completions that nobody has asked for yet.
     pub ready: VecDeque<Completion>,
     pub batch: Vec<ib::Completion>,
-    pub finished: Vec<Finished<BlockMut>>,
+    pub finished: Vec<CompletedWork<BlockMut>>,
     /// The next round looks for news, whatever the time.
     pub is_look_due: bool,
     /// Of a device that somebody has waited for by `wait`.
@@ -82,21 +82,21 @@ pub(super) struct Card {
 impl Card {
     /// Everything is made on a context of the connection manager's: that of `ib::devices` is another opening, and
     /// queue pairs of ids cannot be made with what belongs to it.
-    pub fn open(context: &Context) -> Result<Self, DeviceError> {
-        let facts = context.facts().map_err(told)?;
-        if (facts.pieces_max as usize) < PIECES {
-            let most = facts.pieces_max;
+    pub fn open(context: &DeviceContext) -> Result<Self, DeviceError> {
+        let facts = context.attributes().map_err(told)?;
+        if (facts.sge_max as usize) < PIECES {
+            let most = facts.sge_max;
             return Err(DeviceError(format!(
                 "{} gathers {most} pieces in a send, and {PIECES} are needed",
                 context.name()
             )));
         }
-        let domain = Domain::new(context).map_err(told)?;
+        let domain = ProtectionDomain::new(context).map_err(told)?;
         let wakes = CompletionChannel::new(context).map_err(told)?;
         let completions = CARD_COMPLETIONS_MAX.min(facts.completions_max);
         let queue = CompletionQueue::new(context, completions, Some(&wakes)).map_err(told)?;
-        let inline = ib::inline_bytes(&domain, &queue, PIECES as u32, INLINE_BYTES_WANTED).map_err(told)?;
-        let channel = CmChannel::new().map_err(told)?;
+        let inline = ib::probe_inline_bytes(&domain, &queue, PIECES as u32, INLINE_BYTES_WANTED).map_err(told)?;
+        let channel = CmEventChannel::new().map_err(told)?;
         let mailbox = Mailbox::new(context, &channel)?;
         #[expect(clippy::disallowed_methods, reason = "the engine's clock, which it is told by its device")]
         let begun = Instant::now();
@@ -113,14 +113,14 @@ impl Card {
             abilities: Abilities {
                 inline_bytes_max: inline as usize,
                 parts_max: PIECES,
-                reads_issued_max: facts.reads_asked_max,
-                reads_answered_max: facts.reads_served_max.min(READS_ANSWERED_MAX),
+                reads_issued_max: facts.initiator_depth_max,
+                reads_answered_max: facts.responder_resources_max.min(READS_ANSWERED_MAX),
                 // The other half of the queue is for what is sent.
-                receives_max: facts.shared_receives_max.min(queue.entries() / 2).min(ib::WORK_MAX) as usize,
+                receives_max: facts.shared_receive_wr_max.min(queue.entries() / 2).min(ib::WORK_REQUESTS_MAX) as usize,
                 asker_speaks_first: context.is_iwarp(),
             },
             queue,
-            met: Met::new(&domain),
+            met: RegistrationCache::new(&domain),
             heads: Heads::new(&domain),
             domain,
             grants: HashMap::new(),
@@ -156,21 +156,21 @@ impl Card {
 
     /// A queue pair for an id that has this device, if the completion queue can bear all of its work failing at once:
     /// a queue that overflows takes every connection with it.
-    pub fn queue_pair(&self, id: &Id, wishes: &QueueWishes) -> Result<Pair, DeviceError> {
+    pub fn queue_pair(&self, id: &CmId, wishes: &QueueWishes) -> Result<Pair, DeviceError> {
         let receives =
             self.receives.as_ref().ok_or_else(|| DeviceError("no receive buffers were posted yet".into()))?;
         let pairs = self.conns.values().filter_map(|conn| conn.pair.as_ref());
-        let taken: usize = pairs.map(|pair| pair.options().work_max as usize).sum();
-        let needed = taken + receives.posted() + receives.room() + wishes.send_slots;
+        let taken: usize = pairs.map(|pair| pair.options().send_wr_max as usize).sum();
+        let needed = taken + receives.posted() + receives.free_slots() + wishes.send_slots;
         if needed > self.queue.entries() as usize {
             let most = self.queue.entries();
             return Err(DeviceError(format!(
                 "the device's completion queue holds {most}: too few for another connection"
             )));
         }
-        let options = Options {
-            work_max: wishes.send_slots as u32,
-            pieces_max: PIECES as u32,
+        let options = QueuePairOptions {
+            send_wr_max: wishes.send_slots as u32,
+            send_sge_max: PIECES as u32,
             inline_bytes_max: self.abilities.inline_bytes_max as u32,
         };
         Pair::new(id, &self.domain, &self.queue, &self.queue, receives, options).map_err(told)
@@ -182,13 +182,13 @@ impl Card {
         let number = self.next_number;
         self.by_id.insert(conn.id.key(), number);
         if let Some(pair) = &conn.pair {
-            self.know(number, pair.tag(), pair.number());
+            self.know(number, pair.work_queue(), pair.number());
         }
         self.conns.insert(number, conn);
         number
     }
 
-    pub fn know(&mut self, number: u32, tag: QueueTag, device_number: u32) {
+    pub fn know(&mut self, number: u32, tag: WorkQueueId, device_number: u32) {
         self.by_tag.insert(tag, number);
         self.by_device_number.insert(device_number, number);
     }
@@ -208,7 +208,7 @@ impl Card {
     }
 
     /// Both ends' own wishes have met: the connection is let in.
-    fn admit(&mut self, id: Id, offered: Reads, private: &[u8], wishes: &QueueWishes) -> Result<u32, DeviceError> {
+    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], wishes: &QueueWishes) -> Result<u32, DeviceError> {
         self.check()?;
         // What the kernel takes unless it is told makes a dead peer go unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(told)?;
@@ -248,8 +248,8 @@ impl Device for Card {
     fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
         self.check()?;
         // Exactly its bytes: the key opens no neighbour in the same region of message memory.
-        let region = Region::new(&self.domain, memory, Peers::Read).map_err(told)?;
-        let grant = region.grant();
+        let region = MemoryRegion::new(&self.domain, memory, RemoteAccess::Read).map_err(told)?;
+        let grant = region.remote();
         self.grants.insert(grant.key, region);
         Ok(Grant { address: grant.address, key: grant.key })
     }
@@ -315,7 +315,7 @@ impl Device for Card {
         self.check()?;
         let channel = &self.channel;
         let begin = |at: SocketAddr| {
-            let id = Id::new(channel).map_err(told)?;
+            let id = CmId::new(channel).map_err(told)?;
             id.bind(at).map_err(|error| unbound(at, error))?;
             id.listen(BACKLOG_REQUESTS).map_err(|error| unbound(at, error))?;
             Ok(id)
@@ -331,7 +331,7 @@ impl Device for Card {
     fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
         self.check()?;
         let to = self.target(address)?;
-        let id = Id::new(&self.channel).map_err(told)?;
+        let id = CmId::new(&self.channel).map_err(told)?;
         // What the kernel takes unless it is told makes a dead peer go unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(told)?;
         let asked = id.resolve_address(None, to, RESOLVE_MAX);
@@ -367,7 +367,7 @@ impl Device for Card {
         let Some(queue_pair) = &mut conn.pair else { return };
         // Either may fail because the other end was quicker, or because it never stood. The first tells the peer; the
         // second makes all work end where there is nobody to tell.
-        let (told, failed) = (conn.id.disconnect(), queue_pair.fail());
+        let (told, failed) = (conn.id.disconnect(), queue_pair.move_to_error());
         if let (Err(one), Err(other)) = (told, failed) {
             tracing::debug!("RDMA: a connection could not be ended in order: {one}; {other}");
         }

@@ -6,7 +6,7 @@
 
 use super::wait::Wake;
 use crate::device::DeviceError;
-use ib::{AsyncEvent, CmChannel, Context, Error, Id, Reads};
+use ib::{AsyncEvent, CmEventChannel, DeviceContext, IbError, CmId, ReadLimits};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,15 +19,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Something for a card.
 pub(super) enum Letter {
     /// A request that is its own from now on.
-    Request { id: Id, private: Vec<u8>, reads: Reads },
+    Request { id: CmId, private: Vec<u8>, reads: ReadLimits },
     /// Something has happened to the device, or to something made on it.
     Device(AsyncEvent),
 }
 
 /// Where a card is written to, from any thread.
 pub(super) struct Mailbox {
-    context: Context,
-    channel: CmChannel,
+    context: DeviceContext,
+    channel: CmEventChannel,
     letters: Mutex<Vec<Letter>>,
     has_letters: AtomicBool,
     /// Queue pairs, and requests that may become such.
@@ -39,7 +39,7 @@ pub(super) struct Mailbox {
 static ALL: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
 
 impl Mailbox {
-    pub fn new(context: &Context, channel: &CmChannel) -> Result<Arc<Self>, DeviceError> {
+    pub fn new(context: &DeviceContext, channel: &CmEventChannel) -> Result<Arc<Self>, DeviceError> {
         let mailbox = Arc::new(Mailbox {
             context: context.clone(),
             channel: channel.clone(),
@@ -81,7 +81,7 @@ impl Mailbox {
 }
 
 /// Tells all cards of a device what has happened to it.
-pub(super) fn announce(context: &Context, event: AsyncEvent) {
+pub(super) fn announce(context: &DeviceContext, event: AsyncEvent) {
     let all: Vec<_> = locked(&ALL).iter().filter_map(Weak::upgrade).collect();
     for mailbox in all.iter().filter(|mailbox| mailbox.context == *context) {
         mailbox.post(Letter::Device(event));
@@ -127,10 +127,10 @@ impl Family {
     pub fn hand_over(
         &self,
         own: &Arc<Mailbox>,
-        id: Id,
+        id: CmId,
         private: Vec<u8>,
-        reads: Reads,
-    ) -> Result<Option<(Id, Vec<u8>, Reads)>, Error> {
+        reads: ReadLimits,
+    ) -> Result<Option<(CmId, Vec<u8>, ReadLimits)>, IbError> {
         let members: Vec<_> = self.members.iter().filter_map(Weak::upgrade).collect();
         let least = members.iter().min_by_key(|member| member.pairs.load(Ordering::Relaxed));
         let taker = least.unwrap_or(own);

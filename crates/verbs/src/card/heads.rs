@@ -5,43 +5,43 @@
 //! Never:  gives a slot to two: a head is read by the card after the call that posts it, until its completion.
 
 use crate::limits::{HEAD_SLOT_BYTES, HEAD_SLOTS};
-use ib::{Arena, Domain, Error, Filled, Key, Part, Peers, Piece, Region};
+use ib::{Arena, ProtectionDomain, IbError, FilledArenaBlock, LocalKey, ArenaBlock, RemoteAccess, SendSegment, MemoryRegion};
 
 pub(super) struct Heads {
-    domain: Domain,
-    chunks: Vec<Region<Arena>>,
+    domain: ProtectionDomain,
+    chunks: Vec<MemoryRegion<Arena>>,
     /// Each with the number of its chunk.
-    free: Vec<(Part, u32)>,
+    free: Vec<(ArenaBlock, u32)>,
 }
 
 impl Heads {
-    pub fn new(domain: &Domain) -> Self {
+    pub fn new(domain: &ProtectionDomain) -> Self {
         Heads { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
     }
 
     /// A piece with these bytes, and its key.
-    pub fn fill(&mut self, bytes: &[u8]) -> Result<(Piece, Key), Error> {
+    pub fn fill(&mut self, bytes: &[u8]) -> Result<(SendSegment, LocalKey), IbError> {
         let (mut part, chunk) = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow()?,
         };
         part[..bytes.len()].copy_from_slice(bytes);
-        Ok((Piece::Own(Filled::new(part, bytes.len(), chunk)), self.chunks[chunk as usize].key()))
+        Ok((SendSegment::Own(FilledArenaBlock::new(part, bytes.len(), chunk)), self.chunks[chunk as usize].key()))
     }
 
     #[cold]
-    fn grow(&mut self) -> Result<(Part, u32), Error> {
+    fn grow(&mut self) -> Result<(ArenaBlock, u32), IbError> {
         let (arena, parts) = Arena::new(HEAD_SLOTS, HEAD_SLOT_BYTES)?;
         let chunk = self.chunks.len() as u32;
-        self.chunks.push(Region::new(&self.domain, arena, Peers::Nothing)?);
+        self.chunks.push(MemoryRegion::new(&self.domain, arena, RemoteAccess::None)?);
         self.free.extend(parts.into_iter().map(|part| (part, chunk)));
-        self.free.pop().ok_or(Error::Full)
+        self.free.pop().ok_or(IbError::QueueFull)
     }
 
     /// What was sent: a slot is free again; message memory goes.
-    pub fn take_back(&mut self, piece: Piece) {
-        if let Piece::Own(filled) = piece {
-            self.free.push(filled.into_part());
+    pub fn take_back(&mut self, piece: SendSegment) {
+        if let SendSegment::Own(filled) = piece {
+            self.free.push(filled.into_block());
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::device::{AnyDevice, DeviceError, Way};
 use address::{addresses, device_at, device_towards};
 use device::Card;
 use family::Family;
-use ib::Context;
+use ib::DeviceContext;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub fn way(peer_address: &str) -> Result<Way, DeviceError> {
     Ok(Way { card: context.name(), place: address.to_string(), open })
 }
 
-fn lead(peer_address: &str) -> Result<(Context, SocketAddr), DeviceError> {
+fn lead(peer_address: &str) -> Result<(DeviceContext, SocketAddr), DeviceError> {
     let mut last = DeviceError(format!("`{peer_address}` has no address"));
     for address in addresses(peer_address)? {
         match device_towards(address) {

@@ -10,7 +10,7 @@ use super::family::{Letter, announce};
 use super::wait::readable;
 use crate::device::{DeviceError, Event, QueuePair, Request};
 use crate::limits::{NEWS_EVERY, RESOLVE_MAX};
-use ib::{About, AsyncEvent, CmEvent, Id, Reads};
+use ib::{CmEventKind, AsyncEvent, CmEvent, CmId, ReadLimits};
 use link::PeerAddress;
 use rustix::io::Errno;
 use std::io;
@@ -57,11 +57,11 @@ impl Card {
     }
 
     fn hear(&mut self, event: CmEvent, into: &mut Vec<Event>) {
-        let CmEvent { id: key, about, data } = event;
-        if let About::Request { id, reads } = about {
+        let CmEvent { id: key, kind: about, private_data: data } = event;
+        if let CmEventKind::ConnectRequest { id, reads } = about {
             return self.requested(id, data, reads, into);
         }
-        if let About::DeviceRemoved = about {
+        if let CmEventKind::DeviceRemoved = about {
             self.broken = Some(DeviceError(format!("the device {} was removed", self.context.name())));
             return;
         }
@@ -70,24 +70,24 @@ impl Card {
         let pair = QueuePair(number);
         let failed = |why: String| Event::Failed { pair, why };
         into.extend(match about {
-            About::AddressResolved => self.find_way(number).err().map(|error| failed(error.0)),
-            About::RouteResolved => self.ask(number).err().map(|error| failed(error.0)),
-            About::Established { .. } => Some(Event::Established { pair, private: data }),
-            About::Rejected { reason: ib::REJECTED_BY_PROGRAM } => Some(Event::Rejected { pair, private: data }),
+            CmEventKind::AddressResolved => self.find_way(number).err().map(|error| failed(error.0)),
+            CmEventKind::RouteResolved => self.ask(number).err().map(|error| failed(error.0)),
+            CmEventKind::Established { .. } => Some(Event::Established { pair, private: data }),
+            CmEventKind::Rejected { reason: ib::REJECTED_BY_PROGRAM } => Some(Event::Rejected { pair, private: data }),
             // iWARP has no numbers for reasons, but the system's, less than 0; who has words has read the request.
-            About::Rejected { reason: ..0 } if !data.is_empty() => Some(Event::Rejected { pair, private: data }),
-            About::Rejected { reason: ib::REJECTED_NO_LISTENER } => {
+            CmEventKind::Rejected { reason: ..0 } if !data.is_empty() => Some(Event::Rejected { pair, private: data }),
+            CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER } => {
                 Some(failed(format!("nobody listens at {}", self.address_of(number))))
             }
-            About::Rejected { reason } => {
+            CmEventKind::Rejected { reason } => {
                 Some(failed(format!("{} rejected the connection, reason {reason}", self.address_of(number))))
             }
-            About::Failed { what, errno } => {
+            CmEventKind::Failed { step: what, errno } => {
                 let error = io::Error::from_raw_os_error(errno);
                 Some(failed(format!("{}: {what}: {error}", self.address_of(number))))
             }
-            About::Disconnected => Some(Event::Disconnected { pair }),
-            About::Other(_) | About::Request { .. } | About::DeviceRemoved => None,
+            CmEventKind::Disconnected => Some(Event::Disconnected { pair }),
+            CmEventKind::Other(_) | CmEventKind::ConnectRequest { .. } | CmEventKind::DeviceRemoved => None,
         });
     }
 
@@ -108,7 +108,7 @@ impl Card {
     fn ask(&mut self, number: u32) -> Result<(), DeviceError> {
         let Some(conn) = self.conns.get(&number) else { return Ok(()) };
         let pair = self.queue_pair(&conn.id, &conn.wishes)?;
-        let (tag, device_number) = (pair.tag(), pair.number());
+        let (tag, device_number) = (pair.work_queue(), pair.number());
         let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
         conn.pair = Some(pair);
         let asked = conn.id.connect(&terms(&conn.private, &conn.wishes, None));
@@ -121,7 +121,7 @@ impl Card {
     }
 
     /// A request at the listener of all siblings.
-    fn requested(&mut self, id: Id, private: Vec<u8>, reads: Reads, into: &mut Vec<Event>) {
+    fn requested(&mut self, id: CmId, private: Vec<u8>, reads: ReadLimits, into: &mut Vec<Event>) {
         match id.context() {
             Ok(context) if context == self.context => {}
             Ok(context) => {
@@ -146,7 +146,7 @@ impl Card {
     }
 
     /// A request that is this card's own.
-    fn request(&mut self, id: Id, private: Vec<u8>, reads: Reads, into: &mut Vec<Event>) {
+    fn request(&mut self, id: CmId, private: Vec<u8>, reads: ReadLimits, into: &mut Vec<Event>) {
         let text = |address: Option<std::net::SocketAddr>| address.map_or_else(|| "?".to_owned(), |it| it.to_string());
         let peer = PeerAddress {
             address: text(id.peer_address()).into(),
@@ -161,7 +161,7 @@ impl Card {
 
     fn device_event(&mut self, event: AsyncEvent, into: &mut Vec<Event>) {
         match event {
-            AsyncEvent::LastReceive { queue_pair } => {
+            AsyncEvent::LastWqeReached { queue_pair } => {
                 let number = self.by_device_number.get(&queue_pair);
                 if let Some(conn) = number.and_then(|number| self.conns.get_mut(number)) {
                     conn.had_last_receive = true;

@@ -9,7 +9,7 @@ use super::device::Card;
 use super::turns::Turns;
 use crate::device::{Completion, Device, DeviceError, QueuePair, Status, Work, WorkId};
 use crate::limits::MESSAGE_PARTS_MAX;
-use ib::{How, Key, Numbered, POLL_BATCH, Piece, Receives};
+use ib::{PostOptions, LocalKey, TaggedMemory, POLL_BATCH, SendSegment, SharedReceiveQueue};
 use slab::BlockMut;
 
 /// Of a receive for a queue pair that nobody knows any more: no queue pair has it.
@@ -19,13 +19,13 @@ impl Card {
     pub fn post_all_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
         let receives = match &mut self.receives {
             Some(receives) => receives,
-            None => self.receives.insert(Receives::new(self.met.domain(), buffers.len() as u32).map_err(told)?),
+            None => self.receives.insert(SharedReceiveQueue::new(self.met.domain(), buffers.len() as u32).map_err(told)?),
         };
         let list = &mut self.receive_list;
         for (id, memory) in buffers.drain(..) {
-            let key = self.met.key_of_block(&memory).map_err(told)?;
-            let owned = Numbered { memory, number: id.0 };
-            list.push((Numbered { memory: owned, number: self.turns.next() }, key));
+            let key = self.met.block_key(&memory).map_err(told)?;
+            let owned = TaggedMemory { memory, tag: id.0 };
+            list.push((TaggedMemory { memory: owned, tag: self.turns.next() }, key));
         }
         receives.post(list).map_err(told)?;
         if list.is_empty() {
@@ -47,25 +47,25 @@ impl Card {
                     let all = [head.as_bytes()].into_iter().chain(parts.iter().map(|part| &part[..]));
                     let count =
                         all.filter(|piece| !piece.is_empty()).zip(&mut pieces).map(|(piece, at)| *at = piece).count();
-                    batch.send_inline(&pieces[..count], How { cookie: id.0, signalled: *signalled }).map_err(told)?;
+                    batch.send_inline(&pieces[..count], PostOptions { cookie: id.0, signalled: *signalled }).map_err(told)?;
                 }
                 Work::Send { id, head, parts, inline: false, signalled } => {
                     // The card reads a head after this call, so it has a slot of its own till its completion.
-                    let mut pieces: [Option<(Piece, Key)>; MESSAGE_PARTS_MAX + 1] = Default::default();
+                    let mut pieces: [Option<(SendSegment, LocalKey)>; MESSAGE_PARTS_MAX + 1] = Default::default();
                     pieces[0] = Some(heads.fill(head.as_bytes()).map_err(told)?);
                     for (part, at) in parts.iter_mut().filter(|part| !part.is_empty()).zip(&mut pieces[1..]) {
                         let part = std::mem::take(part);
                         let key = met.key(&part).map_err(told)?;
-                        *at = Some((Piece::Shared(part), key));
+                        *at = Some((SendSegment::Shared(part), key));
                     }
-                    let how = How { cookie: id.0, signalled: *signalled };
+                    let how = PostOptions { cookie: id.0, signalled: *signalled };
                     batch.send(pieces.into_iter().flatten(), how).map_err(told)?;
                 }
                 Work::Read { id, into, at, bytes, address, key } => {
                     let into = std::mem::take(into);
-                    let own = met.key_of_block(&into).map_err(told)?;
-                    let from = ib::Grant { address: *address, bytes: u64::from(*bytes), key: *key };
-                    let how = How { cookie: id.0, signalled: true };
+                    let own = met.block_key(&into).map_err(told)?;
+                    let from = ib::RemoteMemory { address: *address, bytes: u64::from(*bytes), key: *key };
+                    let how = PostOptions { cookie: id.0, signalled: true };
                     batch.read_part(into, *at, *bytes as usize, own, from, how).map_err(told)?;
                 }
             }
@@ -117,29 +117,29 @@ impl Card {
     /// In the engine's words; none if it is of work that came back when its queue pair went.
     fn understand(&mut self, completion: ib::Completion) -> Option<Completion> {
         let status = status(completion.status());
-        if let Some(receives) = self.receives.as_mut().filter(|receives| receives.tag() == completion.tag()) {
+        if let Some(receives) = self.receives.as_mut().filter(|receives| receives.work_queue() == completion.work_queue()) {
             let (device_number, bytes) = (completion.queue_pair(), completion.bytes());
             // An error would be a completion that came twice: its buffer is here already.
-            let Numbered { memory: Numbered { memory, number }, number: turn } = receives.take(completion).ok()?;
+            let TaggedMemory { memory: TaggedMemory { memory, tag: number }, tag: turn } = receives.on_completion(completion).ok()?;
             self.turns.back(turn);
             let pair = QueuePair(self.by_device_number.get(&device_number).copied().unwrap_or(NOBODY));
             return Some(Completion { id: WorkId(number), pair, status, bytes, memory });
         }
-        let number = *self.by_tag.get(&completion.tag())?;
+        let number = *self.by_tag.get(&completion.work_queue())?;
         let pair = self.conns.get_mut(&number)?.pair.as_mut()?;
         let heads = &mut self.heads;
         // The same: what came twice has ended.
-        pair.settle_with(completion, &mut self.finished, |piece| heads.take_back(piece)).ok()?;
+        pair.on_completion_with(completion, &mut self.finished, |piece| heads.take_back(piece)).ok()?;
         let last = self.finished.pop()?;
         self.flush_finished(number);
-        let memory = last.filled.unwrap_or_default();
+        let memory = last.read_memory.unwrap_or_default();
         Some(Completion { id: WorkId(last.cookie), pair: QueuePair(number), status, bytes: 0, memory })
     }
 
     /// Memory of READs that ended without a word of their own.
     fn flush_finished(&mut self, number: u32) {
         for work in self.finished.drain(..) {
-            if let Some(memory) = work.filled {
+            if let Some(memory) = work.read_memory {
                 let (id, pair) = (WorkId(work.cookie), QueuePair(number));
                 self.ready.push_back(Completion { id, pair, status: Status::Flushed, bytes: 0, memory });
             }
@@ -169,9 +169,9 @@ impl Card {
         let mut left = Vec::new();
         for number in due {
             let Some(pair) = self.conns.get_mut(&number).and_then(|conn| conn.pair.take()) else { continue };
-            left.push((number, pair.tag(), pair.number()));
+            left.push((number, pair.work_queue(), pair.number()));
             let heads = &mut self.heads;
-            pair.end(&mut self.finished, |piece| heads.take_back(piece));
+            pair.destroy(&mut self.finished, |piece| heads.take_back(piece));
             self.flush_finished(number);
         }
         // Once more before the device can give their numbers again: what it completed last is still theirs.
@@ -194,17 +194,17 @@ impl Card {
             return Ok(());
         }
         let Some(receives) = self.receives.take() else { return Ok(()) };
-        let slots = receives.posted() + receives.room();
-        match receives.end() {
+        let slots = receives.posted() + receives.free_slots();
+        match receives.destroy() {
             Ok(buffers) => {
                 tracing::debug!(
                     "RDMA: {} has kept {missing} receive buffers; they are taken back",
                     self.context.name()
                 );
                 self.turns = Turns::default();
-                self.receives = Some(Receives::new(self.met.domain(), slots as u32).map_err(told)?);
+                self.receives = Some(SharedReceiveQueue::new(self.met.domain(), slots as u32).map_err(told)?);
                 self.ready.extend(buffers.into_iter().map(
-                    |Numbered { memory: Numbered { memory, number }, .. }| {
+                    |TaggedMemory { memory: TaggedMemory { memory, tag: number }, .. }| {
                         let (id, pair) = (WorkId(number), QueuePair(NOBODY));
                         Completion { id, pair, status: Status::Flushed, bytes: 0, memory }
                     },
@@ -216,15 +216,15 @@ impl Card {
     }
 }
 
-fn status(status: ib::Status) -> Status {
+fn status(status: ib::WcStatus) -> Status {
     match status {
-        ib::Status::SUCCESS => Status::Done,
-        ib::Status::FLUSHED => Status::Flushed,
-        ib::Status::RETRIES => Status::RetriesExceeded,
-        ib::Status::RECEIVER_NOT_READY => Status::ReceiverNotReady,
-        ib::Status::LOCAL_LENGTH => Status::Length,
-        ib::Status::LOCAL_PROTECTION => Status::LocalAccess,
-        ib::Status::REMOTE_ACCESS => Status::RemoteAccess,
+        ib::WcStatus::SUCCESS => Status::Done,
+        ib::WcStatus::WR_FLUSH => Status::Flushed,
+        ib::WcStatus::RETRY_EXCEEDED => Status::RetriesExceeded,
+        ib::WcStatus::RNR_RETRY_EXCEEDED => Status::ReceiverNotReady,
+        ib::WcStatus::LOCAL_LENGTH => Status::Length,
+        ib::WcStatus::LOCAL_PROTECTION => Status::LocalAccess,
+        ib::WcStatus::REMOTE_ACCESS => Status::RemoteAccess,
         other => Status::Other(other.number().into()),
     }
 }

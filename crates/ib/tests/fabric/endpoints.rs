@@ -8,15 +8,15 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use ib::{
-    About, Arena, CmChannel, CmEvent, Completion, CompletionChannel, CompletionQueue, Domain, Finished, How, Id, Key,
-    Options, Part, Peers, QueuePair, Reads, Receives, Region, Terms,
+    CmEventKind, Arena, CmEventChannel, CmEvent, Completion, CompletionChannel, CompletionQueue, ProtectionDomain, CompletedWork, PostOptions, CmId, LocalKey,
+    QueuePairOptions, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, ConnectParams,
 };
 
 /// Longer than anything here takes on a loaded machine; who waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// 4.096 us times 2 to the power of this: 67 ms. Some kernels wait up to four times as long.
 pub const ACK_TIMEOUT_EXPONENT: u8 = 14;
-pub const READS: Reads = Reads { serve: 4, ask: 4 };
+pub const READS: ReadLimits = ReadLimits { responder_resources: 4, initiator_depth: 4 };
 pub const PART_BYTES: usize = 4096;
 
 /// The address of the lab's device, or `None`, said aloud, where this is not run in the lab.
@@ -48,7 +48,7 @@ pub fn readable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
 }
 
 /// The next event of a channel.
-pub fn event(channel: &CmChannel) -> CmEvent {
+pub fn event(channel: &CmEventChannel) -> CmEvent {
     let deadline = now() + PATIENCE;
     loop {
         if let Some(event) = channel.next().expect("the channel can be read") {
@@ -59,40 +59,40 @@ pub fn event(channel: &CmChannel) -> CmEvent {
 }
 
 /// The next event, which must be as `wanted`.
-pub fn expect<T>(channel: &CmChannel, what: &str, wanted: impl FnOnce(CmEvent) -> Result<T, CmEvent>) -> T {
+pub fn expect<T>(channel: &CmEventChannel, what: &str, wanted: impl FnOnce(CmEvent) -> Result<T, CmEvent>) -> T {
     wanted(event(channel)).unwrap_or_else(|event| panic!("not {what}: {event:?}"))
 }
 
-pub fn established(channel: &CmChannel) -> Vec<u8> {
-    expect(channel, "established", |event| match event.about {
-        About::Established { .. } => Ok(event.data),
+pub fn established(channel: &CmEventChannel) -> Vec<u8> {
+    expect(channel, "established", |event| match event.kind {
+        CmEventKind::Established { .. } => Ok(event.private_data),
         _ => Err(event),
     })
 }
 
-pub fn disconnected(channel: &CmChannel) {
+pub fn disconnected(channel: &CmEventChannel) {
     expect(
         channel,
         "disconnected",
-        |event| if matches!(event.about, About::Disconnected) { Ok(()) } else { Err(event) },
+        |event| if matches!(event.kind, CmEventKind::Disconnected) { Ok(()) } else { Err(event) },
     );
 }
 
-pub fn request(channel: &CmChannel) -> (Id, Vec<u8>) {
-    expect(channel, "a request", |event| match event.about {
-        About::Request { id, .. } => Ok((id, event.data)),
+pub fn request(channel: &CmEventChannel) -> (CmId, Vec<u8>) {
+    expect(channel, "a request", |event| match event.kind {
+        CmEventKind::ConnectRequest { id, .. } => Ok((id, event.private_data)),
         _ => Err(event),
     })
 }
 
-pub fn terms(data: &[u8]) -> Terms<'_> {
-    Terms { data, reads: READS, retries: 6, not_ready_retries: 6 }
+pub fn terms(data: &[u8]) -> ConnectParams<'_> {
+    ConnectParams { private_data: data, read_limits: READS, retry_count: 6, rnr_retry_count: 6 }
 }
 
 /// A listener on a port of the system's choice.
-pub fn listen(ip: IpAddr) -> (CmChannel, Id, SocketAddr) {
-    let channel = CmChannel::new().expect("a channel");
-    let id = Id::new(&channel).expect("an id");
+pub fn listen(ip: IpAddr) -> (CmEventChannel, CmId, SocketAddr) {
+    let channel = CmEventChannel::new().expect("a channel");
+    let id = CmId::new(&channel).expect("an id");
     id.bind(SocketAddr::new(ip, 0)).expect("the address is that of a device");
     id.listen(128).expect("it can be listened on");
     let address = id.local_address().expect("it is bound");
@@ -101,44 +101,44 @@ pub fn listen(ip: IpAddr) -> (CmChannel, Id, SocketAddr) {
 }
 
 /// An id whose way to `to` is known.
-pub fn routed(channel: &CmChannel, to: SocketAddr) -> Id {
-    let id = Id::new(channel).expect("an id");
+pub fn routed(channel: &CmEventChannel, to: SocketAddr) -> CmId {
+    let id = CmId::new(channel).expect("an id");
     id.set_ack_timeout(ACK_TIMEOUT_EXPONENT).expect("the time-out can be set");
     id.resolve_address(None, to, PATIENCE).expect("it can be asked");
     expect(
         channel,
         "an address",
-        |event| if matches!(event.about, About::AddressResolved) { Ok(()) } else { Err(event) },
+        |event| if matches!(event.kind, CmEventKind::AddressResolved) { Ok(()) } else { Err(event) },
     );
     id.resolve_route(PATIENCE).expect("it can be asked");
-    expect(channel, "a way", |event| if matches!(event.about, About::RouteResolved) { Ok(()) } else { Err(event) });
+    expect(channel, "a way", |event| if matches!(event.kind, CmEventKind::RouteResolved) { Ok(()) } else { Err(event) });
     id
 }
 
 /// What one end has besides its connection: memory, a receive queue and a completion queue.
-pub struct Bench {
-    pub domain: Domain,
+pub struct TestResources {
+    pub domain: ProtectionDomain,
     pub wakes: CompletionChannel,
     pub queue: CompletionQueue,
-    pub receives: Receives<Part>,
-    pub key: Key,
-    pub parts: Vec<Part>,
+    pub receives: SharedReceiveQueue<ArenaBlock>,
+    pub key: LocalKey,
+    pub parts: Vec<ArenaBlock>,
     /// Completions that nobody has asked for yet.
     pub waiting: VecDeque<Completion>,
     /// Registered for as long as the end lives.
-    _region: Region<Arena>,
+    _region: MemoryRegion<Arena>,
 }
 
-impl Bench {
+impl TestResources {
     /// For a device; with that many receives posted.
-    pub fn new(id: &Id, posted: usize) -> Self {
+    pub fn new(id: &CmId, posted: usize) -> Self {
         let context = id.context().expect("a device");
-        let domain = Domain::new(&context).expect("a domain");
+        let domain = ProtectionDomain::new(&context).expect("a domain");
         let wakes = CompletionChannel::new(&context).expect("a channel");
         let queue = CompletionQueue::new(&context, 1024, Some(&wakes)).expect("a queue");
-        let mut receives = Receives::new(&domain, 256).expect("a receive queue");
+        let mut receives = SharedReceiveQueue::new(&domain, 256).expect("a receive queue");
         let (arena, mut parts) = Arena::new(posted + 64, PART_BYTES).expect("memory");
-        let region = Region::new(&domain, arena, Peers::Nothing).expect("it can be registered");
+        let region = MemoryRegion::new(&domain, arena, RemoteAccess::None).expect("it can be registered");
         let key = region.key();
         let mut some: Vec<_> = parts.drain(..posted).map(|part| (part, key)).collect();
         assert_eq!(receives.post(&mut some).expect("they can be posted"), posted);
@@ -146,8 +146,8 @@ impl Bench {
         Self { domain, wakes, queue, receives, key, parts, waiting: VecDeque::new(), _region: region }
     }
 
-    pub fn queue_pair(&self, id: &Id) -> QueuePair<Part, Part> {
-        let options = Options { work_max: 64, pieces_max: 8, inline_bytes_max: 128 };
+    pub fn queue_pair(&self, id: &CmId) -> QueuePair<ArenaBlock, ArenaBlock> {
+        let options = QueuePairOptions { send_wr_max: 64, send_sge_max: 8, inline_bytes_max: 128 };
         QueuePair::new(id, &self.domain, &self.queue, &self.queue, &self.receives, options).expect("a queue pair")
     }
 
@@ -168,7 +168,7 @@ impl Bench {
     }
 
     /// A part with these bytes in front.
-    pub fn filled(&mut self, bytes: &[u8]) -> Part {
+    pub fn filled(&mut self, bytes: &[u8]) -> ArenaBlock {
         let mut part = self.parts.pop().expect("a part is free");
         part[..bytes.len()].copy_from_slice(bytes);
         part
@@ -176,23 +176,23 @@ impl Bench {
 }
 
 /// One end of a connection.
-pub struct End {
+pub struct TestEndpoint {
     // The queue pair goes first: so memory that it held is not waited for by anybody.
-    pub pair: QueuePair<Part, Part>,
-    pub bench: Bench,
-    pub id: Id,
-    pub channel: CmChannel,
+    pub pair: QueuePair<ArenaBlock, ArenaBlock>,
+    pub bench: TestResources,
+    pub id: CmId,
+    pub channel: CmEventChannel,
 }
 
-impl End {
+impl TestEndpoint {
     /// The next completion of a receive: what arrived. The buffer is posted again.
     pub fn received(&mut self) -> Vec<u8> {
         let completion = self.bench.completion();
         assert!(completion.status().is_success(), "{completion:?}");
-        assert_eq!(completion.tag(), self.bench.receives.tag(), "{completion:?}");
+        assert_eq!(completion.work_queue(), self.bench.receives.work_queue(), "{completion:?}");
         assert_eq!(completion.queue_pair(), self.pair.number());
         let bytes = completion.bytes() as usize;
-        let part = self.bench.receives.take(completion).expect("it was posted");
+        let part = self.bench.receives.on_completion(completion).expect("it was posted");
         let seen = part[..bytes].to_vec();
         let key = self.bench.key;
         self.bench.receives.post(&mut vec![(part, key)]).expect("it can be posted again");
@@ -200,11 +200,11 @@ impl End {
     }
 
     /// The next completion of work of our own.
-    pub fn finished(&mut self) -> (ib::Status, Vec<Finished<Part>>) {
+    pub fn finished(&mut self) -> (ib::WcStatus, Vec<CompletedWork<ArenaBlock>>) {
         let completion = self.bench.completion();
-        assert_eq!(completion.tag(), self.pair.tag(), "{completion:?}");
+        assert_eq!(completion.work_queue(), self.pair.work_queue(), "{completion:?}");
         let (status, mut into) = (completion.status(), Vec::new());
-        self.pair.settle(completion, &mut into).expect("it was posted");
+        self.pair.on_completion(completion, &mut into).expect("it was posted");
         (status, into)
     }
 
@@ -215,30 +215,30 @@ impl End {
     }
 }
 
-pub fn signalled(cookie: u64) -> How {
-    How { cookie, signalled: true }
+pub fn signalled(cookie: u64) -> PostOptions {
+    PostOptions { cookie, signalled: true }
 }
 
 /// Two ends, with `posted` receives each. The first has asked.
-pub fn pair(ip: IpAddr, posted: usize) -> (End, End) {
+pub fn pair(ip: IpAddr, posted: usize) -> (TestEndpoint, TestEndpoint) {
     let (listening, listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let ends = connect(&asking, &listening, address, posted);
     drop(listener);
     ends
 }
 
 /// Two more ends by a listener that is there.
-pub fn connect(asking: &CmChannel, listening: &CmChannel, address: SocketAddr, posted: usize) -> (End, End) {
+pub fn connect(asking: &CmEventChannel, listening: &CmEventChannel, address: SocketAddr, posted: usize) -> (TestEndpoint, TestEndpoint) {
     let id = routed(asking, address);
-    let bench = Bench::new(&id, posted);
-    let near = End { pair: bench.queue_pair(&id), bench, id, channel: asking.clone() };
+    let bench = TestResources::new(&id, posted);
+    let near = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: asking.clone() };
     near.id.connect(&terms(b"let me in")).expect("it can be asked");
     let (id, data) = request(listening);
     assert!(data.starts_with(b"let me in\0") || data == b"let me in", "{data:?}");
     id.set_ack_timeout(ACK_TIMEOUT_EXPONENT).expect("the time-out can be set");
-    let bench = Bench::new(&id, posted);
-    let far = End { pair: bench.queue_pair(&id), bench, id, channel: listening.clone() };
+    let bench = TestResources::new(&id, posted);
+    let far = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: listening.clone() };
     far.id.accept(&terms(b"be welcome")).expect("it can be accepted");
     assert!(established(asking).starts_with(b"be welcome"));
     established(listening);

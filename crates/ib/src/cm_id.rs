@@ -14,20 +14,20 @@ use std::time::Duration;
 use libc::{c_int, c_void};
 
 use crate::abi;
-use crate::address::{self, Raw};
-use crate::cm::{CmChannel, Reads, lock};
-use crate::device::Context;
-use crate::error::Error;
-use crate::library::Cm;
+use crate::socket_address::{self, SockAddr};
+use crate::cm::{CmEventChannel, ReadLimits, lock};
+use crate::device::DeviceContext;
+use crate::error::IbError;
+use crate::library::CmLibrary;
 use crate::limits::{
     ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, REJECT_DATA_BYTES_MAX, RETRIES_MAX,
 };
 
 /// Which id an event is about. No two that ever were in this process are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IdKey(usize);
+pub struct CmIdKey(usize);
 
-impl IdKey {
+impl CmIdKey {
     fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -43,22 +43,22 @@ impl IdKey {
 }
 
 /// An id. Dropping it ends what it stands for; its queue pair keeps it until that is gone too.
-pub struct Id(Arc<Made>);
+pub struct CmId(Arc<CmIdHandle>);
 
-pub(crate) struct Made {
-    cm: &'static Cm,
-    raw: *mut abi::CmId,
-    key: IdKey,
+pub(crate) struct CmIdHandle {
+    cm: &'static CmLibrary,
+    raw: *mut abi::RdmaCmId,
+    key: CmIdKey,
     // Behind a lock because an id may change its channel. Never empty before the id is destroyed.
-    channel: Mutex<CmChannel>,
+    channel: Mutex<CmEventChannel>,
 }
 
 // SAFETY: every call with it is made under the one lock of the connection manager.
-unsafe impl Send for Made {}
+unsafe impl Send for CmIdHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Made {}
+unsafe impl Sync for CmIdHandle {}
 
-impl Drop for Made {
+impl Drop for CmIdHandle {
     fn drop(&mut self) {
         let _locked = lock();
         // SAFETY: made below or brought by a request, and destroyed once. Its queue pair held a clone of the `Arc` that
@@ -67,69 +67,69 @@ impl Drop for Made {
     }
 }
 
-impl Made {
-    pub(crate) fn cm(&self) -> &'static Cm {
+impl CmIdHandle {
+    pub(crate) fn cm(&self) -> &'static CmLibrary {
         self.cm
     }
 
-    pub(crate) fn raw(&self) -> *mut abi::CmId {
+    pub(crate) fn raw(&self) -> *mut abi::RdmaCmId {
         self.raw
     }
 }
 
 /// What a connection is asked or let in with.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct ConnectParams<'a> {
     /// Private data for the peer: at most [`CONNECT_DATA_BYTES_MAX`] or [`ACCEPT_DATA_BYTES_MAX`].
-    pub data: &'a [u8],
+    pub private_data: &'a [u8],
     /// READs.
-    pub reads: Reads,
+    pub read_limits: ReadLimits,
     /// How often a packet that nobody acknowledges is sent again, [`RETRIES_MAX`] at most; both sides take the asking
     /// one's.
-    pub retries: u8,
+    pub retry_count: u8,
     /// How often one that found no receive posted is sent again, [`RETRIES_MAX`] at most.
-    pub not_ready_retries: u8,
+    pub rnr_retry_count: u8,
 }
 
-impl Id {
+impl CmId {
     /// An id for a reliable connection, or to listen for such.
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(channel: &CmChannel) -> Result<Self, Error> {
-        let key = IdKey::new();
-        let cm = channel.opened().cm;
+    pub fn new(channel: &CmEventChannel) -> Result<Self, IbError> {
+        let key = CmIdKey::new();
+        let cm = channel.handle().cm;
         let mut raw = ptr::null_mut();
         let locked = lock();
         // SAFETY: the channel exists, and the place is ours to write to.
-        let answer = unsafe { (cm.rdma_create_id)(channel.opened().raw, &mut raw, key.context(), abi::PS_TCP) };
+        let answer = unsafe { (cm.rdma_create_id)(channel.handle().raw, &mut raw, key.context(), abi::PS_TCP) };
         drop(locked);
-        Error::check("rdma_create_id", answer)?;
-        Ok(Self(Arc::new(Made { cm, raw, key, channel: Mutex::new(channel.clone()) })))
+        IbError::check("rdma_create_id", answer)?;
+        Ok(Self(Arc::new(CmIdHandle { cm, raw, key, channel: Mutex::new(channel.clone()) })))
     }
 
     /// The id that a request has brought.
     ///
     /// # Safety
     /// `raw` is the id of a connection request that `channel` just gave, taken by nobody else, and the caller holds the lock.
-    pub(crate) unsafe fn of_request(channel: &CmChannel, raw: *mut abi::CmId) -> Self {
-        let key = IdKey::new();
+    pub(crate) unsafe fn of_request(channel: &CmEventChannel, raw: *mut abi::RdmaCmId) -> Self {
+        let key = CmIdKey::new();
         // SAFETY: the id exists, and this field is its user's.
         unsafe { (*raw).context = key.context() };
-        Self(Arc::new(Made { cm: channel.opened().cm, raw, key, channel: Mutex::new(channel.clone()) }))
+        Self(Arc::new(CmIdHandle { cm: channel.handle().cm, raw, key, channel: Mutex::new(channel.clone()) }))
     }
 
-    pub(crate) fn made(&self) -> &Arc<Made> {
+    pub(crate) fn handle(&self) -> &Arc<CmIdHandle> {
         &self.0
     }
 
-    fn call(&self, name: &'static str, f: impl FnOnce(&Cm, *mut abi::CmId) -> c_int) -> Result<(), Error> {
+    fn call(&self, name: &'static str, f: impl FnOnce(&CmLibrary, *mut abi::RdmaCmId) -> c_int) -> Result<(), IbError> {
         let _locked = lock();
-        Error::check(name, f(self.0.cm, self.0.raw))
+        IbError::check(name, f(self.0.cm, self.0.raw))
     }
 
     /// What its events are about.
-    pub fn key(&self) -> IdKey {
+    pub fn key(&self) -> CmIdKey {
         self.0.key
     }
 
@@ -138,23 +138,23 @@ impl Id {
     ///
     /// # Errors
     /// [`Error::NotYet`] before.
-    pub fn context(&self) -> Result<Context, Error> {
+    pub fn context(&self) -> Result<DeviceContext, IbError> {
         let _locked = lock();
         // SAFETY: the id exists.
         let verbs = unsafe { (*self.0.raw).verbs };
         if verbs.is_null() {
-            return Err(Error::NotYet("an id has no device before its address is resolved"));
+            return Err(IbError::InvalidState("an id has no device before its address is resolved"));
         }
         // SAFETY: the device of an id, and not null.
-        unsafe { Context::of_cm(verbs) }
+        unsafe { DeviceContext::of_cm(verbs) }
     }
 
     /// Binds to a local address. The one of all interfaces is possible; the loopback one has no device.
     ///
     /// # Errors
     /// What the system says: `ENODEV` for an address that no device has.
-    pub fn bind(&self, address: SocketAddr) -> Result<(), Error> {
-        let mut raw = Raw::new(address);
+    pub fn bind(&self, address: SocketAddr) -> Result<(), IbError> {
+        let mut raw = SockAddr::new(address);
         if address.is_ipv6() {
             // As for a socket of ours: an address of IPv6 is not one of IPv4 too.
             self.set(abi::OPTION_ID_AFONLY, &1i32.to_ne_bytes())?;
@@ -167,7 +167,7 @@ impl Id {
     ///
     /// # Errors
     /// What the system says.
-    pub fn reuse_address(&self) -> Result<(), Error> {
+    pub fn reuse_address(&self) -> Result<(), IbError> {
         self.set(abi::OPTION_ID_REUSEADDR, &1i32.to_ne_bytes())
     }
 
@@ -177,12 +177,12 @@ impl Id {
     ///
     /// # Errors
     /// [`Error::Limit`], or what the system says: kernels before 5.1 do not know it.
-    pub fn set_ack_timeout(&self, exponent: u8) -> Result<(), Error> {
-        Error::within("exponent of the acknowledgement's time-out", exponent.into(), ACK_TIMEOUT_EXPONENT_MAX.into())?;
+    pub fn set_ack_timeout(&self, exponent: u8) -> Result<(), IbError> {
+        IbError::check_limit("exponent of the acknowledgement's time-out", exponent.into(), ACK_TIMEOUT_EXPONENT_MAX.into())?;
         self.set(abi::OPTION_ID_ACK_TIMEOUT, &[exponent])
     }
 
-    fn set(&self, option: c_int, value: &[u8]) -> Result<(), Error> {
+    fn set(&self, option: c_int, value: &[u8]) -> Result<(), IbError> {
         let value_start = value.as_ptr().cast_mut().cast();
         // SAFETY: the id exists; the value is as long as the option wants it, and only read.
         self.call("rdma_set_option", |cm, id| unsafe {
@@ -194,7 +194,7 @@ impl Id {
     ///
     /// # Errors
     /// What the system says.
-    pub fn listen(&self, backlog: u32) -> Result<(), Error> {
+    pub fn listen(&self, backlog: u32) -> Result<(), IbError> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the id exists.
         self.call("rdma_listen", |cm, id| unsafe { (cm.rdma_listen)(id, backlog) })
@@ -205,9 +205,9 @@ impl Id {
     ///
     /// # Errors
     /// What the system says at once.
-    pub fn resolve_address(&self, from: Option<SocketAddr>, to: SocketAddr, timeout: Duration) -> Result<(), Error> {
-        let (mut from, mut to) = (from.map(Raw::new), Raw::new(to));
-        let from = from.as_mut().map_or(ptr::null_mut(), Raw::pointer);
+    pub fn resolve_address(&self, from: Option<SocketAddr>, to: SocketAddr, timeout: Duration) -> Result<(), IbError> {
+        let (mut from, mut to) = (from.map(SockAddr::new), SockAddr::new(to));
+        let from = from.as_mut().map_or(ptr::null_mut(), SockAddr::pointer);
         let timeout = millis(timeout);
         // SAFETY: the id and the addresses exist.
         self.call("rdma_resolve_addr", |cm, id| unsafe { (cm.rdma_resolve_addr)(id, from, to.pointer(), timeout) })
@@ -217,7 +217,7 @@ impl Id {
     ///
     /// # Errors
     /// What the system says at once.
-    pub fn resolve_route(&self, timeout: Duration) -> Result<(), Error> {
+    pub fn resolve_route(&self, timeout: Duration) -> Result<(), IbError> {
         let timeout = millis(timeout);
         // SAFETY: the id exists.
         self.call("rdma_resolve_route", |cm, id| unsafe { (cm.rdma_resolve_route)(id, timeout) })
@@ -227,7 +227,7 @@ impl Id {
     ///
     /// # Errors
     /// [`Error::Limit`] for terms that cannot be, or what the system says at once.
-    pub fn connect(&self, terms: &Terms<'_>) -> Result<(), Error> {
+    pub fn connect(&self, terms: &ConnectParams<'_>) -> Result<(), IbError> {
         let mut terms = terms.raw(CONNECT_DATA_BYTES_MAX)?;
         // SAFETY: the id, the terms and their data exist.
         self.call("rdma_connect", |cm, id| unsafe { (cm.rdma_connect)(id, &mut terms) })
@@ -237,7 +237,7 @@ impl Id {
     ///
     /// # Errors
     /// [`Error::Limit`] for terms that cannot be, or what the system says at once.
-    pub fn accept(&self, terms: &Terms<'_>) -> Result<(), Error> {
+    pub fn accept(&self, terms: &ConnectParams<'_>) -> Result<(), IbError> {
         let mut terms = terms.raw(ACCEPT_DATA_BYTES_MAX)?;
         // SAFETY: the id, the terms and their data exist.
         self.call("rdma_accept", |cm, id| unsafe { (cm.rdma_accept)(id, &mut terms) })
@@ -247,8 +247,8 @@ impl Id {
     ///
     /// # Errors
     /// [`Error::Limit`] for too many of them, or what the system says.
-    pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
-        Error::within("bytes of private data", data.len(), REJECT_DATA_BYTES_MAX)?;
+    pub fn reject(&self, data: &[u8]) -> Result<(), IbError> {
+        IbError::check_limit("bytes of private data", data.len(), REJECT_DATA_BYTES_MAX)?;
         // SAFETY: the id and the data exist.
         self.call("rdma_reject", |cm, id| unsafe { (cm.rdma_reject)(id, data.as_ptr().cast(), data.len() as u8) })
     }
@@ -257,7 +257,7 @@ impl Id {
     ///
     /// # Errors
     /// What the system says.
-    pub fn disconnect(&self) -> Result<(), Error> {
+    pub fn disconnect(&self) -> Result<(), IbError> {
         // SAFETY: the id exists.
         self.call("rdma_disconnect", |cm, id| unsafe { (cm.rdma_disconnect)(id) })
     }
@@ -266,9 +266,9 @@ impl Id {
     ///
     /// # Errors
     /// What the system says.
-    pub fn migrate(&self, channel: &CmChannel) -> Result<(), Error> {
+    pub fn migrate(&self, channel: &CmEventChannel) -> Result<(), IbError> {
         // SAFETY: the id and the channel exist, and no event is unacknowledged while the lock is held.
-        self.call("rdma_migrate_id", |cm, id| unsafe { (cm.rdma_migrate_id)(id, channel.opened().raw) })?;
+        self.call("rdma_migrate_id", |cm, id| unsafe { (cm.rdma_migrate_id)(id, channel.handle().raw) })?;
         let former = {
             let mut held = self.0.channel.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *held, channel.clone())
@@ -281,36 +281,36 @@ impl Id {
     pub fn local_address(&self) -> Option<SocketAddr> {
         let _locked = lock();
         // SAFETY: the id exists, and only calls under the lock write there.
-        address::read(unsafe { &(*self.0.raw).route.src_addr })
+        socket_address::read(unsafe { &(*self.0.raw).route.src_addr })
     }
 
     /// The peer's address.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         let _locked = lock();
         // SAFETY: the id exists, and only calls under the lock write there.
-        address::read(unsafe { &(*self.0.raw).route.dst_addr })
+        socket_address::read(unsafe { &(*self.0.raw).route.dst_addr })
     }
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for CmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Id({})", self.0.key.0)
     }
 }
 
-impl Terms<'_> {
-    fn raw(&self, data_bytes_max: usize) -> Result<abi::ConnParam, Error> {
-        Error::within("bytes of private data", self.data.len(), data_bytes_max)?;
-        Error::within("retries", self.retries.into(), RETRIES_MAX.into())?;
-        Error::within("retries of a receiver that is not ready", self.not_ready_retries.into(), RETRIES_MAX.into())?;
-        Ok(abi::ConnParam {
-            private_data: self.data.as_ptr().cast(),
-            private_data_len: self.data.len() as u8,
-            responder_resources: self.reads.serve,
-            initiator_depth: self.reads.ask,
+impl ConnectParams<'_> {
+    fn raw(&self, data_bytes_max: usize) -> Result<abi::RdmaConnParam, IbError> {
+        IbError::check_limit("bytes of private data", self.private_data.len(), data_bytes_max)?;
+        IbError::check_limit("retries", self.retry_count.into(), RETRIES_MAX.into())?;
+        IbError::check_limit("retries of a receiver that is not ready", self.rnr_retry_count.into(), RETRIES_MAX.into())?;
+        Ok(abi::RdmaConnParam {
+            private_data: self.private_data.as_ptr().cast(),
+            private_data_len: self.private_data.len() as u8,
+            responder_resources: self.read_limits.responder_resources,
+            initiator_depth: self.read_limits.initiator_depth,
             flow_control: 1,
-            retry_count: self.retries,
-            rnr_retry_count: self.not_ready_retries,
+            retry_count: self.retry_count,
+            rnr_retry_count: self.rnr_retry_count,
             // The queue pair that was made on the id says these.
             srq: 0,
             qp_num: 0,
@@ -324,17 +324,17 @@ fn millis(time: Duration) -> c_int {
 
 #[cfg(test)]
 mod tests {
-    use super::Terms;
-    use crate::cm::Reads;
-    use crate::error::Error;
+    use super::ConnectParams;
+    use crate::cm::ReadLimits;
+    use crate::error::IbError;
 
     #[test]
     fn retries_without_end_cannot_be_asked_for() {
-        let terms = Terms { data: &[], reads: Reads { serve: 1, ask: 1 }, retries: 7, not_ready_retries: 0 };
-        assert!(matches!(terms.raw(56), Err(Error::Limit { asked: 7, most: 6, .. })));
-        let terms = Terms { retries: 6, not_ready_retries: 7, ..terms };
-        assert!(matches!(terms.raw(56), Err(Error::Limit { asked: 7, most: 6, .. })));
-        let terms = Terms { not_ready_retries: 6, data: &[0; 57], ..terms };
-        assert!(matches!(terms.raw(56), Err(Error::Limit { asked: 57, most: 56, .. })));
+        let terms = ConnectParams { private_data: &[], read_limits: ReadLimits { responder_resources: 1, initiator_depth: 1 }, retry_count: 7, rnr_retry_count: 0 };
+        assert!(matches!(terms.raw(56), Err(IbError::Limit { requested: 7, max: 6, .. })));
+        let terms = ConnectParams { retry_count: 6, rnr_retry_count: 7, ..terms };
+        assert!(matches!(terms.raw(56), Err(IbError::Limit { requested: 7, max: 6, .. })));
+        let terms = ConnectParams { rnr_retry_count: 6, private_data: &[0; 57], ..terms };
+        assert!(matches!(terms.raw(56), Err(IbError::Limit { requested: 57, max: 56, .. })));
     }
 }

@@ -10,13 +10,13 @@ use std::fmt;
 use slab::Pool;
 
 use crate::abi;
-use crate::error::Error;
-use crate::memory::Stay;
-use crate::region::{Domain, Key, Registration};
+use crate::error::IbError;
+use crate::memory::StableMemory;
+use crate::region::{ProtectionDomain, LocalKey, Registration};
 
 /// What is registered of one pool, in one domain.
 pub struct PoolRegions {
-    domain: Domain,
+    domain: ProtectionDomain,
     generation: u64,
     /// By the address of their start.
     registered: BTreeMap<usize, Registration>,
@@ -24,7 +24,7 @@ pub struct PoolRegions {
 
 impl PoolRegions {
     /// Of a pool that has no regions yet, or none that were looked at.
-    pub fn new(domain: &Domain) -> Self {
+    pub fn new(domain: &ProtectionDomain) -> Self {
         Self { domain: domain.clone(), generation: 0, registered: BTreeMap::new() }
     }
 
@@ -36,7 +36,7 @@ impl PoolRegions {
     ///
     /// # Errors
     /// What the system says, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
-    pub fn refresh(&mut self, pool: &Pool) -> Result<(), Error> {
+    pub fn refresh(&mut self, pool: &Pool) -> Result<(), IbError> {
         let generation = pool.generation();
         if generation == self.generation {
             return Ok(());
@@ -69,11 +69,11 @@ impl PoolRegions {
 
     /// The key of a block of the pool; `None` for memory of another, or of a region that came after the last
     /// [`refresh`](Self::refresh).
-    pub fn key(&self, piece: &impl Stay) -> Option<Key> {
+    pub fn key(&self, piece: &impl StableMemory) -> Option<LocalKey> {
         let (start, _) = piece.span();
         let (_, one) = self.registered.range(..=start.as_ptr().addr()).next_back()?;
         let key = one.key();
-        key.piece(piece).is_ok().then_some(key)
+        key.sge(piece).is_ok().then_some(key)
     }
 
     /// Bytes that are pinned.

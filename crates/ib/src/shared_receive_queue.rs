@@ -11,41 +11,41 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi;
-use crate::completion::{Completion, QueueTag};
-use crate::error::Error;
-use crate::limits::WORK_MAX;
-use crate::memory::Fill;
-use crate::region::{Domain, Key};
+use crate::completion::{Completion, WorkQueueId};
+use crate::error::IbError;
+use crate::limits::WORK_REQUESTS_MAX;
+use crate::memory::ExclusiveMemory;
+use crate::region::{ProtectionDomain, LocalKey};
 
 /// The queue. Completions of its receives come to the queue that the queue pair was made with, with the tag of this
 /// one.
-pub struct Receives<F: Fill> {
-    shared: Arc<Queue>,
-    tag: QueueTag,
+pub struct SharedReceiveQueue<F: ExclusiveMemory> {
+    shared: Arc<SharedReceiveQueueHandle>,
+    tag: WorkQueueId,
     /// What is posted, by its place, which is in its work request's number.
-    places: Vec<Option<F>>,
+    slots: Vec<Option<F>>,
     free: Vec<u32>,
-    requests: Vec<abi::RecvWr>,
-    pieces: Vec<abi::Sge>,
+    requests: Vec<abi::IbvRecvWr>,
+    pieces: Vec<abi::IbvSge>,
 }
 
 // SAFETY: what keeps it from being so by itself are the pointers in `requests`, which mean nothing between two calls.
-unsafe impl<F: Fill> Send for Receives<F> {}
+unsafe impl<F: ExclusiveMemory> Send for SharedReceiveQueue<F> {}
 
 /// What queue pairs hold of the queue: it goes after them.
-pub(crate) struct Queue {
-    domain: Domain,
-    raw: *mut abi::Srq,
+pub(crate) struct SharedReceiveQueueHandle {
+    domain: ProtectionDomain,
+    raw: *mut abi::IbvSrq,
     /// What was posted when the handle went: the device may still write there, until the queue is destroyed.
     left: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: libibverbs takes its own locks.
-unsafe impl Send for Queue {}
+unsafe impl Send for SharedReceiveQueueHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for SharedReceiveQueueHandle {}
 
-impl Drop for Queue {
+impl Drop for SharedReceiveQueueHandle {
     fn drop(&mut self) {
         // SAFETY: made below; every queue pair on it held a clone of the `Arc` that ends here. `left` goes after this.
         let answer = unsafe { (self.domain.context().verbs().ibv_destroy_srq)(self.raw) };
@@ -53,56 +53,56 @@ impl Drop for Queue {
     }
 }
 
-impl Queue {
-    pub(crate) fn raw(&self) -> *mut abi::Srq {
+impl SharedReceiveQueueHandle {
+    pub(crate) fn raw(&self) -> *mut abi::IbvSrq {
         self.raw
     }
 
-    pub(crate) fn domain(&self) -> &Domain {
+    pub(crate) fn domain(&self) -> &ProtectionDomain {
         &self.domain
     }
 }
 
-impl<F: Fill> Receives<F> {
+impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// A queue with room for at least `most` buffers.
     ///
     /// # Errors
     /// [`Error::Limit`], or what the system says.
-    pub fn new(domain: &Domain, most: u32) -> Result<Self, Error> {
-        Error::within("receives of a queue", most as usize, WORK_MAX as usize)?;
-        let mut attributes = abi::SrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
+    pub fn new(domain: &ProtectionDomain, most: u32) -> Result<Self, IbError> {
+        IbError::check_limit("receives of a queue", most as usize, WORK_REQUESTS_MAX as usize)?;
+        let mut attributes = abi::IbvSrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
         // SAFETY: the domain exists, and stays so while the queue does, which holds it.
         let raw = unsafe { (domain.context().verbs().ibv_create_srq)(domain.raw(), &mut attributes) };
         if raw.is_null() {
-            return Err(Error::last("ibv_create_srq"));
+            return Err(IbError::last_os_error("ibv_create_srq"));
         }
-        let shared = Arc::new(Queue { domain: domain.clone(), raw, left: Mutex::new(None) });
+        let shared = Arc::new(SharedReceiveQueueHandle { domain: domain.clone(), raw, left: Mutex::new(None) });
         Ok(Self {
             shared,
-            tag: QueueTag::new()?,
-            places: (0..most).map(|_| None).collect(),
+            tag: WorkQueueId::new()?,
+            slots: (0..most).map(|_| None).collect(),
             free: (0..most).rev().collect(),
             requests: Vec::new(),
             pieces: Vec::new(),
         })
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Queue> {
+    pub(crate) fn shared(&self) -> &Arc<SharedReceiveQueueHandle> {
         &self.shared
     }
 
     /// What completions of this queue's receives have.
-    pub fn tag(&self) -> QueueTag {
+    pub fn work_queue(&self) -> WorkQueueId {
         self.tag
     }
 
     /// How many buffers are posted.
     pub fn posted(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// For how many more there is room.
-    pub fn room(&self) -> usize {
+    pub fn free_slots(&self) -> usize {
         self.free.len()
     }
 
@@ -112,7 +112,7 @@ impl<F: Fill> Receives<F> {
     /// # Errors
     /// [`Error::NotRegistered`] before anything is posted; what the device says. Then what is still in `from` was not
     /// taken.
-    pub fn post(&mut self, from: &mut Vec<(F, Key)>) -> Result<usize, Error> {
+    pub fn post(&mut self, from: &mut Vec<(F, LocalKey)>) -> Result<usize, IbError> {
         let count = from.len().min(self.free.len());
         if count == 0 {
             return Ok(0);
@@ -120,12 +120,12 @@ impl<F: Fill> Receives<F> {
         let first = from.len() - count;
         self.pieces.clear();
         for (buffer, key) in &from[first..] {
-            self.pieces.push(key.piece(buffer)?);
+            self.pieces.push(key.sge(buffer)?);
         }
         self.requests.clear();
         let places = self.free[self.free.len() - count..].iter().rev();
-        self.requests.extend(places.map(|&place| abi::RecvWr {
-            wr_id: self.tag.number(place),
+        self.requests.extend(places.map(|&place| abi::IbvRecvWr {
+            wr_id: self.tag.wr_id(place),
             next: ptr::null_mut(),
             sg_list: ptr::null_mut(),
             num_sge: 1,
@@ -139,18 +139,18 @@ impl<F: Fill> Receives<F> {
             }
         }
         let post =
-            self.shared.domain.context().ops().post_srq_recv.ok_or(Error::NotYet("the provider has no such queue"))?;
+            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider has no such queue"))?;
         let mut refused = ptr::null_mut();
         // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `places` from here
         // on, until the device is done with it: between this call and the moving below nothing can end early.
         let answer = unsafe { post(self.shared.raw, requests, &mut refused) };
-        let taken = if answer == 0 { count } else { place_of(refused, requests, count) };
+        let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
         // The first of the list is the last that was freed and the first behind `first`.
         for (buffer, _) in from.drain(first..first + taken) {
             let place = self.free.pop().expect("as many places as buffers");
-            self.places[place as usize] = Some(buffer);
+            self.slots[place as usize] = Some(buffer);
         }
-        Error::check("ibv_post_srq_recv", answer)?;
+        IbError::check("ibv_post_srq_recv", answer)?;
         Ok(taken)
     }
 
@@ -158,28 +158,28 @@ impl<F: Fill> Receives<F> {
     ///
     /// # Errors
     /// [`Error::NotOurs`] for a completion of another queue.
-    pub fn take(&mut self, completion: Completion) -> Result<F, Error> {
-        if completion.tag() != self.tag {
-            return Err(Error::NotOurs);
+    pub fn on_completion(&mut self, completion: Completion) -> Result<F, IbError> {
+        if completion.work_queue() != self.tag {
+            return Err(IbError::WrongQueue);
         }
-        let place = completion.place();
-        let buffer = self.places.get_mut(place as usize).and_then(Option::take).ok_or(Error::NotOurs)?;
+        let place = completion.slot();
+        let buffer = self.slots.get_mut(place as usize).and_then(Option::take).ok_or(IbError::WrongQueue)?;
         self.free.push(place);
         Ok(buffer)
     }
 }
 
-impl<F: Fill> Receives<F> {
+impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// Destroys the queue and gives back what was posted, if no queue pair uses it any more; else it is as it was.
     ///
     /// # Errors
     /// The queue itself.
-    pub fn end(mut self) -> Result<Vec<F>, Self> {
+    pub fn destroy(mut self) -> Result<Vec<F>, Self> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(self);
         }
         let left = self.shared.clone();
-        let places = mem::take(&mut self.places);
+        let places = mem::take(&mut self.slots);
         drop(self);
         // The last holder: with this the queue is destroyed, and no device writes to what was posted there.
         drop(left);
@@ -188,21 +188,21 @@ impl<F: Fill> Receives<F> {
 }
 
 /// Where in a list of `count` entries `refused` points to: so many were taken before it.
-pub(crate) fn place_of<T>(refused: *const T, list: *const T, count: usize) -> usize {
+pub(crate) fn count_before<T>(refused: *const T, list: *const T, count: usize) -> usize {
     let bytes = refused.addr().wrapping_sub(list.addr());
     // A provider that does not say which is believed to have taken all: so nothing is given back early.
     (bytes / size_of::<T>()).min(count)
 }
 
-impl<F: Fill> Drop for Receives<F> {
+impl<F: ExclusiveMemory> Drop for SharedReceiveQueue<F> {
     fn drop(&mut self) {
-        let places = mem::take(&mut self.places);
+        let places = mem::take(&mut self.slots);
         *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(places));
     }
 }
 
-impl<F: Fill> fmt::Debug for Receives<F> {
+impl<F: ExclusiveMemory> fmt::Debug for SharedReceiveQueue<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Receives({} of {})", self.posted(), self.places.len())
+        write!(f, "Receives({} of {})", self.posted(), self.slots.len())
     }
 }

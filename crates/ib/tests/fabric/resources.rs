@@ -1,9 +1,9 @@
 //! What cards are made of besides: parts of memory, memory that is met, what a queue gives back when it ends.
 
-use super::ends::{Bench, End, PATIENCE, established, lab, listen, now, pair, request, routed, signalled, terms};
+use super::endpoints::{TestResources, TestEndpoint, PATIENCE, established, lab, listen, now, pair, request, routed, signalled, terms};
 use ib::{
-    Arena, CmChannel, CompletionQueue, Domain, Filled, Met, Numbered, Options, Peers, Piece, QueuePair, Receives,
-    Region,
+    Arena, CmEventChannel, CompletionQueue, ProtectionDomain, FilledArenaBlock, RegistrationCache, TaggedMemory, QueuePairOptions, RemoteAccess, SendSegment, QueuePair, SharedReceiveQueue,
+    MemoryRegion,
 };
 use slab::{Pool, PoolOptions};
 
@@ -21,7 +21,7 @@ fn devices_of_the_connection_manager_are_those_of_its_ids() {
 fn an_inline_send_may_be_as_long_as_the_device_is_found_to_allow() {
     let Some(ip) = lab() else { return };
     let (near, _far) = pair(ip, 1);
-    let inline = |wanted| ib::inline_bytes(&near.bench.domain, &near.bench.queue, 5, wanted);
+    let inline = |wanted| ib::probe_inline_bytes(&near.bench.domain, &near.bench.queue, 5, wanted);
     assert_eq!(inline(64).expect("it can be asked"), 64);
     assert_eq!(inline(0).expect("it can be asked"), 0);
     let some = inline(1 << 20).expect("no device takes a mebibyte, and one that takes less says so");
@@ -33,42 +33,42 @@ fn an_inline_send_may_be_as_long_as_the_device_is_found_to_allow() {
 fn a_read_fills_a_part_and_heads_go_before_message_memory() {
     let Some(ip) = lab() else { return };
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
-    let bench = Bench::new(&id, 2);
-    let options = Options { work_max: 8, pieces_max: 4, inline_bytes_max: 0 };
-    let mut sender: QueuePair<Piece, slab::BlockMut> =
+    let bench = TestResources::new(&id, 2);
+    let options = QueuePairOptions { send_wr_max: 8, send_sge_max: 4, inline_bytes_max: 0 };
+    let mut sender: QueuePair<SendSegment, slab::BlockMut> =
         QueuePair::new(&id, &bench.domain, &bench.queue, &bench.queue, &bench.receives, options).expect("a queue pair");
     id.connect(&terms(b"")).expect("it can be asked");
     let (id, _) = request(&listening);
-    let theirs = Bench::new(&id, 2);
-    let mut far = End { pair: theirs.queue_pair(&id), bench: theirs, id, channel: listening.clone() };
+    let theirs = TestResources::new(&id, 2);
+    let mut far = TestEndpoint { pair: theirs.queue_pair(&id), bench: theirs, id, channel: listening.clone() };
     far.id.accept(&terms(b"")).expect("it can be accepted");
     established(&asking);
     established(&listening);
     // A head from a part, a body from message memory that nobody has announced.
     let pool = Pool::new(PoolOptions::default());
-    let mut met = Met::new(&bench.domain);
+    let mut met = RegistrationCache::new(&bench.domain);
     let (arena, mut parts) = Arena::new(1, 128).expect("memory");
-    let heads = Region::new(&bench.domain, arena, Peers::Nothing).expect("it can be registered");
+    let heads = MemoryRegion::new(&bench.domain, arena, RemoteAccess::None).expect("it can be registered");
     let mut part = parts.pop().expect("a part");
     part[..4].copy_from_slice(b"head");
     let body = pool.copy(b" and body");
     let body_key = met.key(&body).expect("it can be registered");
     let mut batch = sender.batch();
-    let pieces = [(Piece::Own(Filled::new(part, 4, 77)), heads.key()), (Piece::Shared(body), body_key)];
+    let pieces = [(SendSegment::Own(FilledArenaBlock::new(part, 4, 77)), heads.key()), (SendSegment::Shared(body), body_key)];
     batch.send(pieces, signalled(1)).expect("there is room");
     batch.post().expect("it can be posted");
     assert_eq!(far.received(), b"head and body");
     // Read into the middle of a block.
-    let grant = Region::new(&far.bench.domain, pool.copy(b"0123456789"), Peers::Read).expect("it can be registered");
+    let grant = MemoryRegion::new(&far.bench.domain, pool.copy(b"0123456789"), RemoteAccess::Read).expect("it can be registered");
     let mut into = pool.block(300);
     into.fill(b'.');
-    let key = met.key_of_block(&into).expect("it can be registered");
+    let key = met.block_key(&into).expect("it can be registered");
     let mut batch = sender.batch();
-    let beyond = batch.read_part(pool.block(300), 295, 6, key, grant.grant(), signalled(0));
-    assert!(matches!(beyond, Err(ib::Error::Limit { .. })), "{beyond:?}");
-    batch.read_part(into, 100, 10, key, grant.grant(), signalled(2)).expect("there is room");
+    let beyond = batch.read_part(pool.block(300), 295, 6, key, grant.remote(), signalled(0));
+    assert!(matches!(beyond, Err(ib::IbError::Limit { .. })), "{beyond:?}");
+    batch.read_part(into, 100, 10, key, grant.remote(), signalled(2)).expect("there is room");
     batch.post().expect("it can be posted");
     let (mut done, mut heads_back, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     let deadline = now() + PATIENCE;
@@ -76,16 +76,16 @@ fn a_read_fills_a_part_and_heads_go_before_message_memory() {
     while done.len() < 2 {
         queue.poll(&mut waiting).expect("it can be polled");
         for completion in waiting.drain(..) {
-            sender.settle_with(completion, &mut done, |piece| heads_back.push(piece)).expect("it was posted");
+            sender.on_completion_with(completion, &mut done, |piece| heads_back.push(piece)).expect("it was posted");
         }
         assert!(now() < deadline, "no completion");
         std::thread::yield_now();
     }
-    let filled = done.pop().and_then(|work| work.filled).expect("a READ gives its memory back");
+    let filled = done.pop().and_then(|work| work.read_memory).expect("a READ gives its memory back");
     assert_eq!(&filled[98..112], b"..0123456789..");
     let back = heads_back.into_iter().filter_map(|piece| match piece {
-        Piece::Own(filled) => Some(filled.into_part().1),
-        Piece::Shared(_) => None,
+        SendSegment::Own(filled) => Some(filled.into_block().1),
+        SendSegment::Shared(_) => None,
     });
     assert_eq!(back.collect::<Vec<_>>(), [77]);
 }
@@ -94,13 +94,13 @@ fn a_read_fills_a_part_and_heads_go_before_message_memory() {
 fn memory_that_was_met_is_registered_once_and_given_up_when_it_goes() {
     let Some(ip) = lab() else { return };
     let (near, _far) = pair(ip, 1);
-    let mut met = Met::new(&near.bench.domain);
+    let mut met = RegistrationCache::new(&near.bench.domain);
     let pool = Pool::new(PoolOptions { cached_bytes_max: 0 });
     let (small, other, large) = (pool.block(64), pool.block(64).freeze(), pool.block(2 << 20));
-    met.key_of_block(&small).expect("it can be registered");
+    met.block_key(&small).expect("it can be registered");
     met.key(&other).expect("it is registered");
     assert_eq!(met.len(), 1, "one region");
-    met.key_of_block(&large).expect("it can be registered");
+    met.block_key(&large).expect("it can be registered");
     assert_eq!((met.len(), met.pinned_bytes()), (2, pool.mapped_bytes()));
     assert!(met.key(&slab::Slice::default()).is_err());
     drop(large);
@@ -109,7 +109,7 @@ fn memory_that_was_met_is_registered_once_and_given_up_when_it_goes() {
     assert_eq!((met.len(), met.pinned_bytes()), (1, pool.mapped_bytes()));
     // Perhaps at the same address: it is another region all the same.
     let large = pool.block(2 << 20);
-    met.key_of_block(&large).expect("it can be registered");
+    met.block_key(&large).expect("it can be registered");
     assert_eq!(met.pinned_bytes(), pool.mapped_bytes());
     // Of another pool, on another thread.
     let elsewhere = std::thread::spawn(|| Pool::new(PoolOptions::default()).copy(b"far away"));
@@ -122,44 +122,44 @@ fn a_queue_that_ends_gives_back_what_was_posted() {
     let Some(ip) = lab() else { return };
     let (near, mut far) = pair(ip, 0);
     let context = near.id.context().expect("it has a device");
-    let domain = Domain::new(&context).expect("a domain");
-    let mut met = Met::new(&domain);
+    let domain = ProtectionDomain::new(&context).expect("a domain");
+    let mut met = RegistrationCache::new(&domain);
     let pool = Pool::new(PoolOptions::default());
-    let mut receives = Receives::new(&domain, 8).expect("a receive queue");
+    let mut receives = SharedReceiveQueue::new(&domain, 8).expect("a receive queue");
     let mut list: Vec<_> = (0..3).map(|number| (pool.block(100), number)).collect();
     let mut list: Vec<_> = list
         .drain(..)
         .map(|(memory, number)| {
-            let key = met.key_of_block(&memory).expect("it can be registered");
-            (Numbered { memory, number }, key)
+            let key = met.block_key(&memory).expect("it can be registered");
+            (TaggedMemory { memory, tag: number }, key)
         })
         .collect();
     receives.post(&mut list).expect("they can be posted");
     // Not while a queue pair uses it.
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
     let queue = CompletionQueue::new(&context, 64, None).expect("a queue");
-    let options = Options { work_max: 4, pieces_max: 1, inline_bytes_max: 0 };
-    let user: QueuePair<Piece, slab::BlockMut> =
+    let options = QueuePairOptions { send_wr_max: 4, send_sge_max: 1, inline_bytes_max: 0 };
+    let user: QueuePair<SendSegment, slab::BlockMut> =
         QueuePair::new(&id, &domain, &queue, &queue, &receives, options).expect("a queue pair");
-    let receives = receives.end().expect_err("a queue pair uses it");
+    let receives = receives.destroy().expect_err("a queue pair uses it");
     assert_eq!(receives.posted(), 3);
     let mut left = Vec::new();
-    user.end(&mut left, drop);
+    user.destroy(&mut left, drop);
     assert!(left.is_empty(), "nothing was posted there");
-    let mut numbers: Vec<_> = receives.end().expect("nobody uses it").into_iter().map(|buffer| buffer.number).collect();
+    let mut numbers: Vec<_> = receives.destroy().expect("nobody uses it").into_iter().map(|buffer| buffer.tag).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2]);
     drop(listening);
     // A queue pair gives its work back: nobody receives these.
-    far.pair.fail().expect("it can be ended");
+    far.pair.move_to_error().expect("it can be ended");
     let part = far.bench.filled(b"x");
     let key = far.bench.key;
     let mut batch = far.pair.batch();
     batch.send([(part, key)], signalled(41)).expect("there is room");
     batch.post().expect("it can be posted");
     let (mut left, mut sent) = (Vec::new(), 0);
-    far.pair.end(&mut left, |_| sent += 1);
+    far.pair.destroy(&mut left, |_| sent += 1);
     assert_eq!((left.len(), left[0].cookie, sent), (1, 41, 1));
 }

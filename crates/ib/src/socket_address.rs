@@ -10,9 +10,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
 /// An address as C wants it.
-pub(crate) struct Raw(sockaddr_storage);
+pub(crate) struct SockAddr(sockaddr_storage);
 
-impl Raw {
+impl SockAddr {
     pub(crate) fn new(address: SocketAddr) -> Self {
         // SAFETY: a structure of numbers, for which zero is a value.
         let mut storage: sockaddr_storage = unsafe { mem::zeroed() };
@@ -69,13 +69,13 @@ pub(crate) fn read(storage: &sockaddr_storage) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Raw, read};
+    use super::{SockAddr, read};
 
     #[test]
     fn an_address_comes_back_as_it_went() {
         for text in ["10.9.8.1:5671", "0.0.0.0:0", "[fe80::1%3]:65535", "[::]:1"] {
             let address = text.parse().expect("an address");
-            assert_eq!(read(&Raw::new(address).0), Some(address), "{text}");
+            assert_eq!(read(&SockAddr::new(address).0), Some(address), "{text}");
         }
     }
 }

@@ -10,8 +10,8 @@ use std::fmt;
 use slab::{BlockMut, RegionInfo, WeakRegion, Slice};
 
 use crate::abi;
-use crate::error::Error;
-use crate::region::{Domain, Key, Registration};
+use crate::error::IbError;
+use crate::region::{ProtectionDomain, LocalKey, Registration};
 
 /// The regions that were met, in one domain.
 ///
@@ -19,23 +19,23 @@ use crate::region::{Domain, Key, Registration};
 /// region keeps memory from the system, and does no other harm: posted work holds what it names.
 /// [`sweep`](Self::sweep) ends those; a region at the address of an earlier one is registered anew, because its serial
 /// number is another.
-pub struct Met {
-    domain: Domain,
+pub struct RegistrationCache {
+    domain: ProtectionDomain,
     /// By the regions' serial numbers, which no two have.
     regions: HashMap<u64, (Registration, WeakRegion)>,
     /// The last that was asked for: most pieces in a row are of one region.
-    last: Option<(u64, Key)>,
+    last: Option<(u64, LocalKey)>,
     ended: u64,
 }
 
-impl Met {
+impl RegistrationCache {
     /// None yet.
-    pub fn new(domain: &Domain) -> Self {
+    pub fn new(domain: &ProtectionDomain) -> Self {
         Self { domain: domain.clone(), regions: HashMap::new(), last: None, ended: slab::regions_unmapped() }
     }
 
     /// Where they are registered.
-    pub fn domain(&self) -> &Domain {
+    pub fn domain(&self) -> &ProtectionDomain {
         &self.domain
     }
 
@@ -43,38 +43,38 @@ impl Met {
     ///
     /// # Errors
     /// [`Error::NotRegistered`] for an empty one; what the system says, `ENOMEM` where no more memory may be pinned.
-    pub fn key(&mut self, slice: &Slice) -> Result<Key, Error> {
-        self.of(slice.region().ok_or(Error::NotRegistered)?, || slice.weak_region())
+    pub fn key(&mut self, slice: &Slice) -> Result<LocalKey, IbError> {
+        self.lookup(slice.region().ok_or(IbError::NotRegistered)?, || slice.weak_region())
     }
 
     /// The key of a block.
     ///
     /// # Errors
     /// As [`key`](Self::key).
-    pub fn key_of_block(&mut self, block: &BlockMut) -> Result<Key, Error> {
-        self.of(block.region().ok_or(Error::NotRegistered)?, || block.weak_region())
+    pub fn block_key(&mut self, block: &BlockMut) -> Result<LocalKey, IbError> {
+        self.lookup(block.region().ok_or(IbError::NotRegistered)?, || block.weak_region())
     }
 
     /// `facts` are those of memory that the caller holds while this runs.
     #[inline]
-    fn of(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<Key, Error> {
+    fn lookup(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<LocalKey, IbError> {
         match self.last {
             Some((serial, key)) if serial == facts.serial => Ok(key),
-            _ => self.look_up(facts, life),
+            _ => self.lookup_slow(facts, life),
         }
     }
 
-    fn look_up(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<Key, Error> {
+    fn lookup_slow(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<LocalKey, IbError> {
         let key = match self.regions.get(&facts.serial) {
             Some((one, _)) => one.key(),
-            None => self.meet(facts, life().ok_or(Error::NotRegistered)?)?,
+            None => self.register(facts, life().ok_or(IbError::NotRegistered)?)?,
         };
         self.last = Some((facts.serial, key));
         Ok(key)
     }
 
     #[cold]
-    fn meet(&mut self, facts: RegionInfo, life: WeakRegion) -> Result<Key, Error> {
+    fn register(&mut self, facts: RegionInfo, life: WeakRegion) -> Result<LocalKey, IbError> {
         // Room first: what has gone may be what the limit lacks.
         self.sweep();
         let start = std::ptr::with_exposed_provenance(facts.address);
@@ -117,7 +117,7 @@ impl Met {
     }
 }
 
-impl fmt::Debug for Met {
+impl fmt::Debug for RegistrationCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Met({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
     }
