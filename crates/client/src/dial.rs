@@ -5,7 +5,7 @@
 //! Never:  says a word of AMQP on the link that it answers.
 
 use link::Link;
-use verbs::Token;
+use verbs::RdmaToken;
 
 use crate::client::{Client, dial_sockets};
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub struct Ask {
     /// Where, as devices have it: `host:port`.
     pub place: String,
     /// What is to be shown there.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// As whom to log in, see [`Dialled::url`].
     pub url: Url,
     /// See [`Dialled::first`].

@@ -1,10 +1,7 @@
 //! The contract: tests that every link passes.
 //!
-//! Enters: two connected ends of any kind.  Leaves: nothing, or a panic that names the broken promise.
-//! Owns:   the meaning of what [`Link`] says, as code.
-//! Never:  knows which kind of link it is given, sleeps, or waits without an end.
-//!
-//! [`PROMISES`] lists them; a room with a link of its own runs each over a fresh pair.
+//! [`CONTRACT_TESTS`] lists them. A crate with a link of its own runs each over a fresh pair of connected links; a
+//! broken guarantee panics with its name.
 
 mod closing;
 mod drivers;
@@ -20,13 +17,13 @@ pub use streams::{
 
 use crate::Link;
 
-/// Two connected ends.
+/// Two connected links.
 pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
-/// A promise.
+/// A test of one guarantee.
 pub type ContractTest = fn(LinkPair);
 
-/// Every promise with its name.
+/// Every test with its name.
 pub const CONTRACT_TESTS: &[(&str, ContractTest)] = &[
     ("bytes arrive in order", bytes_arrive_in_order),
     ("partial writes lose nothing", partial_writes_lose_nothing),
@@ -40,7 +37,7 @@ pub const CONTRACT_TESTS: &[(&str, ContractTest)] = &[
     ("a failed send stays failed", a_failed_send_stays_failed),
 ];
 
-/// Runs every promise, each over a pair of its own.
+/// Runs every test, each over a pair of its own.
 pub fn check_all(mut connect: impl FnMut() -> LinkPair) {
     for (_, promise) in CONTRACT_TESTS {
         promise(connect());

@@ -1,8 +1,4 @@
-//! Listeners: where links come from.
-//!
-//! Enters: an address.  Leaves: accepted links.
-//! Owns:   the listening socket, and the file of a Unix socket.
-//! Never:  blocks.
+//! Listeners: sockets that accept links. None of their calls blocks.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
 use crate::unix_path::{self, UnixPath};
@@ -15,15 +11,15 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
-/// What listens in a way of its own: a room above this one, for links of its kind.
+/// A listener that another crate implements for its own links.
 pub trait Acceptor: Send {
-    /// The next link, if a client waits.
+    /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
     /// What the system says.
     fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
 
-    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    /// Reports waiting connections to `registry` under `token`; edge-triggered: accept until there are none.
     ///
     /// # Errors
     /// What the system says.
@@ -44,7 +40,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on an address. The file of a Unix socket that nobody listens on any more is replaced; one that is in use is an error.
+    /// Listens on an address. The file of a Unix socket is replaced if nobody listens on it any more; if somebody does,
+    /// that is an error.
     pub fn bind(address: &Address, options: &ListenOptions) -> io::Result<Listener> {
         match address {
             Address::Tls { .. } => Err(io::Error::new(ErrorKind::InvalidInput, "TLS needs a certificate")),
@@ -68,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// Listens by what another room made for the address.
+    /// A listener that another crate has made for the address.
     pub fn from_acceptor(address: Address, accept: Box<dyn Acceptor>) -> Listener {
         Listener { kind: ListenerKind::Other(accept), address }
     }
@@ -82,12 +79,12 @@ impl Listener {
         Ok(Listener { kind: ListenerKind::Tls(listener, tls.clone()), address })
     }
 
-    /// Where it listens; a port that was left to the system is known here.
+    /// The address it listens on, with the port that the system chose.
     pub fn local_address(&self) -> &Address {
         &self.address
     }
 
-    /// The next link, if a client waits.
+    /// Accepts the next connection, if one is waiting.
     pub fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
         loop {
             let outcome = match &mut self.kind {
@@ -109,7 +106,7 @@ impl Listener {
                 Ok(link) => Ok(Some(link)),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => Ok(None),
-                    // The client was gone before it was accepted: that is its own affair (accept(2)).
+                    // The client has closed the connection before it was accepted (accept(2)).
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => continue,
                     _ => Err(error),
                 },
@@ -117,7 +114,7 @@ impl Listener {
         }
     }
 
-    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    /// Reports waiting connections to `registry` under `token`; edge-triggered: accept until there are none.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let descriptor = match &mut self.kind {
             ListenerKind::Other(accept) => return accept.register(registry, token),

@@ -1,13 +1,9 @@
-//! Who is at the other end.
-//!
-//! Enters: socket addresses.  Leaves: texts for logs, and whether the peer is on this machine.
-//! Owns:   the two texts.
-//! Never:  looks a name up.
+//! The addresses of both ends of a link, for logs, and whether the peer is on this machine. No name is looked up.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The two ends of a link, as texts, and whether the peer is on this machine.
+/// The addresses of both ends of a link as text, and whether the peer is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// The peer's address, such as `127.0.0.1:40312` or `unix:/run/harrier.sock`.
@@ -34,7 +30,7 @@ impl PeerAddress {
         PeerAddress { address: text.clone(), local_address: text, is_loopback: true }
     }
 
-    /// An end within this process.
+    /// The ends of a simulated connection.
     pub fn in_process(address: &str, local_address: &str) -> Self {
         PeerAddress { address: address.into(), local_address: local_address.into(), is_loopback: true }
     }

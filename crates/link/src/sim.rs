@@ -1,11 +1,8 @@
-//! The simulated link: a stream each way in memory, with faults from a seed.
+//! The simulated link: one stream each way in memory, with faults drawn from a seed.
 //!
-//! Enters: options.  Leaves: two ends that keep the contract of every link, and the cable between them.
-//! Owns:   the bytes under way, the order of faults: the same seed and calls give the same run.
-//! Never:  reads a clock, starts a thread; time is the number of [`Cable::step`] calls.
-//!
-//! Whoever simulates holds the [`Cable`]: it moves time on, tells which edges a poll would report, slows a reader down,
-//! and cuts the connection at any byte.
+//! The same seed and the same calls give the same run: time is the number of [`SimConnection::step`] calls. The
+//! simulator holds the [`SimConnection`]: it advances time, takes the readiness edges, slows a reader down, and cuts
+//! the connection at any byte.
 
 mod connection;
 mod rng;
@@ -21,15 +18,15 @@ use crate::limits::SIM_WINDOW_BYTES_MAX;
 /// How a simulated connection behaves.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Where chance begins.
+    /// The seed of the random number generator.
     pub seed: u64,
-    /// Bytes that one direction holds, from `send` to `receive`.
+    /// Bytes that one direction buffers, from `send` to `receive`.
     pub window_bytes: usize,
-    /// Most steps that bytes are under way; zero with no `scatter`: they are there at once.
+    /// Most steps that bytes are in flight; zero without `scatter`: they arrive at once.
     pub delay_steps_max: u32,
-    /// In how many of a thousand calls a `receive` or `send` moves only a part, ending at any byte.
+    /// In how many of a thousand calls `receive` or `send` moves only a part, ending at any byte.
     pub partial_permille: u32,
-    /// Whether what arrives in a step ends at any byte, instead of where a `send` ended.
+    /// Whether the bytes that arrive in a step end at any byte, instead of where a `send` ended.
     pub scatter: bool,
 }
 
@@ -39,7 +36,7 @@ impl SimOptions {
         SimOptions { seed: 0, window_bytes: 256 * 1024, delay_steps_max: 0, partial_permille: 0, scatter: false }
     }
 
-    /// A connection with every kind of delay and division, drawn from `seed`.
+    /// A connection with delays and partial reads and writes drawn from `seed`.
     pub fn faulty(seed: u64) -> Self {
         let mut chance = SplitMix64::new(seed);
         let window_bytes = 1 << chance.between(6, 18);
@@ -57,7 +54,7 @@ impl SimOptions {
     }
 }
 
-/// Two connected ends, and the cable between them.
+/// Two connected ends, and the simulator's handle on the connection.
 pub fn pair(options: &SimOptions) -> (SimLink, SimLink, SimConnection) {
     let cable = SimConnection::new(options);
     (SimLink::new(cable.clone(), SimSide::Left), SimLink::new(cable.clone(), SimSide::Right), cable)

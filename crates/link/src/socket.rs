@@ -1,8 +1,6 @@
 //! Links over sockets: TCP and Unix.
 //!
-//! Enters: a connected socket.  Leaves: a `Link`.
-//! Owns:   the socket, and which of its directions have ended.
-//! Never:  retries what is not `WouldBlock` or `Interrupted`: a broken pipe must end the link, not spin.
+//! Only `WouldBlock` and `Interrupted` are retried: a broken pipe must end the link, not spin.
 
 use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX};
 use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
@@ -21,7 +19,7 @@ pub(crate) trait Stream: AsFd + AsRawFd + Send + Sized + 'static {
     const NAME: &'static str;
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
-    /// Makes the close of the socket drop what was not sent, instead of going on to deliver it.
+    /// Makes closing the socket discard unsent bytes, instead of delivering them in the background.
     fn discard_unsent_on_close(&self);
     fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
@@ -50,10 +48,10 @@ macro_rules! stream {
     };
 }
 stream!(TcpStream, "tcp", |stream: &TcpStream| {
-    // Closing resets the connection then. Refused, it would still end, only later for a peer that does not read.
+    // Closing then resets the connection. If the option is refused it still ends, but later if the peer does not read.
     let _later = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 });
-// What was written to a Unix socket is the reader's already, and nothing of it waits here.
+// Bytes written to a Unix socket are in the reader's queue already.
 stream!(UnixStream, "unix", |_| ());
 
 /// A link over a socket.
@@ -63,7 +61,7 @@ pub(crate) struct SocketLink<S> {
     peer: PeerAddress,
     receiving_ended: bool,
     sending_ended: bool,
-    /// The connection broke and its owner does not know yet.
+    /// The error of a lost connection, until it is reported to the owner.
     lost: Option<io::Error>,
 }
 
@@ -73,7 +71,7 @@ impl<S: Stream> SocketLink<S> {
         Ok(SocketLink { stream: Some(stream), peer, receiving_ended: false, sending_ended: false, lost: None })
     }
 
-    /// Sends from the front of some bytes. `None`: the socket takes nothing now.
+    /// Writes a prefix of `bytes` and returns its length; `None` if the socket is full.
     pub fn write(&mut self, bytes: &[u8]) -> Result<Option<usize>, LinkError> {
         self.write_parts(&[IoSlice::new(bytes)])
     }
@@ -203,7 +201,7 @@ impl<S: Stream> Link for SocketLink<S> {
         let timeout = timeout.map_err(|_| LinkError::Lost(ErrorKind::InvalidInput.into()))?;
         match rustix::event::poll(&mut waited, timeout.as_ref()) {
             Ok(ready) => Ok(ready > 0),
-            // A signal: the caller looks at its own reasons to stop and waits again.
+            // Interrupted by a signal: the caller checks whether to stop, and waits again.
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(LinkError::Lost(error.into())),
         }

@@ -1,4 +1,5 @@
-//! The simulated link's own promises: cuts, edges, slow readers, and the same run for the same seed.
+//! What the simulated link guarantees beyond the contract: cuts, edges, slow readers, and the same run for the same
+//! seed.
 
 use link::sim::{SimConnection, SimCut, SimSide, SimLink, SimOptions, pair};
 use link::{Link, LinkError, ReceiveOutcome, SendOutcome};

@@ -1,4 +1,4 @@
-//! What sockets promise beyond the contract: how an abort looks from afar, and the file of a Unix socket.
+//! What sockets guarantee beyond the contract: how an abort looks to the peer, and the file of a Unix socket.
 
 use link::{AbortReason, Address, DialOptions, Link, ListenOptions, Listener, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor, dial};
 use slab::{Gather, Pool, PoolOptions};

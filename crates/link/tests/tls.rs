@@ -1,4 +1,4 @@
-//! What TLS promises beyond the contract: who is trusted, what is told to whom, what an end that is not TLS gets.
+//! What TLS guarantees beyond the contract: who is trusted, which errors each end gets, what a peer without TLS gets.
 
 mod certificates;
 

@@ -1,8 +1,4 @@
-//! Listeners: where links come from.
-//!
-//! Enters: an address of an RDMA device.  Leaves: accepted links.
-//! Owns:   the listening rsocket.
-//! Never:  blocks.
+//! A listening rsocket. None of its calls blocks.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -26,10 +22,10 @@ pub struct RsocketListener {
 }
 
 impl RsocketListener {
-    /// Listens on a host and port: an address of an RDMA device of this machine's.
+    /// Listens on a host and port: an address of an RDMA device of this machine.
     ///
     /// # Errors
-    /// What the system says; `Unsupported` without the library or a device, in words that say which.
+    /// The operating system's error; `Unsupported` if the library or a device is missing, with a text that says which.
     pub fn bind(host: &str, port: u16, options: &ListenOptions, watch: &RsocketPoller) -> io::Result<Self> {
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for resolved in (host, port).to_socket_addrs()? {
@@ -44,12 +40,11 @@ impl RsocketListener {
         Err(last)
     }
 
-    /// Where it listens.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.socket.local_address()
     }
 
-    /// The same as a listener of a broker's, on the address that it was given.
+    /// The same as a [`Listener`], which a broker takes.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -77,7 +72,7 @@ impl Acceptor for RsocketListener {
             if let Ok(link) = link {
                 return Ok(Some(Box::new(link)));
             }
-            // It was gone before it was accepted: that is its own affair.
+            // The peer has closed the connection before it was accepted.
         }
     }
 

@@ -1,8 +1,6 @@
-//! Who waits for rsockets: a thread that polls those whose owners wait for an edge, and rings for each that has one.
+//! A thread that polls the rsockets whose owners wait for an edge, and signals the eventfd of each that is ready.
 //!
-//! Enters: sockets, and what their owners were last told.  Leaves: edges, on one descriptor a socket that mio can watch.
-//! Owns:   two threads: one polls, the other ends sockets, which may take as long as a peer takes to acknowledge.
-//! Never:  reads or writes a byte of a stream.
+//! A second thread closes sockets, which may block until the peer has acknowledged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,8 +13,7 @@ use std::thread;
 use ib::{PollEntry, RSocket, PollInterest, rpoll};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Watches sockets for one thread, or for as many as it is cloned for. Its threads end with the last clone and the last
-/// link that holds one.
+/// A handle on the poller. Its threads end when the last clone is dropped; each link holds one.
 #[derive(Clone)]
 pub struct RsocketPoller(Arc<PollerThreads>);
 
@@ -28,7 +25,7 @@ struct PollerThreads {
 
 struct PollerShared {
     state: Mutex<PollerState>,
-    /// Rung when the polling thread has to look at the state again.
+    /// Signalled when the polling thread must read the state again.
     wake: OwnedFd,
 }
 
@@ -36,7 +33,7 @@ struct PollerShared {
 struct PollerState {
     sockets: BTreeMap<u64, PolledSocket>,
     is_stopped: bool,
-    /// Why nothing is watched any more, if polling failed: every wait ends then.
+    /// Polling has failed: all sockets were signalled, and none can be added.
     has_failed: bool,
 }
 
@@ -46,25 +43,24 @@ struct PolledSocket {
     interest: PollInterest,
 }
 
-/// What may take a while at the end of a socket, in order.
+/// A blocking call at the end of a socket, for the closing thread.
 enum SocketClose {
     ShutDown(Arc<RSocket>),
     Close(Arc<RSocket>),
 }
 
-/// A descriptor that counts.
 fn new_eventfd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 fn signal(bell: &OwnedFd) {
-    // It only fails if it has been rung 2 to the power of 64 times and nobody has looked, who then has much to see.
+    // It can fail only if the counter is at its maximum: then the descriptor is readable already.
     let _full = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 impl PollerShared {
     fn state(&self) -> MutexGuard<'_, PollerState> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,17 +86,17 @@ impl RsocketPoller {
         Ok(Self(Arc::new(PollerThreads { shared, endings, next: AtomicU64::new(0) })))
     }
 
-    /// The one that all of a process's links may share.
+    /// The poller that all links of a process may share.
     ///
     /// # Errors
-    /// What the system said when it was to be started.
+    /// Why the threads could not be started.
     pub fn process_wide() -> io::Result<Self> {
         static SHARED: OnceLock<Result<RsocketPoller, (io::ErrorKind, String)>> = OnceLock::new();
         let started = SHARED.get_or_init(|| Self::start().map_err(|error| (error.kind(), error.to_string())));
         started.clone().map_err(|(kind, why)| io::Error::new(kind, why))
     }
 
-    /// Watches a socket from now on; nothing is waited for yet. The descriptor is rung for each edge, and once now.
+    /// Adds a socket, not armed yet. The eventfd is signalled for each edge, and once now.
     pub(crate) fn add(&self, socket: &Arc<RSocket>) -> io::Result<(u64, Arc<OwnedFd>)> {
         let edge = Arc::new(new_eventfd()?);
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +111,7 @@ impl RsocketPoller {
         Ok((number, edge))
     }
 
-    /// Rings once for each of what is wanted, when it is there.
+    /// Signals the socket once when it is ready for what is wanted.
     pub(crate) fn arm(&self, number: u64, wants: PollInterest) {
         let mut state = self.0.shared.state();
         let Some(watched) = state.sockets.get_mut(&number) else { return };
@@ -128,7 +124,6 @@ impl RsocketPoller {
         }
     }
 
-    /// Watches it no more.
     pub(crate) fn remove(&self, number: u64) {
         let removed = self.0.shared.state().sockets.remove(&number);
         if let Some(watched) = removed {
@@ -137,25 +132,25 @@ impl RsocketPoller {
         }
     }
 
-    /// Lets the last holder of a socket be a thread that may wait.
+    /// Makes the closing thread drop the socket, which may block.
     pub(crate) fn close(&self, socket: Arc<RSocket>) {
         self.queue_close(SocketClose::Close(socket));
     }
 
-    /// Ends the sending direction of a socket, before it is closed.
+    /// Makes the closing thread end the sending direction of a socket.
     pub(crate) fn shut_down(&self, socket: Arc<RSocket>) {
         self.queue_close(SocketClose::ShutDown(socket));
     }
 
     fn queue_close(&self, ending: SocketClose) {
-        // The other thread listens for as long as anybody can speak; were it gone, the socket ends here and now.
+        // The thread receives for as long as there is a sender. If it is gone the socket is closed here.
         if let Err(unheard) = self.0.endings.send(ending) {
             close_socket(unheard.0);
         }
     }
 }
 
-/// The thread that polls.
+/// The polling thread.
 fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
     loop {
         let mut entries = vec![PollEntry::other(shared.wake.as_fd())];
@@ -172,11 +167,11 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
         }
         let outcome = rpoll(&mut entries, None);
         let mut count = [0; 8];
-        // Nothing to read is no matter: it was a socket that woke.
+        // It may be empty: then a socket has ended the poll.
         let _idle = rustix::io::read(&shared.wake, &mut count);
         let mut state = shared.state();
         if outcome.is_err() {
-            // Without polls nobody would ever be woken: let all owners look for themselves, now and at each wait.
+            // Without polls nobody would be woken again, so all owners are: they find out by reading.
             state.has_failed = true;
             state.sockets.values().for_each(|watched| signal(&watched.edge));
             return;
@@ -191,7 +186,7 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
                 }
                 Some(_) => {}
                 None => {
-                    // Removed meanwhile: this may be its last holder.
+                    // Removed meanwhile: the entry may be its last holder.
                     if let Some(Err(unheard)) = entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket))) {
                         close_socket(unheard.0);
                     }
@@ -201,7 +196,7 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
     }
 }
 
-/// The thread that ends sockets.
+/// The closing thread.
 fn end(endings: &Receiver<SocketClose>) {
     while let Ok(ending) = endings.recv() {
         close_socket(ending);
@@ -211,7 +206,7 @@ fn end(endings: &Receiver<SocketClose>) {
 fn close_socket(ending: SocketClose) {
     match ending {
         SocketClose::ShutDown(socket) => {
-            // One whose peer is gone cannot be shut down any more, and its owner finds that out by reading.
+            // It fails if the peer is gone, which the owner finds out by reading.
             let _over = socket.shutdown_sending();
         }
         SocketClose::Close(socket) => drop(socket),

@@ -1,8 +1,4 @@
-//! One end of a stream as a link.
-//!
-//! Enters: a connected rsocket.  Leaves: a [`Link`].
-//! Owns:   what its owner has been told: which directions are over, which edges are awaited.
-//! Never:  waits, but in `wait` and while it is dialled.
+//! A connected rsocket as a [`Link`]. Only `wait` and connecting block.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -24,17 +20,17 @@ pub struct RsocketLink {
     /// `None` once aborted.
     socket: Option<Arc<RSocket>>,
     poller: RsocketPoller,
-    /// Its number there, and the descriptor that is rung, while it is registered.
+    /// While it is registered: its number at the poller, and the eventfd that the poller signals.
     registration: Option<(u64, Arc<OwnedFd>)>,
     peer: PeerAddress,
     receiving_ended: bool,
     sending_ended: bool,
 }
 
-/// Connects to a host and port, by each address of the name in turn; waits until that is done or has failed.
+/// Connects to a host and port, by each address of the name in turn. Blocks.
 ///
 /// # Errors
-/// Why the last of them failed; `Unsupported` without the library or a device, in words that say which.
+/// Why the last address failed; `Unsupported` if the library or a device is missing, with a text that says which.
 pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &RsocketPoller) -> io::Result<RsocketLink> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for resolved in (host, port).to_socket_addrs()? {
@@ -49,12 +45,12 @@ pub fn dial(host: &str, port: u16, options: &SocketOptions, watch: &RsocketPolle
     Err(last)
 }
 
-/// What can be set of an rsocket.
+/// Sets the options that rsockets know.
 pub(crate) fn apply_options(socket: &RSocket, options: &SocketOptions) -> Result<(), ib::IbError> {
     socket.set_nodelay(options.tcp_nodelay.unwrap_or(true))
 }
 
-/// An error of the layer below as one of the system's, whose words stay.
+/// Converts an error of the crate `ib`.
 pub(crate) fn as_io(error: ib::IbError) -> io::Error {
     match error {
         ib::IbError::CallFailed { error, .. } => error,
@@ -92,7 +88,7 @@ impl RsocketLink {
         }
     }
 
-    /// Receives into one buffer. `None`: nothing is there.
+    /// Receives into one buffer. `None`: nothing has arrived.
     fn receive_into(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         let Some(socket) = &self.socket else { return Ok(Some(0)) };
         loop {
@@ -100,7 +96,7 @@ impl RsocketLink {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Its way of saying that the peer closed while this end still could send.
+                // Rsockets report so that the peer closed while this end could still send.
                 Err(error) if error.kind() == ErrorKind::NotConnected => Ok(Some(0)),
                 Err(error) => {
                     self.end();
@@ -132,15 +128,15 @@ impl Link for RsocketLink {
         let mut bytes = 0;
         'all: for buffer in [direct, scratch] {
             let mut at = 0;
-            // Until nothing is there, and not until less came than there was room for: an rsocket gives its peer room again
-            // only in a call that looks for more, and the peer may wait for that with nothing under way that would bring one.
+            // Until nothing has arrived, and not until a short read: an rsocket grants its peer new receive space only in a
+            // call that finds nothing, and the peer may wait for that space while no event is due at this end.
             while at < buffer.len() {
                 match self.receive_into(&mut buffer[at..]) {
                     Ok(Some(0)) if bytes == 0 => {
                         self.receiving_ended = true;
                         return Ok(ReceiveOutcome::Closed);
                     }
-                    // The end is told by the next call, which its owner has to make.
+                    // The next call reports the end; `drained: false` makes the owner call again.
                     Ok(Some(0)) => return Ok(ReceiveOutcome::Bytes { bytes, drained: false }),
                     Ok(Some(some)) => {
                         at += some;
@@ -148,7 +144,7 @@ impl Link for RsocketLink {
                     }
                     Ok(None) => break 'all,
                     Err(error) if bytes == 0 => return Err(error),
-                    // What came before the break is told first; from then on it is over.
+                    // Bytes before the loss are reported first; the next call reports the end.
                     Err(_) => return Ok(ReceiveOutcome::Bytes { bytes, drained: false }),
                 }
             }
@@ -175,7 +171,7 @@ impl Link for RsocketLink {
                         self.await_edge(PollInterest { readable: false, writable: true });
                         return Ok(SendOutcome::Blocked);
                     }
-                    // What the peer had sent before it closed is still there to be received.
+                    // Bytes that the peer sent before it closed can still be received.
                     ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
                         self.sending_ended = true;
                         return Err(LinkError::Closed);
@@ -200,7 +196,7 @@ impl Link for RsocketLink {
 
     fn close_sending(&mut self) {
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.sending_ended) {
-            // Until the peer's device has what was sent: a thread waits for that which has nothing else to do.
+            // Blocks until the peer's device has acknowledged everything, so a separate thread does it.
             self.poller.shut_down(socket.clone());
         }
         self.sending_ended = true;
@@ -222,7 +218,7 @@ impl Link for RsocketLink {
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let socket = self.socket.as_ref().ok_or(ErrorKind::NotConnected)?;
         let (number, edge) = self.poller.add(socket)?;
-        // One that is rung is readable, and always writable: each ring is told as both edges.
+        // A signalled eventfd is readable, and always writable: each signal is reported as both edges.
         let both = Interest::READABLE | Interest::WRITABLE;
         match registry.register(&mut SourceFd(&edge.as_raw_fd()), token, both) {
             Ok(()) => {

@@ -1,5 +1,5 @@
-//! Links over rsockets keep the contract of every link, over the lab's device (`tests/lab`). Elsewhere each test says that
-//! it is skipped, and why.
+//! Links over rsockets keep the contract of every link, over the lab's device (`tests/lab`). Without it each test
+//! prints that it is skipped, and why.
 
 use link::contract::{LinkPair, CONTRACT_TESTS};
 use link::{Acceptor, ListenOptions, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor};

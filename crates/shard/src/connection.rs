@@ -10,7 +10,7 @@ use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct Connection {
     /// What the client can hear.
     pub capabilities: session::Capabilities,
     /// What it was greeted with, to come again over RDMA by.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// Who it is, if it has come by a token.
     pub ticket: Option<Ticket>,
     /// Its place in the register, while its session is open.

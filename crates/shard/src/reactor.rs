@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
-use verbs::limits::DEADLINES_EVERY;
+use verbs::limits::DEADLINE_CHECK_INTERVAL;
 
 /// The token of the doorbell.
 pub(crate) const BELL: Token = Token(usize::MAX);
@@ -221,7 +221,7 @@ impl Reactor {
         }
         // Deadlines of connections are looked at even if nobody says anything.
         let has_connections = self.ports.connections() > 0;
-        let wait = if has_connections { Some(wait.unwrap_or(DEADLINES_EVERY).min(DEADLINES_EVERY)) } else { wait };
+        let wait = if has_connections { Some(wait.unwrap_or(DEADLINE_CHECK_INTERVAL).min(DEADLINE_CHECK_INTERVAL)) } else { wait };
         let longest = wait.unwrap_or(Duration::MAX);
         let spin = if has_connections { &mut self.ports_spin } else { &mut self.spin };
         let began = Instant::now();

@@ -1,8 +1,6 @@
-//! Measures what a message costs this crate: nanoseconds for one operation, the best and the median of several runs.
+//! Measures what a message costs this crate: nanoseconds per operation, best and median of several runs.
 //!
-//! Leaves: a table on standard output.
-//! Owns:   the running thread, and one more for what is freed elsewhere.
-//! Never:  judges; compare its figures in one run on one machine.
+//! Compare its figures only within one run on one machine.
 //!
 //! `cargo run --release -p harrier-slab --example measure`
 

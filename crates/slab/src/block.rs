@@ -1,8 +1,6 @@
-//! A block with one writer, and the count that every block starts with.
+//! A writable block with one owner, and the header with the reference count that starts every block.
 //!
-//! Enters: a length.  Leaves: that many bytes to fill, then a `Slice` to share.
-//! Owns:   one block of a pool.
-//! Never:  is shared; the count of its head is not looked at before it is frozen.
+//! The reference count of a block is not read before the block is frozen.
 
 use std::fmt;
 use std::mem;
@@ -15,11 +13,11 @@ use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};
 use crate::region::{RegionInfo, WeakRegion, RegionRef};
 use crate::slice::Slice;
 
-/// What a shared block starts with.
+/// The header of a shared block.
 #[repr(C)]
 pub(crate) struct BlockHeader {
     ref_count: AtomicU32,
-    /// Free for the kind of block: a tailed one keeps the length of its tail here.
+    /// Used by [`HeaderWithTail`](crate::HeaderWithTail) alone, for the length of its tail.
     pub(crate) tail_bytes: u32,
 }
 
@@ -27,7 +25,7 @@ const _: () = assert!(size_of::<BlockHeader>() == 8);
 const _: () = assert!(align_of::<BlockHeader>() <= BLOCK_ALIGN_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() <= BLOCK_HEADER_BYTES);
 
-/// Beyond this, holders are forgotten faster than they are dropped, and the count would wrap.
+/// Beyond this the process aborts before the count can wrap, as [`std::sync::Arc`] does.
 const REF_COUNT_MAX: u32 = u32::MAX / 2;
 
 impl BlockHeader {
@@ -35,28 +33,27 @@ impl BlockHeader {
         Self { ref_count: AtomicU32::new(1), tail_bytes }
     }
 
-    /// One holder more.
     #[inline]
     pub(crate) fn retain(&self) {
-        // Relaxed: whoever clones holds the block already, so it cannot go meanwhile.
+        // Relaxed: the caller holds the block already, so nobody can free it meanwhile.
         if self.ref_count.fetch_add(1, Ordering::Relaxed) > REF_COUNT_MAX {
-            // Only by forgetting two thousand million clones; going on would free memory in use.
+            // Possible only by leaking two thousand million clones; continuing would free memory that is in use.
             std::process::abort();
         }
     }
 
-    /// One holder less; true if that was the last, which must then free the block.
+    /// Drops one reference; true if it was the last, and the caller must free the block.
     ///
-    /// By pointer: a reference to the whole head would promise that nobody writes to the rest of it before this
-    /// returns, and another thread may use the block anew before that.
+    /// It takes a pointer: a reference to the whole header would promise that nobody writes to the rest of it before
+    /// this returns, and another thread may reuse the block before that.
     ///
     /// # Safety
-    /// The head was written, and the caller gives up one count of the block.
+    /// The header was written, and the caller owns the reference that is dropped.
     #[inline]
     pub(crate) unsafe fn release(head: NonNull<Self>) -> bool {
         // SAFETY: the head is there while the caller's count is; its atomic alone may outlive that by an instruction.
         let ref_count = unsafe { &(*head.as_ptr()).ref_count };
-        // A sole holder needs no atomic exchange: nobody else can come to hold the block.
+        // A sole holder needs no atomic read-modify-write: nobody else can acquire a reference.
         // Acquire: what former holders read and wrote happens before the block's next use.
         if ref_count.load(Ordering::Acquire) == 1 {
             return true;
@@ -68,18 +65,18 @@ impl BlockHeader {
         true
     }
 
-    /// Whether the caller, who holds the block, is the only one that does.
+    /// Whether the caller's reference is the only one.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
         self.ref_count.load(Ordering::Acquire) == 1
     }
 }
 
-/// Memory to write: `len` bytes with one holder. An empty one holds no block.
+/// A writable block of `len` bytes with one owner. An empty one holds no block.
 ///
-/// What was in the bytes before is still there (they are never uninitialised): fill all of what you pass on.
+/// A new block is initialised, but with the bytes of an earlier use: fill all that you pass on.
 pub struct BlockMut {
-    /// The first byte behind the head; dangling if `len` is zero.
+    /// The first byte after the header; dangling if `len` is zero.
     bytes: NonNull<u8>,
     len: usize,
 }
@@ -90,7 +87,7 @@ unsafe impl Send for BlockMut {}
 unsafe impl Sync for BlockMut {}
 
 impl BlockMut {
-    /// No bytes, and no block.
+    /// An empty block, which holds no memory.
     pub const fn empty() -> Self {
         Self { bytes: NonNull::dangling(), len: 0 }
     }
@@ -108,7 +105,7 @@ impl BlockMut {
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block that nobody else holds, and its first
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its first
     /// `len` bytes are initialised.
     #[inline]
     pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: usize) -> Self {
@@ -128,7 +125,7 @@ impl BlockMut {
         unsafe { Slice::from_raw(bytes, len as u32) }
     }
 
-    /// The region it lies in, so that a device can register that; `None` for an empty one.
+    /// The region of the block, which a device can register; `None` for an empty one.
     pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
@@ -137,7 +134,7 @@ impl BlockMut {
         Some(unsafe { region_of(self.bytes) })
     }
 
-    /// Tells whether that region is still there, when this block is not any more; `None` for an empty one.
+    /// A weak reference to that region, valid after the block is freed; `None` for an empty one.
     pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
@@ -146,7 +143,7 @@ impl BlockMut {
         Some(unsafe { weak_region_of(self.bytes) })
     }
 
-    /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
+    /// Keeps the first `len` bytes; no effect if there are not more. The memory is freed only if `len` is zero.
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
             *self = Self::empty();
@@ -156,17 +153,17 @@ impl BlockMut {
     }
 }
 
-/// Where the head of the block is whose bytes start at `bytes`.
+/// The header of the block whose bytes start at `bytes`.
 ///
 /// # Safety
-/// `bytes` is the first byte behind the head of a block.
+/// `bytes` is the first byte after the header of a block.
 #[inline]
 pub(crate) unsafe fn header_of(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
     // SAFETY: the head's room lies before the bytes, in the same block.
     unsafe { bytes.sub(BLOCK_HEADER_BYTES) }.cast()
 }
 
-/// The life of the region of the block whose bytes start at `bytes`.
+/// A weak reference to the region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
 /// As [`region_of`].
@@ -178,7 +175,7 @@ pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
 /// The region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
-/// `bytes` is the first byte behind the head of a block that the caller holds.
+/// `bytes` is the first byte after the header of a block that the caller holds.
 pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionInfo {
     // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
     unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.info()

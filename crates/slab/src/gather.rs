@@ -1,9 +1,6 @@
-//! Bytes on their way out: written ones in chunks, large ones by reference, in order.
+//! Bytes to send, in order: small ones copied into chunks, large ones by reference.
 //!
-//! Enters: bytes to write, slices to borrow.  Leaves: parts for a gathering write, consumed from the front, or the
-//! front itself, for a device that reads it later.
-//! Owns:   its chunks and a hold on each slice, until they are consumed.
-//! Never:  keeps memory while it is empty, copies a slice, moves a byte it has written.
+//! An empty gather holds no memory. Bytes never move once they are written.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,31 +12,31 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use crate::pool::Pool;
 use crate::slice::Slice;
 
-/// A sequence of bytes to send. Empty, it holds no memory.
+/// A sequence of bytes to send. An empty one holds no memory.
 pub struct Gather {
     bytes: usize,
     /// The chunk being written; empty if there is none.
     chunk: BlockMut,
     /// Bytes written to `chunk`.
     filled: usize,
-    /// Bytes at the start of `chunk` that are consumed, or that a run in `earlier` accounts for.
+    /// Bytes at the start of `chunk` that are consumed, or that belong to a run in `earlier`.
     sealed: usize,
-    /// The size of the next chunk: grows with what is sent in one go, shrinks when that was little.
+    /// The size of the next chunk: grows while much is sent at once, shrinks when little is.
     chunk_bytes: u32,
-    /// What comes before the open end of `chunk`.
+    /// The parts before the open end of `chunk`.
     earlier: Option<Box<EarlierParts>>,
 }
 
 struct EarlierParts {
     parts: VecDeque<GatherPart>,
-    /// Full chunks, oldest first. Nobody writes to them any more.
+    /// Full chunks, oldest first.
     chunks: VecDeque<Slice>,
     /// Bytes consumed of the first chunk (which is the one being written if none is full).
     consumed: usize,
 }
 
 enum GatherPart {
-    /// Written bytes, next in the sequence of chunks; the last run of a chunk leads on to the next.
+    /// Copied bytes, next in the sequence of chunks; `ends_chunk` marks the last run of a chunk.
     Run {
         bytes: u32,
         ends_chunk: bool,
@@ -50,7 +47,6 @@ enum GatherPart {
 const _: () = assert!(size_of::<GatherPart>() == 16);
 
 impl Gather {
-    /// Nothing to send.
     pub const fn new() -> Self {
         Self {
             bytes: 0,
@@ -62,19 +58,17 @@ impl Gather {
         }
     }
 
-    /// How many bytes are to be sent.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Appends `n` contiguous bytes, with whatever was in them before: fill them all.
+    /// Appends `n` contiguous bytes of arbitrary content, which the caller must fill.
     ///
     /// # Panics
     /// If `n` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
@@ -99,7 +93,7 @@ impl Gather {
         }
     }
 
-    /// Fills the chunk to its end, and goes on in new ones.
+    /// Fills the current chunk, then new ones.
     fn extend_across_chunks(&mut self, pool: &Pool, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = match self.chunk.len() - self.filled {
@@ -121,7 +115,7 @@ impl Gather {
         self.seal(false).parts.push_back(GatherPart::Borrowed(slice));
     }
 
-    /// Puts what was written since the last time among the earlier parts.
+    /// Moves the bytes written since the last seal to the earlier parts.
     fn seal(&mut self, ends_chunk: bool) -> &mut EarlierParts {
         let bytes = self.filled - self.sealed;
         let earlier = self.earlier.get_or_insert_with(|| {
@@ -141,7 +135,7 @@ impl Gather {
         if had_chunk {
             self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX as u32);
         }
-        // First of all: should `n` be beyond the limit, nothing has changed.
+        // Allocated first: if `n` is beyond the limit it panics with nothing changed.
         let chunk = pool.block(n.max(self.chunk_bytes as usize));
         if had_chunk {
             let full = mem::take(&mut self.chunk);
@@ -170,7 +164,7 @@ impl Gather {
         earlier.chain(Some(open)).filter(|part| !part.is_empty())
     }
 
-    /// Fills `out` with the first parts, for a gathering write; how many of them.
+    /// Fills `out` with the first parts, for a gathering write. Returns their number.
     pub fn io_slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (place, part) in out.iter_mut().zip(self.parts()) {
@@ -180,7 +174,7 @@ impl Gather {
         count
     }
 
-    /// Forgets the first `n` bytes, which were sent.
+    /// Drops the first `n` bytes, which were sent.
     ///
     /// # Panics
     /// If there are fewer.
@@ -203,7 +197,7 @@ impl Gather {
         };
         while n > 0 {
             let Some(part) = earlier.parts.front_mut() else {
-                // All that is left is what was written since the last seal.
+                // Only bytes written since the last seal are left.
                 self.sealed += n;
                 break;
             };
@@ -235,7 +229,7 @@ impl Gather {
         }
     }
 
-    /// What is in front: how many bytes, and whether they were pushed rather than written. `None` if it is empty.
+    /// The length of the first part, and whether it was pushed rather than copied. `None` if the gather is empty.
     #[inline]
     pub fn front(&self) -> Option<(usize, bool)> {
         let parts = self.earlier.iter().flat_map(|earlier| &earlier.parts);
@@ -247,8 +241,8 @@ impl Gather {
         parts.find(|(bytes, _)| *bytes > 0).or((open > 0).then_some((open, false)))
     }
 
-    /// Takes at most `bytes_max` bytes of what is in front, without copying them: for a device that reads them after this
-    /// call. `None` if there are none. Of a chunk that is read from, nothing more is written.
+    /// Takes at most `bytes_max` bytes of the first part without copying them, for a device that reads them after this
+    /// call. `None` if the gather is empty. The chunk they lie in is closed for writing.
     pub fn pop(&mut self, bytes_max: usize) -> Option<Slice> {
         let (bytes, is_borrowed) = self.front()?;
         let take = bytes.min(bytes_max);
@@ -275,7 +269,7 @@ impl Gather {
         Some(slice)
     }
 
-    /// Puts a slice back in front of everything.
+    /// Puts a slice back in front.
     pub fn unpop(&mut self, slice: Slice) {
         if slice.is_empty() {
             return;
@@ -288,7 +282,7 @@ impl Gather {
         earlier.parts.push_front(GatherPart::Borrowed(slice));
     }
 
-    /// Lets chunks go whose last bytes were consumed as such, before the run without bytes that ends them.
+    /// Drops consumed chunks whose empty last run is still in front.
     fn drop_consumed_chunks(&mut self) {
         let Some(earlier) = self.earlier.as_deref_mut() else { return };
         while let Some(GatherPart::Run { bytes: 0, .. }) = earlier.parts.front() {
@@ -301,13 +295,12 @@ impl Gather {
         }
     }
 
-    /// Forgets everything.
     pub fn clear(&mut self) {
         self.bytes = 0;
         self.release();
     }
 
-    /// Gives all memory back; there is nothing left to send.
+    /// Frees all memory; there is nothing left to send.
     fn release(&mut self) {
         if self.earlier.is_some() {
             self.earlier = None;

@@ -1,8 +1,4 @@
-//! A value and the bytes that belong to it, in one counted block.
-//!
-//! Enters: a head of any type and a tail of bytes.  Leaves: both, to any number of holders on any thread.
-//! Owns:   one count of its block; the last holder drops the head and frees the block.
-//! Never:  changes either after it was made.
+//! A value and the bytes that belong to it, in one reference-counted block. Neither changes after construction.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,9 +9,9 @@ use crate::block::BlockHeader;
 use crate::pool_inner::{self, PoolInner};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX};
 
-/// A message: a `T` and some bytes behind it, by a pointer of 8 bytes.
+/// A shared `T` followed by bytes, in one block: a pointer of 8 bytes.
 ///
-/// It costs its block 8 bytes besides `T` and the tail (16 if `T` is aligned to 16).
+/// The overhead in the block is 8 bytes (16 if `T` is aligned to 16).
 pub struct HeaderWithTail<T: Send + Sync> {
     block: NonNull<BlockHeader>,
     holds: PhantomData<T>,
@@ -29,7 +25,7 @@ unsafe impl<T: Send + Sync> Send for HeaderWithTail<T> {}
 // SAFETY: likewise.
 unsafe impl<T: Send + Sync> Sync for HeaderWithTail<T> {}
 
-/// A block on its way to becoming a message; should the filling panic, it goes back.
+/// A block that is being filled; freed if the filling panics.
 struct UnfilledBlock(NonNull<u8>);
 
 impl Drop for UnfilledBlock {
@@ -69,14 +65,12 @@ impl<T: Send + Sync> HeaderWithTail<T> {
         unsafe { self.block.as_ref() }
     }
 
-    /// The value in front.
     #[inline]
     pub fn header(&self) -> &T {
         // SAFETY: a `T` was written here when the message was made; it lives, unchanged, while we hold the block.
         unsafe { self.block.byte_add(Self::HEAD_AT).cast::<T>().as_ref() }
     }
 
-    /// The bytes behind it.
     #[inline]
     pub fn tail(&self) -> &[u8] {
         let bytes = self.block_header().tail_bytes as usize;
@@ -87,12 +81,12 @@ impl<T: Send + Sync> HeaderWithTail<T> {
         }
     }
 
-    /// Whether nobody else holds the same message.
+    /// Whether there is no other reference to this block.
     pub fn is_unique(&self) -> bool {
         self.block_header().is_unique()
     }
 
-    /// Whether both are the same message in memory.
+    /// Whether both refer to the same block.
     #[inline]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.block == other.block

@@ -1,17 +1,13 @@
-//! The ground: zeroed memory from the operating system, aligned to a region.
-//!
-//! Enters: a length.  Leaves: the start of that many zeroed bytes, backed by real pages when first touched.
-//! Owns:   nothing; a caller gives back what it took, with the same length.
-//! Never:  caches. Memory that cannot be had ends the process, as everywhere in Rust.
+//! Memory from the operating system: zeroed, aligned to a region, never cached. Running out ends the process.
 
 use std::ptr::NonNull;
 
 use crate::limits::REGION_BYTES;
 
-/// Takes `len` zeroed bytes (a positive multiple of the page size) that start at a multiple of [`REGION_BYTES`].
+/// Maps `len` zeroed bytes (a positive multiple of the page size) at a multiple of [`REGION_BYTES`].
 #[cfg(all(unix, not(miri)))]
 pub(crate) fn map(len: usize) -> NonNull<u8> {
-    // One region more than needed contains an aligned start; what lies before and behind it goes straight back.
+    // One region more than needed contains an aligned start; the rest is unmapped at once.
     let whole = len + REGION_BYTES;
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches no memory that exists.
     let mapped = unsafe {
@@ -44,7 +40,7 @@ pub(crate) fn map(len: usize) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(base) }
 }
 
-/// Gives `len` bytes at `base` back.
+/// Unmaps `len` bytes at `base`.
 ///
 /// # Safety
 /// They came from [`map`], and nobody uses them any more.
@@ -52,11 +48,11 @@ pub(crate) fn map(len: usize) -> NonNull<u8> {
 pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     // SAFETY: the caller hands over whole pages that it took with `map` and no longer uses.
     let failed = unsafe { libc::munmap(base.as_ptr().cast(), len) };
-    // It can fail only for arguments that are wrong, or for want of kernel memory to split a mapping: then pages stay.
+    // It fails only for wrong arguments, or if the kernel has no memory to split a mapping: then the pages leak.
     debug_assert_eq!(failed, 0, "munmap of {len} bytes failed");
 }
 
-/// As above where there is no `mmap`, or where Miri watches.
+/// As above, without `mmap` and under Miri.
 #[cfg(not(all(unix, not(miri))))]
 pub(crate) fn map(len: usize) -> NonNull<u8> {
     // SAFETY: the layout's size is positive, as the function demands of its callers.
@@ -64,7 +60,7 @@ pub(crate) fn map(len: usize) -> NonNull<u8> {
     NonNull::new(base).unwrap_or_else(|| exhausted(len))
 }
 
-/// As above where there is no `mmap`, or where Miri watches.
+/// As above, without `mmap` and under Miri.
 ///
 /// # Safety
 /// The bytes came from [`map`] with the same `len`, and nobody uses them any more.

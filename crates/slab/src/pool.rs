@@ -1,8 +1,7 @@
 //! The pool: a thread's handle on its message memory.
 //!
-//! Enters: sizes and bytes to keep.  Leaves: blocks, slices, tailed messages.
-//! Owns:   a share of the pool; the last handle gone, the pool follows when its blocks are back.
-//! Never:  leaves its thread. What it hands out may.
+//! A handle does not leave its thread; the blocks it allocates may. After the last handle is dropped the pool's memory
+//! lives on until its last block is freed.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -13,10 +12,9 @@ use crate::limits::CACHED_BYTES_MAX;
 use crate::slice::Slice;
 use crate::header_with_tail::HeaderWithTail;
 
-/// How a [`Pool`] behaves.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// How many bytes of empty regions it keeps for later before it gives them back to the operating system.
+    /// Bytes of empty regions that the pool caches before it returns them to the operating system.
     pub cached_bytes_max: usize,
 }
 
@@ -28,10 +26,10 @@ impl Default for PoolOptions {
 
 /// Message memory of one thread. Clones are handles on the same memory.
 ///
-/// What it hands out can go to any thread and outlive the pool. Freed on the pool's thread, a block is ready at once;
-/// freed elsewhere, it is ready after the next [`collect`](Pool::collect), which also happens when the pool runs dry.
+/// Blocks can move to any thread and outlive the pool. A block freed on the pool's thread can be reused at once; one
+/// freed elsewhere, after the next [`collect`](Pool::collect), which also runs when the pool has no free block.
 ///
-/// If the operating system has no more memory the process ends, as with a [`Vec`]; bound what you ask for.
+/// The process ends if the operating system has no more memory, as with a [`Vec`]; check lengths that a peer announces.
 ///
 /// ```compile_fail
 /// let pool = slab::Pool::new(slab::PoolOptions::default());
@@ -43,7 +41,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of the running thread. It takes no memory before it is asked for some.
+    /// A pool of the running thread. It maps no memory before the first allocation.
     pub fn new(options: PoolOptions) -> Self {
         Self { inner: PoolInner::new(options.cached_bytes_max) }
     }
@@ -54,7 +52,7 @@ impl Pool {
         unsafe { self.inner.as_ref() }
     }
 
-    /// A block of exactly `len` bytes, with whatever was in them before. An empty one takes no memory.
+    /// A block of exactly `len` bytes of arbitrary content. An empty one takes no memory.
     ///
     /// # Panics
     /// If `len` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX); check what a peer announced.
@@ -74,7 +72,7 @@ impl Pool {
         block.freeze()
     }
 
-    /// A value and `tail_bytes` bytes in one block. `fill` gets those bytes with whatever was in them before.
+    /// A value and `tail_bytes` bytes in one block; `fill` must fill the bytes, whose content is arbitrary.
     ///
     /// # Panics
     /// If head and tail exceed [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
@@ -83,29 +81,29 @@ impl Pool {
         HeaderWithTail::allocate(self.inner(), head, tail_bytes, fill)
     }
 
-    /// Takes back the blocks that other threads freed since the last time; how many.
+    /// Makes the blocks that other threads have freed available again. Returns their number.
     #[inline]
     pub fn collect(&self) -> usize {
         self.inner().collect()
     }
 
-    /// Collects, then gives every empty region back to the operating system; how many bytes.
+    /// Collects, then unmaps every empty region. Returns the number of bytes.
     pub fn trim(&self) -> usize {
         self.inner().trim()
     }
 
-    /// Bytes taken from the operating system. Pages of them that were never used cost nothing.
+    /// Bytes mapped from the operating system. Pages that were never touched take no memory.
     pub fn mapped_bytes(&self) -> usize {
         self.inner().mapped_bytes()
     }
 
-    /// Bytes in blocks given out, heads and rounding included. What other threads freed counts until it is collected.
+    /// Bytes in allocated blocks, with headers and rounding. Blocks freed by other threads count until they are collected.
     #[inline]
     pub fn used_bytes(&self) -> usize {
         self.inner().used_bytes()
     }
 
-    /// A number that changes whenever a region comes or goes.
+    /// A number that changes whenever a region is mapped or unmapped.
     pub fn generation(&self) -> u64 {
         self.inner().generation()
     }

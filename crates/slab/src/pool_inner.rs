@@ -1,8 +1,11 @@
-//! The pool: what a pool owns. Regions that serve, wait, rest, or hold one huge block each.
+//! The state behind the handles of a pool: its regions, and which of them blocks are allocated from.
 //!
-//! Enters: sizes wanted; blocks that come back.  Leaves: blocks.
-//! Owns:   all regions of a pool, until the last handle and the last block are gone.
-//! Never:  is touched by another thread, but for the list of returned blocks.
+//! Of each size class one region is active: blocks are allocated from it. Partial regions of the class follow it in a
+//! list; full ones are in no list; empty ones are cached for any class, or unmapped. A huge block has a region of its
+//! own.
+//!
+//! Owns: all regions of a pool, until the last handle and the last block are gone. Only `remote_frees` is touched by
+//! other threads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,12 +23,12 @@ use crate::remote_frees::{PushResult, RemoteFrees, FreeBlock};
 #[repr(C, align(128))]
 pub(crate) struct PoolInner {
     remote_frees: RemoteFrees,
-    /// Keeps what other threads write off the cache lines of what the owner reads.
+    /// Padding: other threads write `remote_frees`, and the owner reads the fields below.
     _apart: [u64; 14],
-    /// This pool by the pointer that may also free it, which none made from `&self` may.
+    /// The pointer to this value with the right to free it, which no pointer derived from `&self` has.
     this: Cell<NonNull<PoolInner>>,
     used_bytes: Cell<usize>,
-    /// For each class the region that serves, which heads the list of those that have room.
+    /// The active region of each class, which is the head of the list of the class's regions with free blocks.
     active: [Cell<Option<RegionRef>>; CLASSES],
     mapped_bytes: Cell<usize>,
     generation: Cell<u64>,
@@ -35,7 +38,7 @@ pub(crate) struct PoolInner {
     free_regions: RefCell<FreeRegions>,
 }
 
-/// The slow half: looked at when regions come and go.
+/// All regions of the pool, and the cache of empty ones. Not touched by ordinary allocations.
 struct FreeRegions {
     regions: Vec<RegionRef>,
     /// Empty regions of [`REGION_BYTES`], ready for any class.
@@ -45,17 +48,17 @@ struct FreeRegions {
     cached_bytes: usize,
 }
 
-/// Gives a block back, from whatever thread.
+/// Frees a block on any thread.
 ///
 /// # Safety
-/// The block came from a pool, and the caller is the only one that holds it and gives it up.
+/// The block came from a pool, and the caller is its only holder.
 #[inline]
 pub(crate) unsafe fn free(block: NonNull<u8>) {
     // SAFETY: blocks start within the first `REGION_BYTES` of their region, and carry the right to reach all of it.
     let region = unsafe { RegionRef::of(block) };
     // SAFETY: a region exists while one of its blocks is out, and the caller's is.
     let shared = unsafe { region.shared() };
-    // Relaxed: only this thread ever stores this thread's mark, and its own stores it sees.
+    // Relaxed: only this thread stores its own id, and it sees its own stores.
     if shared.owner.load(Ordering::Relaxed) == thread_id::current() {
         // SAFETY: this is the owner's thread and its pool is there, or the mark would be another.
         unsafe { shared.inner.as_ref().free_local(region, block.cast()) };
@@ -80,7 +83,6 @@ unsafe fn free_remote(inner: NonNull<PoolInner>, block: NonNull<FreeBlock>) {
 }
 
 impl PoolInner {
-    /// A pool of the running thread, with one handle.
     pub(crate) fn new(cached_bytes_max: usize) -> NonNull<Self> {
         let inner = Box::new(Self {
             remote_frees: RemoteFrees::new(),
@@ -106,15 +108,14 @@ impl PoolInner {
         this
     }
 
-    /// One more handle knows this pool.
     pub(crate) fn add_handle(&self) {
         self.handles.set(self.handles.get() + 1);
     }
 
-    /// One handle fewer; after the last, the pool waits for its blocks and goes with the last of them.
+    /// Drops a handle. After the last one, the pool is destroyed when its last block is freed.
     ///
     /// # Safety
-    /// The pool exists, the caller runs on its owner's thread, and gives up one handle.
+    /// The pool exists, and the caller runs on its owner's thread and owns the handle that is dropped.
     pub(crate) unsafe fn drop_handle(this: NonNull<Self>) {
         // SAFETY: the pool exists while there are handles, and the caller has one.
         let inner = unsafe { this.as_ref() };
@@ -123,7 +124,7 @@ impl PoolInner {
             return;
         }
         let out = inner.detach();
-        // From the count on, the last block out takes the pool with it, on whatever thread and at once.
+        // As soon as the count is set, freeing the last block destroys the pool, on whatever thread.
         // SAFETY: the pool is there until then, and the list of returns can bear to go while it is looked at.
         let remote_frees = unsafe { &(*this.as_ptr()).remote_frees };
         if remote_frees.set_outstanding(out) == PushResult::LastBlock {
@@ -144,7 +145,7 @@ impl PoolInner {
         self.generation.get()
     }
 
-    /// A block of at least `bytes`; all of it is initialised, with anything.
+    /// A block of at least `bytes`, initialised with arbitrary content.
     #[inline]
     pub(crate) fn allocate(&self, bytes: usize) -> NonNull<u8> {
         let Some(class) = class_of(bytes) else {
@@ -201,7 +202,7 @@ impl PoolInner {
         assert!(bytes <= BLOCK_BYTES_MAX + BLOCK_HEADER_BYTES, "a block of {bytes} bytes is beyond BLOCK_BYTES_MAX");
         self.collect();
         let exact = REGION_HEADER_BYTES + bytes;
-        // Steps of an eighth: whole pages, so that what is never touched costs no memory.
+        // Steps of an eighth, in whole pages: pages that are never touched take no memory.
         let step = HUGE_STEP_BYTES.max(exact.next_power_of_two() / 16);
         let len = exact.next_multiple_of(step);
         let region = self.take_huge_region(len).unwrap_or_else(|| self.map(len));
@@ -215,8 +216,8 @@ impl PoolInner {
     }
 
     /// # Safety
-    /// The block is of this region, the region of this pool, and the caller is the only one that holds it and gives
-    /// it up, on the owner's thread.
+    /// The block is of this region and the region of this pool, and the caller is the block's only holder, on the owner's
+    /// thread.
     #[inline]
     unsafe fn free_local(&self, region: RegionRef, block: NonNull<FreeBlock>) {
         // SAFETY: the block is out, so its region exists; this is the owner's thread.
@@ -232,7 +233,7 @@ impl PoolInner {
         }
     }
 
-    /// A free changed a region's standing.
+    /// A region has reached its `notify_at`: it is empty, or no longer full.
     #[cold]
     #[inline(never)]
     fn on_threshold(&self, region: RegionRef) {
@@ -255,7 +256,7 @@ impl PoolInner {
         }
     }
 
-    /// Takes back what other threads returned; the number of blocks.
+    /// Frees the blocks that other threads pushed. Returns their number.
     #[inline]
     pub(crate) fn collect(&self) -> usize {
         let first = self.remote_frees.take_all();
@@ -281,8 +282,8 @@ impl PoolInner {
         blocks
     }
 
-    /// Puts a region among those of its class that have room: first if it is alone, else right behind the one that
-    /// serves, so that the cache keeps what it has.
+    /// Adds a region to the list of its class: as the active one if the list is empty, else right after the active one,
+    /// whose lines stay in the processor's cache.
     fn add_to_class(&self, region: RegionRef, class: usize) {
         // SAFETY: listed regions exist until they are unlisted, the new one exists, and this is the owner's thread.
         let own = unsafe { region.owner_state() };
@@ -308,7 +309,7 @@ impl PoolInner {
         }
     }
 
-    /// Takes a region out of its class's list; the next one serves if it did.
+    /// Removes a region from the list of its class; if it was the active one, the next becomes active.
     fn remove_from_class(&self, region: RegionRef, class: usize) {
         // SAFETY: listed regions exist until they are unlisted, and this is the owner's thread.
         let own = unsafe { region.owner_state() };
@@ -329,14 +330,14 @@ impl PoolInner {
         }
     }
 
-    /// Lays an empty, unlisted region aside, and lets go what is then beyond the bounds: oldest huge ones first.
+    /// Caches an empty, unlisted region, and unmaps what then exceeds the limits, the oldest huge regions first.
     fn cache_region(&self, region: RegionRef) {
         // SAFETY: the region exists; whether it goes is decided below.
         let len = unsafe { region.shared() }.len;
         let mut free_regions = self.free_regions.borrow_mut();
         free_regions.cached_bytes += len;
         if len > self.cached_bytes_max {
-            // It alone is beyond the bound: no reason to let the others go first.
+            // It exceeds the limit by itself: no reason to evict the others.
             return self.unmap(&mut free_regions, region);
         }
         if len == REGION_BYTES {
@@ -352,7 +353,7 @@ impl PoolInner {
         }
     }
 
-    /// Gives all empty regions back to the operating system; the bytes.
+    /// Unmaps all empty regions. Returns the number of bytes.
     pub(crate) fn trim(&self) -> usize {
         self.collect();
         let before = self.mapped_bytes.get();
@@ -372,7 +373,7 @@ impl PoolInner {
         before - self.mapped_bytes.get()
     }
 
-    /// An empty region of [`REGION_BYTES`], in no list.
+    /// An empty, unlisted region of [`REGION_BYTES`], from the cache or newly mapped.
     fn take_free_region(&self) -> RegionRef {
         let mut free_regions = self.free_regions.borrow_mut();
         if let Some(region) = free_regions.regular.pop() {
@@ -383,7 +384,7 @@ impl PoolInner {
         self.map(REGION_BYTES)
     }
 
-    /// An empty region of at least this length and at most a quarter more, the one used last.
+    /// The most recently cached region of at least this length and at most a quarter more.
     fn take_huge_region(&self, len: usize) -> Option<RegionRef> {
         let mut free_regions = self.free_regions.borrow_mut();
         let free_regions = &mut *free_regions;
@@ -411,7 +412,7 @@ impl PoolInner {
         region
     }
 
-    /// Lets an empty region go that the caller took out of the spares.
+    /// Unmaps an empty region that the caller took out of the cache.
     fn unmap(&self, free_regions: &mut FreeRegions, region: RegionRef) {
         // SAFETY: the region exists still, and this is the owner's thread.
         let (len, index) = unsafe { (region.shared().len, region.owner_state().index.get()) };
@@ -436,7 +437,7 @@ impl PoolInner {
         Some((shared.base, shared.len))
     }
 
-    /// The last handle is gone: from here on, blocks are only counted. How many are out.
+    /// The last handle is gone: blocks are only counted from now on. Returns how many are still allocated.
     fn detach(&self) -> usize {
         let regions = &self.free_regions.borrow().regions;
         for region in regions {
@@ -459,7 +460,7 @@ impl PoolInner {
     }
 
     /// # Safety
-    /// The pool exists, all handles are gone and no block is out: the caller is the last to know it.
+    /// The pool exists, and all handles and blocks are gone: the caller has the only pointer to it.
     #[cold]
     unsafe fn destroy(this: NonNull<Self>) {
         // SAFETY: it came from a box, and nobody else knows it.

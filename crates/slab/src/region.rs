@@ -1,8 +1,7 @@
-//! A region: a piece of memory from the operating system, cut into blocks of one class.
+//! A region: memory mapped from the operating system, cut into blocks of one size class.
 //!
-//! Enters: a length and the pool it belongs to.  Leaves: blocks, by way of the pool.
-//! Owns:   its memory, with its own head in the first page of it, and the list of its free blocks.
-//! Never:  decides anything: which region serves, rests or goes is the pool's business.
+//! Its header lies in its first page, so the region of a block is found by masking the block's address. `pool_inner`
+//! decides which region is active, partial, cached or unmapped.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -15,49 +14,47 @@ use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEADER_BYT
 use crate::remote_frees::FreeBlock;
 use crate::os_memory;
 
-/// Tells regions apart that lie at the same address one after the other.
+/// Distinguishes regions that are mapped at the same address one after the other.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// Regions that went back to the operating system, of all pools.
+/// Regions of all pools that were unmapped.
 static UNMAPPED: AtomicU64 = AtomicU64::new(0);
 
-/// A number that changes whenever a region of any pool has gone back to the operating system.
+/// A number that changes whenever a region of any pool is unmapped.
 pub fn regions_unmapped() -> u64 {
     UNMAPPED.load(Ordering::Acquire)
 }
 
-/// Tells whether a region is still there; it keeps nothing.
+/// A weak reference to a region: it does not keep the memory mapped.
 #[derive(Debug, Clone)]
 pub struct WeakRegion(Weak<()>);
 
 impl WeakRegion {
-    /// Whether the region has gone back to the operating system, or is about to.
+    /// Whether the region was unmapped, or is about to be.
     pub fn is_unmapped(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
-/// Where memory lies, for a device that registers all of it at once.
+/// Address and length of a region, for a device that registers all of it at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegionInfo {
-    /// The address of its first byte.
     pub address: usize,
-    /// How many bytes.
     pub bytes: usize,
-    /// No other region of this process ever has the same.
+    /// Unique in this process.
     pub serial: u64,
 }
 
-/// What any thread may read, on a cache line that the owner does not write.
+/// The part of the header that any thread may read, on a cache line that the owner does not write.
 #[repr(C, align(64))]
 pub(crate) struct RegionShared {
-    /// The mark of the thread whose pool this belongs to.
+    /// The id of the thread whose pool this belongs to.
     pub(crate) owner: AtomicU64,
     pub(crate) inner: NonNull<PoolInner>,
     pub(crate) base: NonNull<u8>,
     pub(crate) len: usize,
     serial: u64,
-    /// Held by the region alone: it ends with it.
+    /// The only strong reference; weak ones see it end with the region.
     liveness: Arc<()>,
 }
 
@@ -71,32 +68,33 @@ impl RegionShared {
     }
 }
 
-/// What only the owner's thread touches.
+/// The part of the header that only the owner's thread touches.
 #[repr(C, align(64))]
 pub(crate) struct OwnerState {
-    /// Blocks that were used and came back.
+    /// The free list: blocks that were used and freed.
     pub(crate) free: Cell<*mut FreeBlock>,
-    /// Blocks in somebody's hands.
+    /// The number of allocated blocks.
     pub(crate) used: Cell<i32>,
-    /// A free that leaves at most this many in use is more than a push on the list; see [`Own::ACTIVE`] and its fellows.
+    /// A free that leaves at most this many blocks allocated changes the region's state: see [`OwnerState::ACTIVE`],
+    /// [`OwnerState::PARTIAL`] and [`OwnerState::FULL`].
     pub(crate) notify_at: Cell<i32>,
     /// Bytes from one block to the next.
     pub(crate) stride: Cell<u32>,
     pub(crate) class: Cell<u32>,
-    /// Offset of the first byte that was never cut into blocks since this region took its class.
+    /// Offset of the first byte that was not cut into blocks since this region got its class.
     carved_end: Cell<u32>,
-    /// Its place in the pool's list of all regions.
+    /// The index in the pool's list of all regions.
     pub(crate) index: Cell<u32>,
     pub(crate) previous: Cell<Option<RegionRef>>,
     pub(crate) next: Cell<Option<RegionRef>>,
 }
 
 impl OwnerState {
-    /// Blocks are taken from here; the region stays even when it is empty.
+    /// Blocks are allocated from here; the region stays even when it is empty.
     pub(crate) const ACTIVE: i32 = -1;
-    /// It has room and waits for its turn; when its last block comes back it rests.
+    /// It has free blocks and is listed behind the active one; it is cached when its last block is freed.
     pub(crate) const PARTIAL: i32 = 0;
-    /// It is in no list (full, or huge): the next free changes that.
+    /// It is in no list (full, or huge): the next free lists or caches it.
     pub(crate) const FULL: i32 = i32::MAX;
 
     /// Makes an empty region one of `class` with blocks of `stride` bytes.
@@ -112,7 +110,6 @@ impl OwnerState {
     }
 }
 
-/// A region's head.
 #[repr(C)]
 pub(crate) struct RegionHeader {
     shared: RegionShared,
@@ -121,12 +118,12 @@ pub(crate) struct RegionHeader {
 
 const _: () = assert!(size_of::<RegionHeader>() <= REGION_HEADER_BYTES / REGION_COLOURS);
 
-/// A region by the address of its head. It says nothing about whether the region still exists.
+/// A pointer to the header of a region that may be unmapped already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RegionRef(NonNull<RegionHeader>);
 
 impl RegionRef {
-    /// Takes `len` bytes from the operating system for the pool of the thread marked `owner`.
+    /// Maps `len` bytes for the pool of the thread `owner`.
     pub(crate) fn map(len: usize, inner: NonNull<PoolInner>, owner: u64) -> Self {
         let base = os_memory::map(len);
         // SAFETY: the head's place lies in the first page of the region, whatever the colour.
@@ -157,7 +154,6 @@ impl RegionRef {
         head
     }
 
-    /// Gives the region back to the operating system.
     ///
     /// # Safety
     /// It exists, no block of it is out, and nobody uses this reference or a copy of it afterwards.
@@ -167,7 +163,7 @@ impl RegionRef {
         let (base, len) = (shared.base, shared.len);
         // SAFETY: written when the region was mapped, and nobody uses the head behind this.
         drop(unsafe { ptr::read(&raw const shared.liveness) });
-        // Behind the end of its life, so that whoever sees the number change sees that, too.
+        // After `liveness` has ended: a thread that sees this number change sees that, too.
         UNMAPPED.fetch_add(1, Ordering::Release);
         // SAFETY: the region was mapped with these very values, and the caller promises that nobody uses it.
         unsafe { os_memory::unmap(base, len) };
@@ -188,7 +184,7 @@ impl RegionRef {
         Self(unsafe { NonNull::new_unchecked(head) }.cast())
     }
 
-    /// What any thread may read.
+    /// The part of the header that any thread may read.
     ///
     /// # Safety
     /// The region exists for as long as the result is used: the caller holds a block of it, or is its owner.
@@ -198,11 +194,11 @@ impl RegionRef {
         unsafe { &(*self.0.as_ptr()).shared }
     }
 
-    /// What its owner keeps there.
+    /// The part of the header that belongs to the owner's thread.
     ///
     /// # Safety
-    /// The region exists for as long as the result is used, and the caller runs on the owner's thread (or is the last
-    /// to know a pool whose owner is gone).
+    /// The region exists for as long as the result is used, and the caller runs on the owner's thread (or has the only
+    /// pointer to a pool whose owner is gone).
     #[inline]
     pub(crate) unsafe fn owner_state<'a>(self) -> &'a OwnerState {
         // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the caller.
@@ -231,7 +227,7 @@ impl RegionRef {
         let fits = (shared.len - start) / stride;
         let count = fits.min((CARVE_BYTES / stride).max(1));
         let mut next = ptr::null_mut();
-        // From the last to the first, so that they are taken in the order of their addresses.
+        // From the last to the first, so that they are allocated in the order of their addresses.
         for index in (0..count).rev() {
             // SAFETY: `start + (index + 1) * stride` is at most the region's length, for `index < count <= fits`.
             let block = unsafe { shared.base.add(start + index * stride) }.cast::<FreeBlock>();

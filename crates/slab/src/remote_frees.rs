@@ -1,34 +1,33 @@
-//! The way home: blocks that other threads put back for the pool's thread to collect.
+//! Blocks that other threads have freed, for the pool's own thread to collect.
 //!
-//! Enters: blocks, from any thread.  Leaves: all of them at once, to the owner; or the news that nobody is left but you.
-//! Owns:   one atomic list, and after the pool is gone the count of blocks still out.
-//! Never:  waits. PushResult back is one compare-and-swap; taking all is one swap, so no block can be met twice in between.
+//! Pushing is one compare-and-swap and taking all is one swap, so there is no ABA problem and nobody waits. After the
+//! pool is gone the blocks are only counted, so that the last one frees the pool.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering, fence};
 
-/// A block that is in no one's hands: its first word links it to the next.
+/// A block on a free list: its first word is the link to the next.
 #[repr(C)]
 pub(crate) struct FreeBlock {
     pub(crate) next: *mut FreeBlock,
 }
 
-/// Held up this much until the owner has counted what is out, so that early returns cannot reach zero before.
+/// Added until the owner has counted the allocated blocks, so that frees before that cannot bring the count to zero.
 const UNCOUNTED: isize = isize::MAX / 2;
 
-/// Without padding on purpose: every byte is atomic, so a reference to it may outlive it by an instruction.
+/// A list of freed blocks, and after the pool is gone the count of allocated ones. It has no padding on purpose: every
+/// byte is atomic, so a reference to it may outlive it by an instruction.
 #[repr(C)]
 pub(crate) struct RemoteFrees {
     head: AtomicPtr<FreeBlock>,
     outstanding: AtomicIsize,
 }
 
-/// What became of a block that was put back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PushResult {
-    /// It waits for its owner, or for the last of its fellows.
+    /// The block waits for its owner, or others are still allocated.
     Pushed,
-    /// The pool is gone and this was the last block out: the caller must now tear the pool down.
+    /// The pool is gone and this was its last block: the caller must destroy the pool.
     LastBlock,
 }
 
@@ -37,15 +36,15 @@ impl RemoteFrees {
         Self { head: AtomicPtr::new(ptr::null_mut()), outstanding: AtomicIsize::new(UNCOUNTED) }
     }
 
-    /// Marks the end: the owner will collect no more.
+    /// The head of a list that the owner will not collect any more.
     fn closed_marker() -> *mut FreeBlock {
         ptr::without_provenance_mut(1)
     }
 
-    /// Puts a block back from a thread that does not own it.
+    /// Pushes a block that a thread other than the owner frees.
     ///
     /// # Safety
-    /// The block belongs to the pool of this list, and the caller is the only one that holds it and gives it up.
+    /// The block belongs to the pool of this list, and the caller is its only holder.
     pub(crate) unsafe fn push(&self, block: NonNull<FreeBlock>) -> PushResult {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -62,28 +61,29 @@ impl RemoteFrees {
         }
     }
 
-    /// Takes everything that was put back, newest first, linked by `next`. Null if there is nothing. The owner's call.
+    /// Takes all pushed blocks, newest first, linked by `next`; null if there are none. For the owner's thread.
     #[inline]
     pub(crate) fn take_all(&self) -> *mut FreeBlock {
-        // A load first: an idle list costs no exclusive cache line.
+        // A load first: polling an empty list does not take the cache line from other processors.
         if self.head.load(Ordering::Relaxed).is_null() {
             return ptr::null_mut();
         }
         self.head.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Takes everything for the last time; from now on `push` only counts. The owner's call, once.
+    /// Takes all pushed blocks for the last time; from now on `push` only counts. For the owner's thread, once.
     pub(crate) fn close(&self) -> *mut FreeBlock {
         self.head.swap(Self::closed_marker(), Ordering::Acquire)
     }
 
-    /// Says how many blocks were out when the list was closed. The owner's call, once, after [`close`](Self::close).
+    /// Sets how many blocks were still allocated when the list was closed. For the owner's thread, once, after
+    /// [`close`](Self::close).
     pub(crate) fn set_outstanding(&self, outstanding: usize) -> PushResult {
         self.count_down(UNCOUNTED - outstanding as isize)
     }
 
     fn count_down(&self, by: isize) -> PushResult {
-        // Release: what each thread did with its block happens before the last one tears everything down.
+        // Release: what each thread did with its block happens before the last one destroys the pool.
         if self.outstanding.fetch_sub(by, Ordering::Release) != by {
             return PushResult::Pushed;
         }

@@ -1,26 +1,21 @@
-//! Size classes: how large the blocks of a region are.
-//!
-//! Enters: the bytes a block must have, its head included.  Leaves: the class whose blocks fit best.
-//! Owns:   the table of block sizes.
-//! Never:  knows a region or a pool.
+//! Size classes: the block sizes that regions are cut into.
 
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, CLASSED_BYTES_MAX};
 
-/// Classes in steps of 16 bytes, up to a payload of 256 bytes and its head.
+/// Classes in steps of 16 bytes, up to a payload of 256 bytes and its header.
 const FINE: usize = (FINE_BYTES_MAX + BLOCK_HEADER_BYTES) / BLOCK_ALIGN_BYTES;
 const FINE_BYTES_MAX: usize = 256;
 const FINE_LOG2: u32 = FINE_BYTES_MAX.ilog2();
 
-/// Above, each doubling of the payload has four classes, so at most a fifth of a block lies idle.
+/// Above, each doubling of the payload has four classes, so at most a fifth of a block is wasted.
 const COARSE: usize = (CLASSED_BYTES_MAX.ilog2() - FINE_LOG2) as usize * 4;
 
-/// How many classes there are.
 pub(crate) const CLASSES: usize = FINE + COARSE;
 
-/// What stands in for a class in a region that holds one huge block.
+/// The class number of a region that holds one huge block.
 pub(crate) const HUGE_CLASS: usize = CLASSES;
 
-/// Bytes of a block of each class, head included.
+/// Bytes of a block of each class, with its header.
 pub(crate) const STRIDES: [u32; CLASSES] = strides();
 
 const fn strides() -> [u32; CLASSES] {
@@ -43,7 +38,7 @@ const fn strides() -> [u32; CLASSES] {
 #[inline]
 pub(crate) const fn class_of(bytes: usize) -> Option<usize> {
     if bytes <= FINE * BLOCK_ALIGN_BYTES {
-        // A block has at least room for its link in a free list.
+        // A block is at least as long as the link of a free list.
         return Some(bytes.saturating_sub(1) / BLOCK_ALIGN_BYTES);
     }
     if bytes > CLASSED_BYTES_MAX + BLOCK_HEADER_BYTES {

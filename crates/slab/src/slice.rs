@@ -1,8 +1,6 @@
-//! A range of a block that any number of holders read.
+//! A range of a block, read by any number of holders on any thread.
 //!
-//! Enters: a block that its writer froze.  Leaves: its bytes, whole or in part, on any thread.
-//! Owns:   one count of the block.
-//! Never:  changes a byte; whoever will must hold the block alone, and gets it back to do so.
+//! A slice is immutable; its last holder can turn it back into a writable block.
 
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
@@ -12,9 +10,9 @@ use crate::block::{BlockHeader, BlockMut, header_of, weak_region_of, region_of};
 use crate::pool_inner;
 use crate::region::{RegionInfo, WeakRegion};
 
-/// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
+/// Immutable bytes in a reference-counted block: a value of 16 bytes. An empty one holds no block.
 pub struct Slice {
-    /// The first byte behind the block's head; dangling if `len` is zero.
+    /// The first byte after the block's header; dangling if `len` is zero.
     bytes: NonNull<u8>,
     start: u32,
     len: u32,
@@ -28,14 +26,14 @@ unsafe impl Send for Slice {}
 unsafe impl Sync for Slice {}
 
 impl Slice {
-    /// No bytes, and no block.
+    /// An empty slice, which holds no memory.
     pub const fn empty() -> Self {
         Self { bytes: NonNull::dangling(), start: 0, len: 0 }
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block, its first `len` bytes are
-    /// initialised and nobody writes to them, and the caller hands over one count of it.
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block, its first `len` bytes are
+    /// initialised and nobody writes to them, and the caller passes on one reference.
     #[inline]
     pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: u32) -> Self {
         Self { bytes, start: 0, len }
@@ -50,7 +48,7 @@ impl Slice {
         Some(unsafe { header_of(self.bytes).as_ref() })
     }
 
-    /// A part of it, held on its own.
+    /// A part of the slice, with a reference of its own.
     ///
     /// # Panics
     /// If the range does not lie within the slice, as for `[u8]`.
@@ -75,7 +73,7 @@ impl Slice {
         part
     }
 
-    /// Drops the first `n` bytes from view.
+    /// Shortens the slice by its first `n` bytes.
     ///
     /// # Panics
     /// If there are fewer.
@@ -90,7 +88,7 @@ impl Slice {
         }
     }
 
-    /// Keeps the first `len` bytes in view; no effect if there are not more.
+    /// Shortens the slice to its first `len` bytes; no effect if there are not more.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
@@ -100,7 +98,7 @@ impl Slice {
         }
     }
 
-    /// The region it lies in, so that a device can register that; `None` for an empty one.
+    /// The region of the block, which a device can register; `None` for an empty slice.
     pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
@@ -109,7 +107,7 @@ impl Slice {
         Some(unsafe { region_of(self.bytes) })
     }
 
-    /// Tells whether that region is still there, when this slice is not any more; `None` for an empty one.
+    /// A weak reference to that region, valid after the slice is dropped; `None` for an empty slice.
     pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
@@ -118,12 +116,12 @@ impl Slice {
         Some(unsafe { weak_region_of(self.bytes) })
     }
 
-    /// Whether no other slice holds the same block. True of an empty one.
+    /// Whether no other slice refers to the same block. True of an empty one.
     pub fn is_unique(&self) -> bool {
         self.block_header().is_none_or(BlockHeader::is_unique)
     }
 
-    /// The block to write again, if nobody else holds it and the slice begins where it does; the slice itself otherwise.
+    /// The block, to be written again, if nobody else refers to it and the slice starts at its first byte.
     ///
     /// # Errors
     /// The slice, unchanged.

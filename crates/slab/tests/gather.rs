@@ -1,8 +1,4 @@
-//! What a gather promises: the bytes that went in come out, in order, once.
-//!
-//! Enters: sequences of writes, borrows and consumption, by chance.  Leaves: proof against a plain vector.
-//! Owns:   the vector.
-//! Never:  looks at where the parts begin and end.
+//! A gather gives back the bytes it was given, in order, once: random operations against a plain vector.
 
 use std::io::IoSlice;
 

@@ -1,7 +1,4 @@
-//! What a pool promises to its own thread.
-//!
-//! Enters: sizes, by hand and by chance.  Leaves: proof that blocks keep their bytes and that memory comes back.
-//! Never:  looks inside; only at what any user sees.
+//! What a pool guarantees on its own thread, seen from outside: blocks keep their bytes, memory comes back.
 
 use std::cell::Cell;
 use std::collections::HashSet;

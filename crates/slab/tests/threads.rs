@@ -1,8 +1,6 @@
-//! What blocks promise to other threads.
+//! What blocks guarantee across threads: they can be read, cloned and freed anywhere and at any time.
 //!
-//! Enters: blocks of one thread's pool.  Leaves: proof that they can be read, cloned and freed anywhere, and at any time.
-//! Owns:   a bounded number of threads and steps.
-//! Never:  depends on who is faster; each run is one of the possible orders.
+//! No test depends on which thread is faster; each run is one of the possible interleavings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;

@@ -5,15 +5,15 @@ mod world;
 use link::{Link, ReceiveOutcome};
 use slab::Gather;
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::{FabricOptions, STEP};
-use world::{World, bytes, drain, settings};
+use world::{TestWorld, bytes, drain, settings};
 
 const BODY_BYTES: usize = 40_000;
 
-fn world() -> World {
-    let settings = Settings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
-    World::new(&FabricOptions::faultless(), &[settings.clone(), settings])
+fn world() -> TestWorld {
+    let settings = PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+    TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings])
 }
 
 #[test]
@@ -62,20 +62,20 @@ fn an_end_waits_for_what_was_said_and_not_for_patience() {
     assert_eq!(received, total);
     assert!(drain(&mut far).expect("it stands").1);
     drop((near, far));
-    must_end_soon(&world);
+    assert_ends_soon(&world);
 }
 
 /// Steps until both ports have cleared everything away. Nobody waits for an end to lose its patience.
-fn must_end_soon(world: &World) {
+fn assert_ends_soon(world: &TestWorld) {
     for steps in 0.. {
         assert!(steps < 1_000, "an end that takes its patience");
         world.step();
-        if world.ports.iter().all(|port| port.census().connections == 0) {
+        if world.ports.iter().all(|port| port.usage().connections == 0) {
             break;
         }
     }
     assert_eq!(world.ports.iter().map(|port| port.counters().faults).sum::<u64>(), 0);
-    assert!(world.ports.iter().all(|port| port.census().granted_bytes == 0));
+    assert!(world.ports.iter().all(|port| port.usage().granted_bytes == 0));
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn two_ends_that_go_with_bodies_unread_do_not_wait_for_each_other() {
     for steps in [0, 1, 2, 3, 5, 20] {
         for seed in 0..10 {
             let settings =
-                Settings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+                PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
             let options = match seed {
                 0 => FabricOptions::faultless(),
                 seed => FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) },
             };
-            let world = World::new(&options, &[settings.clone(), settings]);
+            let world = TestWorld::new(&options, &[settings.clone(), settings]);
             let (mut near, mut far) = world.connect();
             for link in [&mut near, &mut far] {
                 let mut out = Gather::new();
@@ -100,7 +100,7 @@ fn two_ends_that_go_with_bodies_unread_do_not_wait_for_each_other() {
             far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
             world.steps(steps);
             drop((near, far));
-            must_end_soon(&world);
+            assert_ends_soon(&world);
         }
     }
 }
@@ -134,14 +134,14 @@ fn what_an_end_has_said_before_it_went_is_read_though_it_reads_nothing_itself() 
     });
     assert!(received == [bytes(0, BODY_BYTES), bytes(0, BODY_BYTES), bytes(0, BODY_BYTES)].concat());
     drop(far);
-    must_end_soon(&world);
+    assert_ends_soon(&world);
 }
 
 #[test]
 fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
     for seed in 0..50 {
-        let options = FabricOptions { seed, late_news_permille: 900, ..FabricOptions::faultless() };
-        let world = World::new(&options, &[settings(), settings()]);
+        let options = FabricOptions { seed, late_events_permille: 900, ..FabricOptions::faultless() };
+        let world = TestWorld::new(&options, &[settings(), settings()]);
         let mut near = world.ports[0].connect("1", None).expect("there is room");
         let mut far = None;
         let mut heard = (Vec::new(), false);
@@ -168,7 +168,7 @@ fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
 
 #[test]
 fn whoever_connects_after_a_long_rest_has_all_its_time() {
-    let world = World::new(&FabricOptions::faultless(), &[settings(), settings()]);
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings(), settings()]);
     world.steps(3);
     // Nobody polls meanwhile: a proxy without clients sleeps.
     let rest = settings().set_up_max.as_micros() / STEP.as_micros() + 1;

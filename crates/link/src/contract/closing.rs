@@ -1,15 +1,11 @@
-//! What a link promises when it ends.
-//!
-//! Enters: two connected ends.  Leaves: nothing, or a panic.
-//! Owns:   the promises on half close, abort, and peers that are gone.
-//! Never:  accepts a link that says `Blocked` for ever to somebody whose peer has gone.
+//! What a link guarantees when it ends: half close, abort, and peers that are gone.
 
 use super::LinkPair;
 use super::drivers::{await_progress, gather, pattern, pool, pump, read_to_end, send_until_it_fails};
 use crate::{AbortReason, Link, LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Pool;
 
-/// After `close_sending` what was sent still arrives, then the end; the other direction goes on.
+/// After `close_sending` what was sent still arrives, then the end of the stream; the other direction stays open.
 pub fn half_close_lets_the_rest_arrive((mut a, mut b): LinkPair) {
     let pool = pool();
     let sent = pattern(0, 30_000);
@@ -33,13 +29,13 @@ pub fn half_close_lets_the_rest_arrive((mut a, mut b): LinkPair) {
     assert!(pump(&mut *b, &mut *a, &mut gather(&pool, &answer)) == answer, "the other direction goes on");
     b.close_sending();
     assert_eq!(read_to_end(&mut *a), (Vec::new(), false));
-    // Ending twice is ending once.
+    // Closing twice has no further effect.
     a.close_sending();
     assert_stays_closed(&mut *a, &pool);
     assert_stays_closed(&mut *b, &pool);
 }
 
-/// `abort` at either end ends both directions at both ends, with bytes under way and a reader that waits.
+/// `abort` at either end ends both directions at both ends, with bytes in flight and a reader that waits.
 pub fn abort_ends_both_ways((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut there = gather(&pool, &pattern(0, 100_000));
@@ -57,7 +53,7 @@ pub fn abort_ends_both_ways((mut a, mut b): LinkPair) {
     assert_stays_closed(&mut *b, &pool);
 }
 
-/// A peer that is dropped without a word is noticed by reading and by sending.
+/// Reading and sending both notice a peer that was dropped.
 pub fn the_other_end_disappears((mut a, b): LinkPair) {
     let pool = pool();
     drop(b);
@@ -67,7 +63,7 @@ pub fn the_other_end_disappears((mut a, b): LinkPair) {
     assert_stays_closed(&mut *a, &pool);
 }
 
-/// Once a send has failed every later one fails, and none says `Blocked`: a reactor that retried would spin.
+/// Once a send has failed every later one fails, and none returns `Blocked`: a reactor that retried would spin.
 pub fn a_failed_send_stays_failed((mut a, mut b): LinkPair) {
     let pool = pool();
     b.abort(AbortReason::Protocol);

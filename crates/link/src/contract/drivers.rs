@@ -1,8 +1,4 @@
-//! What the contract's tests do with links, again and again.
-//!
-//! Enters: links, bytes.  Leaves: bytes, or a panic when a link makes no progress.
-//! Owns:   how long a test waits.
-//! Never:  tests anything by itself.
+//! What the contract's tests do with links again and again: send, read, wait with a deadline.
 
 use crate::{Link, LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
@@ -11,7 +7,7 @@ use std::time::Duration;
 /// Longest wait for something that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes that tell their own place.
+/// Bytes that differ by their position in the stream.
 pub fn pattern(from: usize, bytes: usize) -> Vec<u8> {
     (from..from + bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 8)) as u8).collect()
 }
@@ -23,23 +19,21 @@ pub fn gather(pool: &Pool, bytes: &[u8]) -> Gather {
     gather
 }
 
-/// A pool.
 pub fn pool() -> Pool {
     Pool::new(PoolOptions::default())
 }
 
-/// What one round of reading came to.
+/// The result of one read.
 pub enum ReadProgress {
     /// Bytes, perhaps none.
     Bytes(Vec<u8>),
-    /// The stream or the connection is over; `lost`: it broke.
+    /// The stream has ended, or the connection is lost.
     Ended {
-        /// It broke, rather than ended.
         lost: bool,
     },
 }
 
-/// One `receive` into `scratch` of so many bytes.
+/// One `receive` into `scratch` of `room` bytes.
 pub fn read(link: &mut dyn Link, room: usize) -> ReadProgress {
     let mut scratch = vec![0; room];
     match link.receive(&mut [], &mut scratch) {
@@ -55,7 +49,7 @@ pub fn read(link: &mut dyn Link, room: usize) -> ReadProgress {
     }
 }
 
-/// Reads until the end. Answers the bytes, and whether the connection broke.
+/// Reads until the end. Returns the bytes, and whether the connection was lost.
 pub fn read_to_end(link: &mut dyn Link) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     loop {
@@ -67,13 +61,13 @@ pub fn read_to_end(link: &mut dyn Link) -> (Vec<u8>, bool) {
     }
 }
 
-/// Sends all of it while the other end reads; answers what that read.
+/// Sends the whole gather while the other end reads. Returns what it read.
 pub fn pump(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather) -> Vec<u8> {
     let total = gather.bytes();
     pump_until(from, to, gather, total)
 }
 
-/// Sends all of it while the other end reads `total` bytes, some of which may have been sent before.
+/// Sends the whole gather while the other end reads `total` bytes, some of which may have been sent before.
 pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < total {
@@ -88,7 +82,7 @@ pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, t
     all
 }
 
-/// Sends while the other end reads so many bytes, and not one more.
+/// Sends while the other end reads exactly `total` bytes.
 pub fn pump_exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < total {
@@ -104,13 +98,13 @@ pub fn pump_exactly(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather,
     all
 }
 
-/// Waits for what must come.
+/// Waits for readiness; panics after [`PATIENCE`].
 pub fn await_ready(link: &mut dyn Link, what: WaitFor) {
     assert!(link.wait(what, Some(PATIENCE)).expect("the link can be waited for"), "no progress in {PATIENCE:?}");
 }
 
-/// Waits until the sender can send what is left or the reader can read. In turns: where a window is opened by a word of
-/// the reader's own, there may be nothing to read until more is sent.
+/// Waits until the sender can send what is left or the reader can read, checking both in turn: where the reader opens
+/// the window with a message of its own, there may be nothing to read until more is sent.
 pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
     if left.is_empty() {
         return await_ready(to, WaitFor::Readable);
@@ -126,7 +120,7 @@ pub fn await_progress(from: &mut dyn Link, to: &mut dyn Link, left: &Gather) {
     panic!("no progress in {PATIENCE:?}");
 }
 
-/// What was sent is given back: at once by a link that copies, soon by one whose device reads later.
+/// Waits until the memory of what was sent is freed: at once by a link that copies, later by one whose device reads it.
 pub fn await_memory_returned(link: &mut dyn Link, pool: &Pool) {
     for _ in 0..1_000 {
         if pool.used_bytes() == 0 {
@@ -137,7 +131,7 @@ pub fn await_memory_returned(link: &mut dyn Link, pool: &Pool) {
     assert_eq!(pool.used_bytes(), 0, "what was sent is given back");
 }
 
-/// Sends until the link fails; panics if it never does. Answers the error.
+/// Sends until the link fails; panics if it never does. Returns the error.
 pub fn send_until_it_fails(link: &mut dyn Link, pool: &Pool) -> LinkError {
     for _ in 0..10_000 {
         let mut some = gather(pool, &pattern(0, 16 * 1024));

@@ -1,8 +1,5 @@
-//! What a link promises while both ends are open.
-//!
-//! Enters: two connected ends.  Leaves: nothing, or a panic.
-//! Owns:   the promises on order, partial writes, gathers and the two buffers of a read.
-//! Never:  ends a link.
+//! What a link guarantees while both ends are open: order, partial writes, gathers, the two buffers of a read, lent
+//! memory.
 
 use super::LinkPair;
 use super::drivers::{await_progress, await_ready, pump_exactly, gather, await_memory_returned, pattern, pool, pump, pump_until};
@@ -32,7 +29,7 @@ pub fn bytes_arrive_in_order((mut a, mut b): LinkPair) {
     assert_eq!(pump_until(&mut *a, &mut *b, &mut out, all.len()), all);
 }
 
-/// A reader that lags makes `send` block, with the rest left in the gather; nothing is lost or doubled.
+/// With a slow reader `send` returns `Blocked` and leaves the rest in the gather; nothing is lost or duplicated.
 pub fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut sent = Vec::new();
@@ -45,7 +42,7 @@ pub fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
         let answer = a.send(&mut out).expect("both ends are open");
         assert_eq!(answer == SendOutcome::Drained, out.is_empty(), "drained means that the gather is empty");
     }
-    // A call with nothing to send changes nothing for what waits, and more may be put behind that.
+    // A call with an empty gather does not affect pending bytes, and more may be appended to those.
     a.send(&mut Gather::new()).expect("both ends are open");
     let more = pattern(sent.len(), 100_000);
     out.extend(&pool, &more);
@@ -106,7 +103,7 @@ pub fn direct_is_filled_before_scratch((mut a, mut b): LinkPair) {
     assert_eq!(nothing, ReceiveOutcome::Bytes { bytes: 0, drained: false }, "no room says nothing of the link");
 }
 
-/// With nothing to read a link is idle, not closed, and a wait says so.
+/// With nothing to read a link is idle, not closed, for `receive` and for `wait`.
 pub fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
     let mut scratch = [0; 16];
     for link in [&mut a, &mut b] {
@@ -120,13 +117,13 @@ pub fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
     }
 }
 
-/// Memory that is lent gets the next bytes at its place and nowhere else, whether they were there already, and what comes
-/// behind them is received as ever. A link that takes none gives it back, and everything comes by `receive`.
+/// Lent memory gets the next bytes of the stream in its range and nowhere else, whether they had arrived before or not;
+/// later bytes are received as usual. A link that takes no memory returns it, and `receive` delivers everything.
 pub fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
     const AROUND: u8 = 0xA5;
     let pool = pool();
     let around = |bytes: &[u8]| bytes.iter().all(|byte| *byte == AROUND);
-    // Shared or written, so that a device may fetch it, or must be sent it; lent before it comes, or when it is there.
+    // Shared or copied, so that a device reads or receives it; lent before the bytes arrive, or afterwards.
     for (round, (is_shared, comes_first)) in
         [(true, false), (true, true), (false, false), (false, true)].into_iter().enumerate()
     {
@@ -140,7 +137,7 @@ pub fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
         out.extend(&pool, &tail);
         assert_eq!(pump_exactly(&mut *a, &mut *b, &mut out, head.len()), head, "what comes before");
         if comes_first {
-            // As far as it goes.
+            // As much as the link takes.
             a.send(&mut out).expect("both ends are open");
             a.wait(WaitFor::Readable, Some(std::time::Duration::from_millis(1))).expect("waited for");
         }
@@ -151,7 +148,7 @@ pub fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
         if b.lend(refused, 30..30 + body.len()).is_err() {
             assert!(b.take_filled().is_none(), "nothing was lent");
             assert!(pump_exactly(&mut *a, &mut *b, &mut out, body.len()) == body, "the bytes differ");
-            // It takes none at all, and there is no more to see.
+            // The link takes no memory, so there is nothing more to test.
             assert_eq!(pump_exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
             return;
         }

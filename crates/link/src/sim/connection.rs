@@ -1,15 +1,11 @@
-//! The cable between two simulated ends: time, edges, faults.
-//!
-//! Enters: steps, cuts, paces.  Leaves: the edges that a poll would report.
-//! Owns:   both directions of one connection.
-//! Never:  decides when something happens; whoever holds the seed does.
+//! A simulated connection as its simulator sees it: time, readiness edges, faults. It decides nothing by itself.
 
 use super::SimOptions;
 use super::rng::SplitMix64;
 use super::direction::SimDirection;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One of the two ends.
+/// One of the two ends of a simulated connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SimSide {
     /// The first link of a pair.
@@ -35,7 +31,7 @@ impl SimSide {
 /// Readiness edges of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimEdges {
-    /// Bytes have arrived, or the end.
+    /// Bytes or the end of the stream have arrived.
     pub readable: bool,
     /// There is room again after `Blocked`.
     pub writable: bool,
@@ -44,7 +40,6 @@ pub struct SimEdges {
 }
 
 impl SimEdges {
-    /// Whether there is any.
     pub fn any(self) -> bool {
         self.readable || self.writable || self.closed
     }
@@ -53,21 +48,21 @@ impl SimEdges {
 /// How a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimCut {
-    /// Both ends lose the connection at once, with whatever was under way (a reset).
+    /// Both ends lose the connection at once, with all bytes in flight (a reset).
     Reset,
-    /// This end's process vanishes: its stream ends within what is under way, and it never reads again.
+    /// This end's process vanishes: its stream ends with what has arrived, and it never reads again.
     Vanish(SimSide),
-    /// Nothing passes any more, and nobody is told.
+    /// No byte passes any more, and neither end notices.
     Silence,
 }
 
-/// What an end knows of the connection.
+/// The state of the connection as one end has seen it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SimEndState {
     Connected,
-    /// It broke, and the owner has not been told.
+    /// It is lost, and the owner has not seen the error yet.
     Broken,
-    /// It is over, and the owner knows.
+    /// It has ended, and the owner has seen that.
     Closed,
 }
 
@@ -83,12 +78,12 @@ pub(super) struct SimState {
 }
 
 impl SimState {
-    /// The direction that an end sends to.
+    /// The direction in which an end sends.
     pub fn outbound(&mut self, side: SimSide) -> &mut SimDirection {
         &mut self.directions[side.index()]
     }
 
-    /// The direction that an end receives from.
+    /// The direction from which an end receives.
     pub fn inbound(&mut self, side: SimSide) -> &mut SimDirection {
         &mut self.directions[side.other().index()]
     }
@@ -101,7 +96,7 @@ impl SimState {
         &mut self.edges[side.index()]
     }
 
-    /// When bytes sent now arrive; `None`: they are there.
+    /// The step in which bytes sent now arrive; `None`: at once.
     pub fn arrival_step(&mut self) -> Option<u64> {
         let max = self.options.delay_steps_max;
         if max == 0 && !self.options.scatter && !self.silent && self.directions.iter().all(|way| way.bytes_per_step_max.is_none()) {
@@ -111,7 +106,7 @@ impl SimState {
         Some(self.step + delay)
     }
 
-    /// Reports what has come for an end.
+    /// Raises the edges for what has arrived at an end.
     pub fn note_arrival(&mut self, side: SimSide) {
         let way = self.inbound(side);
         let ended = way.end_arrived() && !way.end_reported;
@@ -121,7 +116,7 @@ impl SimState {
         edges.closed |= ended;
     }
 
-    /// A scheduled cut may have been reached.
+    /// Makes a scheduled cut once its byte is reached.
     pub fn check_cut(&mut self, from: SimSide) {
         if let Some((bytes, cut)) = self.cut_at[from.index()]
             && self.directions[from.index()].received_bytes >= bytes
@@ -137,7 +132,7 @@ impl SimState {
         self.cut_at[from.index()].map_or(usize::MAX, |(bytes, _)| bytes.saturating_sub(passed) as usize)
     }
 
-    /// An end breaks: its owner is told by its next call.
+    /// Loses the connection at one end: the owner's next call returns the error.
     pub fn break_end(&mut self, side: SimSide) {
         self.inbound(side).discard_bytes(true);
         if *self.end_state(side) == SimEndState::Connected {
@@ -146,7 +141,7 @@ impl SimState {
         }
     }
 
-    /// An end is gone without a word: what has arrived can still be read, then the stream ends; bytes for it go nowhere.
+    /// An end is dropped: what it sent can still be read, then its stream ends; bytes sent to it are discarded.
     pub fn close_end(&mut self, side: SimSide, keep_under_way: bool) {
         *self.end_state(side) = SimEndState::Closed;
         if self.silent {
@@ -161,7 +156,7 @@ impl SimState {
             self.edges(side.other()).writable = true;
         }
         if unread {
-            // As TCP has it: whoever leaves with bytes unread resets the connection.
+            // As in TCP, closing with unread bytes resets the connection.
             self.break_end(side.other());
             return;
         }
@@ -187,7 +182,7 @@ impl SimState {
 
     fn cut(&mut self, cut: SimCut) {
         match cut {
-            // Nor is it told of what comes later.
+            // After a silent cut nothing reaches either end, not even a reset.
             SimCut::Reset if self.silent => {}
             SimCut::Reset => {
                 self.break_end(SimSide::Left);
@@ -199,7 +194,7 @@ impl SimState {
     }
 }
 
-/// The simulator's hold on a connection. Clones are the same cable.
+/// The simulator's handle on a connection. Clones are handles on the same one.
 #[derive(Clone)]
 pub struct SimConnection(Arc<Mutex<SimState>>);
 
@@ -212,7 +207,7 @@ impl SimConnection {
             options: options.clone(),
             directions: [SimDirection::new(window), SimDirection::new(window)],
             end_states: [SimEndState::Connected; 2],
-            // As a poll does on registration: both directions may be tried.
+            // Both edges are set, as a poll reports on registration.
             edges: [SimEdges { readable: true, writable: true, closed: false }; 2],
             silent: false,
             cut_at: [None; 2],
@@ -220,11 +215,11 @@ impl SimConnection {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SimState> {
-        // A test that panics with the lock held has failed already; the state is whole between calls.
+        // A test that panics with the lock held has failed already; the state is consistent between calls.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time moves on by one step: what is due arrives. Answers whether something did.
+    /// Advances time by one step: bytes that are due arrive. Returns whether something did.
     pub fn step(&self) -> bool {
         let mut state = self.state();
         let SimState { step, chance, options, directions: ways, silent, .. } = &mut *state;
@@ -250,12 +245,12 @@ impl SimConnection {
         moved[0] || moved[1]
     }
 
-    /// The edges of an end since the last call, as an edge-triggered poll reports them.
+    /// Takes the edges of an end since the last call, as an edge-triggered poll would report them.
     pub fn take_edges(&self, side: SimSide) -> SimEdges {
         std::mem::take(self.state().edges(side))
     }
 
-    /// Whether there are edges that nobody took, without taking them.
+    /// Whether there are edges to take.
     pub fn has_edges(&self, side: SimSide) -> bool {
         self.state().edges(side).any()
     }
@@ -265,26 +260,26 @@ impl SimConnection {
         self.state().cut(cut);
     }
 
-    /// Cuts it once so many more bytes from `from` have been received: in the middle of anything.
+    /// Cuts the connection once `bytes` more bytes from `from` have been received, at any point of the protocol above.
     pub fn cut_after(&self, from: SimSide, bytes: u64, cut: SimCut) {
         let mut state = self.state();
         let at = state.outbound(from).received_bytes + bytes;
         state.cut_at[from.index()] = Some((at, cut));
     }
 
-    /// A slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the limit.
+    /// Simulates a slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the limit.
     pub fn limit_rate(&self, side: SimSide, bytes_per_step: Option<usize>) {
         self.state().inbound(side).bytes_per_step_max = bytes_per_step;
     }
 
-    /// Bytes that were sent to an end and not received by it.
+    /// Bytes that were sent to an end and that it has not received.
     pub fn unread_bytes(&self, side: SimSide) -> usize {
         let mut state = self.state();
         let way = state.inbound(side);
         way.buffered_bytes()
     }
 
-    /// Whether bytes are still under way, or an end has edges that it did not take.
+    /// Whether bytes are in flight, or an end has edges to take.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
         let under_way = |way: &SimDirection| way.bytes_per_step_max != Some(0) && way.is_in_flight();
@@ -292,7 +287,7 @@ impl SimConnection {
         (!state.silent && state.directions.iter().any(under_way)) || awaited(SimSide::Left) || awaited(SimSide::Right)
     }
 
-    /// Whether this end's link was dropped, aborted or has lost the connection and knows it.
+    /// Whether this end's link was dropped or aborted, or has reported the loss of the connection.
     pub fn is_closed(&self, side: SimSide) -> bool {
         *self.state().end_state(side) == SimEndState::Closed
     }

@@ -1,29 +1,22 @@
-//! One direction of a simulated connection: bytes under way, bytes arrived.
-//!
-//! Enters: bytes sent.  Leaves: the same bytes in the same order, later.
-//! Owns:   the window, the delays, the end of the stream.
-//! Never:  loses a byte but by a cut.
+//! One direction of a simulated connection: bytes in flight, bytes that have arrived. Only a cut loses bytes.
 
 use super::rng::SplitMix64;
 use std::collections::VecDeque;
 
-/// A direction.
 pub(super) struct SimDirection {
-    /// Everything sent and not received; the first `arrived` bytes can be received.
+    /// Bytes sent and not received; the first `arrived` of them can be received.
     buffer: VecDeque<u8>,
     arrived: usize,
-    /// What has not arrived: the step when it does, and how many bytes.
+    /// Bytes that have not arrived: the step in which they do, and their number.
     in_flight: VecDeque<(u64, usize)>,
     window: usize,
-    /// Bytes that arrive in one step, at most.
     pub bytes_per_step_max: Option<usize>,
-    /// The sender has ended the stream: the end follows the last byte.
+    /// The sender has ended the stream.
     pub finished: bool,
-    /// The receiver was told of the end, or will read it.
+    /// The edge for the end of the stream was raised.
     pub end_reported: bool,
-    /// Nobody will receive any more.
     pub receiver_gone: bool,
-    /// The sender was told that there is no room, and waits for an edge.
+    /// The sender's last call returned `Blocked`, and it waits for an edge.
     pub sender_blocked: bool,
     /// Bytes received so far.
     pub received_bytes: u64,
@@ -65,25 +58,25 @@ impl SimDirection {
         self.buffer.is_empty()
     }
 
-    /// Whether the end of the stream is the next thing to read, or follows bytes that are all there.
+    /// Whether the end of the stream has arrived, with all bytes before it.
     pub fn end_arrived(&self) -> bool {
         self.finished && self.arrived == self.buffer.len()
     }
 
-    /// Takes bytes in. `due`: when they arrive; `None` for at once.
+    /// Appends bytes that arrive in step `due`, or at once.
     pub fn write(&mut self, bytes: &[u8], due: Option<u64>) {
         self.buffer.extend(bytes);
         match due {
             None if self.in_flight.is_empty() => self.arrived += bytes.len(),
             due => {
-                // A stream keeps its order: nothing arrives before what was sent earlier.
+                // Bytes stay in order: none arrives before one that was sent earlier.
                 let earlier = self.in_flight.back().map_or(0, |&(due, _)| due);
                 self.in_flight.push_back((due.unwrap_or(0).max(earlier), bytes.len()));
             }
         }
     }
 
-    /// Lets arrive what is due. Answers whether something did.
+    /// Moves bytes that are due to those that have arrived. Returns whether there were any.
     pub fn advance(&mut self, step: u64, scatter: bool, chance: &mut SplitMix64) -> bool {
         let mut budget = self.bytes_per_step_max.unwrap_or(usize::MAX);
         let before = self.arrived;
@@ -109,7 +102,7 @@ impl SimDirection {
         self.arrived > before
     }
 
-    /// Gives out arrived bytes, as many as `out` takes.
+    /// Reads as many arrived bytes as `out` takes.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let bytes = out.len().min(self.arrived);
         let (first, second) = self.buffer.as_slices();
@@ -122,7 +115,7 @@ impl SimDirection {
         bytes
     }
 
-    /// Forgets the bytes that have not arrived, or all.
+    /// Discards the bytes that have not arrived, or all bytes.
     pub fn discard_bytes(&mut self, arrived_too: bool) {
         let keep = if arrived_too { 0 } else { self.arrived };
         self.buffer.truncate(keep);

@@ -1,22 +1,16 @@
-//! Chance from a seed.
-//!
-//! Enters: a seed.  Leaves: numbers, the same for the same seed.
-//! Owns:   the sequence (splitmix64).
-//! Never:  is used for what nobody must guess.
+//! A seeded pseudo-random number generator (SplitMix64), for simulations only.
 
-/// A sequence of numbers.
+/// The generator.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    /// The sequence of a seed.
     pub fn new(seed: u64) -> Self {
         SplitMix64 { state: seed }
     }
 
-    /// The next number.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -25,9 +19,9 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; zero if that is zero.
+    /// A number below `bound`; zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias is one in 2^64 / bound, far below what a simulation notices.
+        // The bias is one in 2^64 / bound, which is negligible in a simulation.
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 

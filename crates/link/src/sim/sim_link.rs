@@ -1,8 +1,4 @@
-//! One end of a simulated connection.
-//!
-//! Enters: bytes to send.  Leaves: bytes received.
-//! Owns:   its side of the cable.
-//! Never:  blocks, but in `wait`, where it moves the cable's time on.
+//! One end of a simulated connection. Only `wait` advances the connection's time.
 
 use super::connection::{SimConnection, SimSide, SimEndState};
 use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX, SIM_WAIT_STEPS_MAX};
@@ -11,7 +7,7 @@ use slab::Gather;
 use std::io;
 use std::time::Duration;
 
-/// A simulated link. Dropping it is leaving: see [`Link`].
+/// A simulated link. For what dropping it means see [`Link`].
 pub struct SimLink {
     cable: SimConnection,
     side: SimSide,
@@ -196,8 +192,8 @@ impl Link for SimLink {
         Ok(())
     }
 
-    /// Moves the cable's time on until the link is ready. `timeout` bounds nothing here but whether to try at all:
-    /// there is no clock, so a wait ends after [`SIM_WAIT_STEPS_MAX`] steps.
+    /// Advances the connection's time until the link is ready. There is no clock, so a wait ends after
+    /// [`SIM_WAIT_STEPS_MAX`] steps, or at once if `timeout` is zero.
     fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         if self.is_ready(what) {
             return Ok(true);

@@ -1,8 +1,4 @@
-//! A certificate: whom it names, and when it holds.
-//!
-//! Enters: a certificate as it travels (DER).  Leaves: names and dates.
-//! Owns:   the bytes.
-//! Never:  vouches for what it says: whoever hands one out has verified it, or says that nobody has.
+//! A certificate: whom it names and when it is valid. Parsing it verifies nothing.
 
 use super::der::{Der, OBJECT, OCTETS, SEQUENCE, seconds};
 use super::distinguished_name;
@@ -13,7 +9,7 @@ pub struct Certificate {
     der: Box<[u8]>,
 }
 
-/// What of a client's certificate is the name of a user (RabbitMQ's `ssl_cert_login_from`).
+/// Which part of a client's certificate is the user name (RabbitMQ's `ssl_cert_login_from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateIdentity {
     /// The whole subject: `CN=orders,O=Example`.
@@ -22,9 +18,9 @@ pub enum CertificateIdentity {
     CommonName,
     /// One of the alternative names.
     AlternativeName {
-        /// Of these,
+        /// The type of names.
         kind: SanType,
-        /// the one at this place, from 0.
+        /// The index among the names of this type, from 0.
         index: usize,
     },
 }
@@ -34,7 +30,7 @@ pub enum CertificateIdentity {
 pub enum SanType {
     /// A host name.
     Dns,
-    /// An address of mail.
+    /// An e-mail address.
     Email,
     /// A URI.
     Uri,
@@ -42,7 +38,7 @@ pub enum SanType {
     Ip,
 }
 
-/// The parts that matter here.
+/// The fields that are used here.
 struct CertificateFields<'a> {
     not_before: (u8, &'a [u8]),
     not_after: (u8, &'a [u8]),
@@ -84,7 +80,7 @@ impl Certificate {
         Some(parts)
     }
 
-    /// The name of the user it stands for.
+    /// The user name in the certificate.
     pub fn identity(&self, from: CertificateIdentity) -> Option<String> {
         let name = match from {
             CertificateIdentity::DistinguishedName => self.distinguished_name()?,
@@ -104,7 +100,7 @@ impl Certificate {
         Some(attributes.filter(|(kind, _)| kind == distinguished_name::COMMON_NAME).map(|(_, value)| value).collect())
     }
 
-    /// The alternative names of a kind, in their order.
+    /// The alternative names of a type, in their order.
     pub fn alternative_names(&self, kind: SanType) -> Vec<String> {
         let wanted = match kind {
             SanType::Email => 0x81,
@@ -123,7 +119,7 @@ impl Certificate {
         self.parts().map_or(vec![], |parts| parts.alternatives.all().filter_map(written).collect())
     }
 
-    /// The first and the last second since 1970 at which it holds.
+    /// The validity period, in seconds since 1970.
     pub fn validity_s(&self) -> Option<(i64, i64)> {
         let CertificateFields { not_before, not_after, .. } = self.parts()?;
         Some((seconds(not_before.0, not_before.1)?, seconds(not_after.0, not_after.1)?))

@@ -1,16 +1,12 @@
-//! Distinguished names as text, the way RabbitMQ writes them.
-//!
-//! Enters: the name of a certificate's subject.  Leaves: `CN=orders,O=Example`, the last part first (RFC 4514).
-//! Owns:   the short names of attributes, and what is escaped.
-//! Never:  compares names.
+//! Distinguished names as text, the way RabbitMQ writes them: `CN=orders,O=Example`, last part first (RFC 4514).
 
 use super::der::{Der, OBJECT, SEQUENCE, SET, object, text};
 use std::fmt::Write;
 
-/// The common name.
+/// The object identifier of the common name.
 pub(super) const COMMON_NAME: &str = "2.5.4.3";
 
-/// Attributes that have a short name; others are written as their numbers.
+/// Attributes that have a short name; others are written as object identifiers.
 const SHORT: [(&str, &str); 17] = [
     (COMMON_NAME, "CN"),
     ("2.5.4.4", "SN"),
@@ -31,7 +27,7 @@ const SHORT: [(&str, &str); 17] = [
     ("1.2.840.113549.1.9.1", "EMAILADDRESS"),
 ];
 
-/// The parts of a name in the order of the certificate, each one attribute or several: numbers and text.
+/// The parts of a name in the order of the certificate. Each has one or more attributes: object identifier and text.
 pub(super) fn parts(name: Der<'_>) -> Option<Vec<Vec<(String, String)>>> {
     let attribute = |(tag, body): (u8, _)| {
         let mut pair = Der(body);
@@ -42,7 +38,7 @@ pub(super) fn parts(name: Der<'_>) -> Option<Vec<Vec<(String, String)>>> {
     name.all().map(|(tag, part)| (tag == SET).then(|| Der(part).all().map(attribute).collect())?).collect()
 }
 
-/// The whole name.
+/// The name as text.
 pub(super) fn written(parts: &[Vec<(String, String)>]) -> String {
     let attribute = |(kind, value): &(String, String)| {
         let short = SHORT.iter().find(|(numbers, _)| numbers == kind).map_or(&**kind, |(_, short)| short);

@@ -1,8 +1,4 @@
-//! The engine: the TLS state machine of one connection, either role.
-//!
-//! Enters: received bytes, plain bytes to send.  Leaves: plain bytes, encrypted bytes, and how far the connection is.
-//! Owns:   `rustls`'s state of the connection, nothing of its bytes.
-//! Never:  touches a socket, keeps a byte: all buffers are its caller's.
+//! The TLS state machine of one connection, client or server. All buffers are the caller's.
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
@@ -14,29 +10,28 @@ pub(super) enum TlsEngine {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What one step came to.
+/// Whether the engine can continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EngineProgress {
-    /// It moved; another step may move more.
+    /// It made progress; another step may make more.
     Progressed,
-    /// It needs more from the peer, or has nothing to do.
+    /// It needs more bytes from the peer, or has nothing to do.
     Waiting,
     /// The peer has ended its sending direction.
     PeerClosed,
 }
 
-/// What is to be sent.
+/// What a step is to encrypt.
 #[derive(Clone, Copy)]
 pub(super) enum EngineOutput<'a> {
-    /// Nothing: only what was received is looked at.
+    /// Nothing: the step only handles received bytes.
     Nothing,
-    /// These bytes.
     Plain(&'a [u8]),
-    /// The end of this sending direction.
+    /// The end of this sending direction (close_notify).
     CloseNotify,
 }
 
-/// One step: how many of the received bytes it used up, what it came to, and whether it said what it was to say.
+/// The result of a step: received bytes that it used up, its progress, and whether it wrote its output.
 pub(super) struct EngineStep {
     pub used: usize,
     pub outcome: Result<EngineProgress, Error>,
@@ -44,7 +39,7 @@ pub(super) struct EngineStep {
 }
 
 impl TlsEngine {
-    /// One step. Plain bytes go to `take`, encrypted ones behind `out`.
+    /// One step. Decrypted bytes go to `take`, encrypted ones are appended to `out`.
     pub fn step(
         &mut self,
         received: &mut [u8],
@@ -58,7 +53,7 @@ impl TlsEngine {
         }
     }
 
-    /// What both roles have.
+    /// The state that client and server have in common.
     pub fn state(&self) -> &CommonState {
         match self {
             TlsEngine::Server(connection) => connection,
@@ -86,7 +81,7 @@ fn step<Data>(
         }
         ConnectionState::EncodeTlsData(data) => encode(data, out).map(|()| EngineProgress::Progressed),
         ConnectionState::TransmitTlsData(data) => {
-            // What was encoded lies in `out` already, before all that follows.
+            // The encoded bytes are in `out` already.
             data.done();
             Ok(EngineProgress::Progressed)
         }
@@ -100,7 +95,7 @@ fn step<Data>(
             written.map(|()| EngineProgress::Waiting)
         }
         ConnectionState::PeerClosed | ConnectionState::Closed => Ok(EngineProgress::PeerClosed),
-        // Early data is never asked for, and of states that are not known nothing is expected.
+        // Early data is never requested, and unknown states need no action.
         _ => Ok(EngineProgress::Waiting),
     });
     EngineStep { used, outcome, written: said }
@@ -115,7 +110,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut EncryptedBuffer) ->
     })
 }
 
-/// Writes behind what `out` holds, with as much room as it takes.
+/// Appends to `out`, growing it as needed.
 fn write_growing(out: &mut EncryptedBuffer, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
     loop {
         match write(&mut out.bytes[out.filled..]) {
@@ -131,7 +126,7 @@ fn write_growing(out: &mut EncryptedBuffer, mut write: impl FnMut(&mut [u8]) -> 
     }
 }
 
-/// Encrypted bytes on their way out. Its memory stays, so that it is made ready once and not for each record.
+/// A buffer of encrypted bytes. It keeps its memory, so that it is zeroed once and not for each record.
 #[derive(Default)]
 pub(super) struct EncryptedBuffer {
     bytes: Vec<u8>,
@@ -143,12 +138,10 @@ impl EncryptedBuffer {
         EncryptedBuffer { bytes: Vec::new(), filled: 0 }
     }
 
-    /// What it holds.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 
-    /// Empties it.
     pub fn clear(&mut self) {
         self.filled = 0;
     }

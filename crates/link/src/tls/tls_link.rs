@@ -1,11 +1,7 @@
 //! A link over TLS over TCP.
 //!
-//! Enters: a connected socket and its TLS engine.  Leaves: a `Link`.
-//! Owns:   what is received and not decrypted, decrypted and not taken, encrypted and not sent: each bounded in `limits`.
-//! Never:  holds more of what it is given to send than the socket takes: bytes leave the gather once they are sent.
-//!
-//! The socket is read into one buffer a thread and decrypted there; of each connection only the rest is kept, which is
-//! less than a record most of the time, and nothing while it is idle.
+//! The socket is read into one buffer per thread and decrypted there. A connection keeps only what is left: usually
+//! less than a record, and nothing while it is idle. Bytes leave the sender's gather when the socket has taken them.
 
 use super::certificate::Certificate;
 use super::engine::{TlsEngine, EncryptedBuffer, EngineOutput, EngineProgress};
@@ -22,10 +18,10 @@ use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Buffers that all TLS links of a thread share; nothing stays in them between two calls.
+/// Buffers that all TLS links of a thread share; they are empty between calls.
 struct TlsBuffers {
     received: Vec<u8>,
-    /// Small parts of a gather, joined to a record.
+    /// Small parts of a gather, joined into a record.
     joined: Vec<u8>,
     out: EncryptedBuffer,
 }
@@ -36,14 +32,14 @@ thread_local! {
     };
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TlsPhase {
-    /// The ends agree on keys.
+    /// The handshake is in progress.
     Handshaking,
-    /// Bytes flow.
+    /// Application data can be sent and received.
     Open,
-    /// It broke, or was aborted.
+    /// The connection was lost or aborted.
     Closed,
 }
 
@@ -51,30 +47,30 @@ pub(crate) struct TlsLink {
     socket: SocketLink<TcpStream>,
     engine: TlsEngine,
     phase: TlsPhase,
-    /// Received and not decrypted: mostly a record that is not whole yet.
+    /// Received and not decrypted: usually an incomplete record.
     ciphertext: Vec<u8>,
-    /// Decrypted and not taken.
+    /// Decrypted bytes for which the owner's buffers had no room.
     plaintext: Vec<u8>,
-    /// How much of `plain` is taken.
+    /// How much of `plaintext` the owner has read.
     plaintext_read: usize,
-    /// Encrypted and not sent.
+    /// Encrypted bytes that the socket has not taken.
     pending: Vec<u8>,
     /// How much of `pending` is sent.
     pending_sent: usize,
-    /// How many bytes at the front of the sender's gather `pending` carries.
+    /// How many bytes at the front of the sender's gather `pending` contains.
     pending_plain_bytes: usize,
     /// The peer has ended its sending direction.
     receiving_ended: bool,
-    /// This end has ended its sending direction: nothing but `pending` goes out.
+    /// This end has ended its sending direction: only `pending` is still sent.
     sending_ended: bool,
-    /// The socket's sending direction is to be ended once `pending` is sent.
+    /// The socket's sending direction is shut down once `pending` is sent.
     shutdown_when_sent: bool,
-    /// It broke, and its owner does not know yet.
+    /// The error of a lost connection, until it is reported to the owner.
     failure: Option<LinkError>,
     certificate: Option<Certificate>,
 }
 
-/// Where received bytes go: the owner's two buffers, and what is kept when they are full.
+/// The owner's two buffers for received bytes.
 struct ReceiveBuffers<'a> {
     direct: &'a mut [u8],
     scratch: &'a mut [u8],
@@ -86,7 +82,7 @@ impl ReceiveBuffers<'_> {
         self.direct.len() + self.scratch.len() - self.filled
     }
 
-    /// Takes what there is room for, and answers how much.
+    /// Copies what there is room for. Returns its length.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let first = bytes.len().min(self.direct.len().saturating_sub(self.filled));
         if first > 0 {
@@ -124,7 +120,7 @@ impl TlsLink {
         }
     }
 
-    /// Agrees on keys, for as long as `timeout` says; blocks.
+    /// Makes the handshake; blocks for up to `timeout`.
     pub fn handshake(&mut self, timeout: Duration) -> io::Result<()> {
         let until = now() + timeout;
         TLS_BUFFERS.with_borrow_mut(|bench| {
@@ -148,7 +144,7 @@ impl TlsLink {
         self.plaintext_read < self.plaintext.len()
     }
 
-    /// Hands out what was decrypted before.
+    /// Copies bytes that were decrypted before to the owner.
     fn drain_plaintext(&mut self, target: &mut ReceiveBuffers<'_>) {
         self.plaintext_read += target.put(&self.plaintext[self.plaintext_read..]);
         if !self.has_plaintext() {
@@ -157,7 +153,7 @@ impl TlsLink {
         }
     }
 
-    /// One read of the socket, decrypted. Answers whether the socket has no more now.
+    /// Reads the socket once and decrypts. Returns whether the socket is drained.
     fn read_socket(&mut self, target: &mut ReceiveBuffers<'_>) -> Result<bool, LinkError> {
         TLS_BUFFERS.with_borrow_mut(|bench| {
             let mut buffer = std::mem::take(&mut bench.received);
@@ -174,7 +170,7 @@ impl TlsLink {
         let have = self.ciphertext.len();
         buffer[..have].copy_from_slice(&self.ciphertext);
         self.ciphertext = Vec::new();
-        // No more than there is room for, so that little is left over; a record whole in any case.
+        // No more than there is room for, so that little has to be kept, but at least one record.
         let records = target.room() / TLS_RECORD_PLAIN_BYTES + 1;
         let wanted = (target.room() + records * TLS_RECORD_EXTRA_BYTES).max(TLS_RECORD_BYTES_MAX);
         let wanted = wanted.saturating_sub(have).max(TLS_RECORD_BYTES_MAX).min(buffer.len() - have);
@@ -194,8 +190,8 @@ impl TlsLink {
         if left.len() > most {
             return Err(self.fail(LinkError::Tls("more bytes than a handshake has".into())));
         }
-        // What comes through TLS says itself where it ends (AMQP has a close of its own), so an end without TLS's word
-        // for it is an end like that of any other link.
+        // AMQP has a close of its own, so truncation is detected above: an end of the socket without close_notify is an
+        // ordinary end of the stream.
         self.receiving_ended |= ended && !stopped;
         if !self.receiving_ended {
             self.ciphertext = left.to_vec();
@@ -203,8 +199,8 @@ impl TlsLink {
         Ok(drained && !stopped)
     }
 
-    /// Decrypts records while there is room for what they hold. Answers how many of the received bytes are used up, and
-    /// whether it stopped for want of room.
+    /// Decrypts records while there is room for their content. Returns how many received bytes are used up, and whether
+    /// it stopped for lack of room.
     fn decrypt(
         &mut self,
         received: &mut [u8],
@@ -215,7 +211,7 @@ impl TlsLink {
         bench.out.clear();
         let roomless = target.room() == 0;
         let broke = loop {
-            // Who has no room from the start wants one record kept, to know that there is something.
+            // A caller without room wants one record decrypted and kept, to learn whether there is any.
             if self.has_plaintext() || (target.room() == 0 && !roomless) {
                 stopped = true;
                 break None;
@@ -248,7 +244,7 @@ impl TlsLink {
         if !bench.out.bytes().is_empty() {
             self.queue_encrypted(&bench.out);
             match self.flush_pending() {
-                // A peer that takes nothing more may still have said something.
+                // A peer that has stopped reading may still have sent something.
                 Ok(_) | Err(LinkError::Closed) => {}
                 Err(error) => return Err(error),
             }
@@ -267,9 +263,9 @@ impl TlsLink {
         }
     }
 
-    /// The peer did what TLS does not allow: it is told, as far as the socket takes it, and the link is over.
+    /// The peer has violated TLS: sends the alert, as far as the socket takes it, and ends the link.
     fn send_alert(&mut self, why: String, received: &mut [u8], out: &mut EncryptedBuffer) -> LinkError {
-        // The alert that says why waits in the engine.
+        // The alert is queued in the engine.
         let mut used = 0;
         while self.engine.state().wants_write() {
             let step = self.engine.step(&mut received[used..], EngineOutput::Nothing, out, &mut |_| ());
@@ -294,12 +290,12 @@ impl TlsLink {
         (self.plaintext_read, self.pending_sent, self.pending_plain_bytes) = (0, 0, 0);
     }
 
-    /// Puts encrypted bytes behind what waits.
+    /// Appends encrypted bytes to `pending`.
     fn queue_encrypted(&mut self, out: &EncryptedBuffer) {
         self.pending.extend_from_slice(out.bytes());
     }
 
-    /// Sends what waits. Answers whether all of it went.
+    /// Sends `pending`. Returns whether all of it was sent.
     fn flush_pending(&mut self) -> Result<bool, LinkError> {
         while self.pending_sent < self.pending.len() {
             match self.socket.write(&self.pending[self.pending_sent..]) {
@@ -316,14 +312,14 @@ impl TlsLink {
         Ok(true)
     }
 
-    /// The socket takes nothing more; what was received may still be read.
+    /// The socket takes no more bytes; received ones can still be read.
     fn on_send_error(&mut self, error: LinkError) -> LinkError {
         self.sending_ended = true;
         (self.pending, self.pending_sent, self.pending_plain_bytes) = (Vec::new(), 0, 0);
         if error.is_lost() { self.fail(error) } else { error }
     }
 
-    /// Encrypts from the front of a gather what one call to the system shall move. Answers how many bytes that is.
+    /// Encrypts the front of a gather, for one write to the socket. Returns the number of plain bytes.
     fn encrypt(&mut self, from: &Gather, bench: &mut TlsBuffers) -> Result<usize, LinkError> {
         let TlsBuffers { joined, out, .. } = bench;
         out.clear();
@@ -331,7 +327,7 @@ impl TlsLink {
         let mut bytes = 0;
         for mut part in from.parts() {
             while !part.is_empty() && bytes < TLS_SEND_BYTES {
-                // Large parts go in as they are, small ones are joined: each record has its price.
+                // Large parts are encrypted in place, small ones are joined, because each record has a fixed cost.
                 if joined.is_empty() && part.len() >= TLS_RECORD_PLAIN_BYTES {
                     let whole = part.len().min(TLS_SEND_BYTES - bytes);
                     let whole = (whole - whole % TLS_RECORD_PLAIN_BYTES).max(TLS_RECORD_PLAIN_BYTES);
@@ -367,7 +363,7 @@ impl TlsLink {
     fn encrypt_output(&mut self, say: EngineOutput<'_>, out: &mut EncryptedBuffer) -> Result<(), LinkError> {
         loop {
             let plain = &mut self.plaintext;
-            // The engine counts on seeing what was not used up again, with every step.
+            // The engine expects the unused bytes again with every step.
             let step = self.engine.step(&mut self.ciphertext, say, out, &mut |bytes| plain.extend_from_slice(bytes));
             self.ciphertext.drain(..step.used);
             match step.outcome {
@@ -432,7 +428,7 @@ impl Link for TlsLink {
 
     fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         if self.sending_ended {
-            // An orderly end of this direction may still have bytes of its own to send.
+            // After close_notify there may still be pending bytes.
             if self.phase == TlsPhase::Open && from.is_empty() && self.flush_pending()? {
                 return Ok(SendOutcome::Drained);
             }
@@ -482,7 +478,7 @@ impl Link for TlsLink {
     }
 
     fn has_pending_output(&self) -> bool {
-        // What is owed to a gather goes out with it.
+        // Pending bytes of a gather are sent together with it.
         !self.pending.is_empty() && self.pending_plain_bytes == 0
     }
 
@@ -521,7 +517,7 @@ impl Link for TlsLink {
             if what == WaitFor::Writable {
                 return self.socket.wait(what, left);
             }
-            // Not every byte of the socket is one for its owner: it is looked at first.
+            // Not every byte of the socket is application data, so it is decrypted first.
             let nowhere = &mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 };
             if let Err(error) = self.flush_pending().and_then(|_| self.read_socket(nowhere)) {
                 self.failure = Some(error);
@@ -533,7 +529,6 @@ impl Link for TlsLink {
     }
 }
 
-/// Now.
 #[expect(clippy::disallowed_methods, reason = "who waits for bytes that may hold none must know for how long")]
 fn now() -> Instant {
     Instant::now()

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions, STEP, SimDevice};
-use verbs::{LinkId, Port, Settings};
+use verbs::{LinkId, Port, PortSettings};
 use wire::method::{basic, connection, queue};
 use wire::{Method, ShortStr, Table, TableRef};
 
@@ -88,9 +88,9 @@ fn shard(bounds: &Bounds, now: Instant) -> Shard {
 }
 
 /// Settings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
-pub fn settings() -> Settings {
+pub fn settings() -> PortSettings {
     let ending_max = Duration::from_millis(50);
-    Settings { receive_buffers: 1_024, landing_blocks: 4, direct: true, ending_max, ..Settings::default() }
+    PortSettings { receive_buffers: 1_024, landing_blocks: 4, accepts_direct: true, ending_max, ..PortSettings::default() }
 }
 
 /// The bytes of a message's body: its own, whatever its size.
@@ -110,7 +110,7 @@ pub struct World {
     /// Of the ports' buffers.
     pool: Pool,
     pub ports: [Port<SimDevice>; 2],
-    pub settings: Settings,
+    pub settings: PortSettings,
     pub shard: Shard,
     slots: HashMap<LinkId, u32>,
     cables: Vec<(SimConnection, u32)>,
@@ -120,8 +120,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(options: &FabricOptions, settings: &Settings, bounds: &Bounds) -> World {
-        let near = Settings { fetch_max: Settings::of_a_client().fetch_max, ..settings.clone() };
+    pub fn new(options: &FabricOptions, settings: &PortSettings, bounds: &Bounds) -> World {
+        let near = PortSettings { fetch_max: PortSettings::for_client().fetch_max, ..settings.clone() };
         let fabric = Fabric::new(options);
         let pool = Pool::new(PoolOptions::default());
         let ports = [&near, settings]
@@ -237,11 +237,11 @@ impl World {
     /// Whatever either port held for a peer is back, once all clients have gone.
     pub fn must_be_empty(&mut self) {
         self.until("all connections are cleared away", &mut [], |world, _| {
-            world.ports.iter().all(|port| port.census().connections == 0) && world.shard.connections() == 0
+            world.ports.iter().all(|port| port.usage().connections == 0) && world.shard.connections() == 0
         });
         (0..3).for_each(|_| self.step());
         for port in &self.ports {
-            let census = port.census();
+            let census = port.usage();
             assert_eq!(census.posted_buffers + census.free_buffers, self.settings.receive_buffers, "{census:?}");
             assert_eq!(census.free_landings, self.settings.landing_blocks, "{census:?}");
             assert_eq!((census.promised_credits, census.granted_bytes), (0, 0), "{census:?}");

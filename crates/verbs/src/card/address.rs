@@ -4,7 +4,7 @@
 //! Owns:   the words for an address without a device.
 //! Never:  is called where messages flow: a name is looked up, and the way to a peer is waited for.
 
-use super::wait::readable;
+use super::wait::poll_readable;
 use crate::device::DeviceError;
 use crate::limits::RESOLVE_MAX;
 use ib::{CmEventKind, CmEventChannel, DeviceContext, IbError, CmId, PortState};
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 
 /// What goes into words that we have no better ones for.
-pub(super) fn told(error: IbError) -> DeviceError {
+pub(super) fn device_error(error: IbError) -> DeviceError {
     DeviceError(error.to_string())
 }
 
@@ -31,7 +31,7 @@ pub(super) fn is_errno(error: &IbError, which: Errno) -> bool {
 }
 
 /// The words for a bind that was refused.
-pub(super) fn unbound(address: SocketAddr, error: IbError) -> DeviceError {
+pub(super) fn bind_error(address: SocketAddr, error: IbError) -> DeviceError {
     if is_errno(&error, Errno::NODEV) || is_errno(&error, Errno::ADDRNOTAVAIL) {
         return no_device_has(address);
     }
@@ -48,11 +48,11 @@ fn no_device_has(address: SocketAddr) -> DeviceError {
 }
 
 /// The device that has an address of ours, or, for that of all interfaces, the first with an active port.
-pub(super) fn device_at(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
+pub(super) fn device_with_address(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
     // Even the channel tells which library is missing, or that there is no device.
-    let channel = CmEventChannel::new().map_err(told)?;
-    let id = CmId::new(&channel).map_err(told)?;
-    id.bind(address).map_err(|error| unbound(address, error))?;
+    let channel = CmEventChannel::new().map_err(device_error)?;
+    let id = CmId::new(&channel).map_err(device_error)?;
+    id.bind(address).map_err(|error| bind_error(address, error))?;
     if address.ip().is_unspecified() {
         return first_active();
     }
@@ -62,7 +62,7 @@ pub(super) fn device_at(address: SocketAddr) -> Result<DeviceContext, DeviceErro
 }
 
 fn first_active() -> Result<DeviceContext, DeviceError> {
-    let devices = ib::cm_devices().map_err(told)?;
+    let devices = ib::cm_devices().map_err(device_error)?;
     let is_active = |device: &DeviceContext| {
         let ports = device.attributes().map_or(0, |facts| facts.ports);
         (1..=ports).any(|number| device.port(number).is_ok_and(|port| port.state == PortState::Active))
@@ -73,18 +73,18 @@ fn first_active() -> Result<DeviceContext, DeviceError> {
 }
 
 /// The device that leads to a peer. Waits for [`RESOLVE_MAX`] at most.
-pub(super) fn device_towards(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
-    let channel = CmEventChannel::new().map_err(told)?;
-    let id = CmId::new(&channel).map_err(told)?;
+pub(super) fn device_routing_to(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
+    let channel = CmEventChannel::new().map_err(device_error)?;
+    let id = CmId::new(&channel).map_err(device_error)?;
     let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device leads to {}: {why}", address.ip()));
     id.resolve_address(None, address, RESOLVE_MAX).map_err(|error| nowhere(&error))?;
     loop {
-        match channel.next().map_err(told)?.map(|event| event.kind) {
-            Some(CmEventKind::AddressResolved) => return id.context().map_err(told),
+        match channel.next().map_err(device_error)?.map(|event| event.kind) {
+            Some(CmEventKind::AddressResolved) => return id.context().map_err(device_error),
             Some(CmEventKind::Failed { errno, .. }) => return Err(nowhere(&std::io::Error::from_raw_os_error(errno))),
             Some(_) => {}
             // The kernel's own time-out is an event, and earlier than this one.
-            None if readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
+            None if poll_readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
             None => return Err(nowhere(&"the kernel does not answer")),
         }
     }

@@ -69,7 +69,7 @@ fn one_asks() {
 /// A port towards the other machine, once there is a way to it.
 fn found(address: &str) -> CardPort {
     let deadline = now() + PATIENCE;
-    while let Err(error) = card::towards(address) {
+    while let Err(error) = card::open_towards(address) {
         assert!(now() < deadline, "{error}");
     }
     asking(address, &settings())

@@ -7,23 +7,23 @@ use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use verbs::{Settings, card};
+use verbs::{PortSettings, card};
 
 const HEAD: &[u8] = b"a head of some bytes";
 const BODY_BYTES: usize = 200_000;
 const CONSUMERS: usize = 32;
 
 /// Receives a head by `receive`, then a body into lent memory.
-struct Receiver {
+struct CardBodyReceiver {
     link: CardLink,
     head: Vec<u8>,
     body: Option<BlockMut>,
     is_lent: bool,
 }
 
-impl Receiver {
+impl CardBodyReceiver {
     fn new(link: CardLink) -> Self {
-        Receiver { link, head: Vec::new(), body: None, is_lent: false }
+        CardBodyReceiver { link, head: Vec::new(), body: None, is_lent: false }
     }
 
     fn turn(&mut self, pool: &Pool) -> bool {
@@ -59,7 +59,7 @@ fn one_body_goes_to_32_links_without_a_copy() {
         let mut gather = Gather::new();
         gather.extend(&pool, HEAD);
         gather.push(body.clone());
-        receivers.push(Receiver::new(near));
+        receivers.push(CardBodyReceiver::new(near));
         senders.push((far, gather));
     }
     drive(&[&broker, &clients], "the body is not with everyone", || {
@@ -78,7 +78,7 @@ fn one_body_goes_to_32_links_without_a_copy() {
     assert_eq!(received.copied_bytes, (CONSUMERS * HEAD.len()) as u64, "only heads are copied");
     assert_eq!((sent.large_sent_bytes, received.landed_bytes), (0, 0), "copied above the threshold");
     // The grants have ended with their bodies.
-    drive(&[&broker, &clients], "a grant does not end", || broker.census().granted_bytes == 0);
+    drive(&[&broker, &clients], "a grant does not end", || broker.usage().granted_bytes == 0);
 }
 
 const CONNECTIONS: usize = 510;
@@ -90,14 +90,14 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     // Of all interfaces: the first device with an active port.
     let address = fresh(ip);
     let everywhere = address.replace(&ip.to_string(), "0.0.0.0");
-    let sized = |connections: usize| Settings {
+    let sized = |connections: usize| PortSettings {
         receive_buffers: 16 * connections + 64,
         // Soft-RoCE's completion queue has room for 32,767.
         send_slots: 32,
         signal_every: 8,
         ..settings()
     };
-    let devices = card::at(&everywhere, SIBLINGS).expect("the lab has a device");
+    let devices = card::open_at(&everywhere, SIBLINGS).expect("the lab has a device");
     let siblings: Vec<_> = devices.into_iter().map(|device| port(device, &sized(CONNECTIONS / SIBLINGS))).collect();
     for sibling in &siblings {
         sibling.listen(&everywhere).expect("they listen together");
@@ -156,7 +156,7 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     drop((near, far));
     drive(&ports, "something is not given back", || {
         ports.iter().all(|port| {
-            let census = port.census();
+            let census = port.usage();
             (census.connections, census.promised_credits) == (0, 0)
         })
     });
@@ -187,7 +187,7 @@ const TURNS: usize = 8;
 fn siblings_on_threads_of_their_own_answer_each_their_share() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let devices = card::at(&address, THREADS).expect("the lab has a device");
+    let devices = card::open_at(&address, THREADS).expect("the lab has a device");
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = devices
         .into_iter()

@@ -5,10 +5,10 @@
 //! Never:  delivers a queue pair's messages out of order, or twice.
 
 use super::FabricOptions;
-use super::live::Live;
-use super::pair::{Entry, Pair, Stage};
-use crate::bell::Bell;
-use crate::device::{Completion, Event, QueuePair, Status, Work, WorkId};
+use super::real_time::RealTimeClock;
+use super::sim_queue_pair::{QueuedCompletion, SimQueuePair, SimQueuePairState};
+use crate::wake_pipe::WakePipe;
+use crate::device::{WorkCompletion, ConnectionEvent, QueuePairId, CompletionStatus, WorkRequest, WorkRequestId};
 use link::sim::SplitMix64;
 use slab::{BlockMut, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -19,13 +19,13 @@ const ACKNOWLEDGE_STEPS_MAX: u32 = 2_000;
 const NOT_READY_STEPS: u32 = 100;
 
 #[derive(Default)]
-pub(super) struct Node {
-    pub receives: VecDeque<(WorkId, BlockMut)>,
-    pub completions: VecDeque<Entry>,
+pub(super) struct SimNode {
+    pub receives: VecDeque<(WorkRequestId, BlockMut)>,
+    pub completions: VecDeque<QueuedCompletion>,
     /// Events that are still under way: when they are there.
-    pub coming: VecDeque<(u64, Event)>,
-    pub events: VecDeque<Event>,
-    pub pairs: BTreeMap<u32, Pair>,
+    pub pending_events: VecDeque<(u64, ConnectionEvent)>,
+    pub events: VecDeque<ConnectionEvent>,
+    pub queue_pairs: BTreeMap<u32, SimQueuePair>,
     /// Regions it has met, by their serial numbers.
     pub regions: HashSet<u64>,
     pub is_gone: bool,
@@ -38,33 +38,33 @@ pub(super) struct Node {
     /// There is something that the device has not looked at since it wanted to be told.
     pub is_notified: bool,
     /// What stands for a card's channels of completions and events.
-    pub bell: Option<Bell>,
+    pub wake_pipe: Option<WakePipe>,
 }
 
-pub(super) struct Granted {
+pub(super) struct SimGrant {
     pub node: usize,
     pub address: u64,
     pub memory: Slice,
 }
 
-pub(super) struct Net {
+pub(super) struct SimNetwork {
     pub options: FabricOptions,
     pub chance: SplitMix64,
     pub now: u64,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<SimNode>,
     pub listeners: HashMap<String, Vec<usize>>,
     /// Requests that were neither accepted nor rejected: who asks.
     pub requests: HashMap<u64, (usize, u32)>,
-    pub grants: HashMap<u32, Granted>,
+    pub grants: HashMap<u32, SimGrant>,
     pub next_number: u32,
     pub delivered: u64,
     /// Time is real time.
-    pub live: Option<Live>,
+    pub live: Option<RealTimeClock>,
 }
 
-impl Net {
-    pub fn new(options: &FabricOptions, live: Option<Live>) -> Self {
-        Net {
+impl SimNetwork {
+    pub fn new(options: &FabricOptions, live: Option<RealTimeClock>) -> Self {
+        SimNetwork {
             options: options.clone(),
             chance: SplitMix64::new(options.seed),
             now: 0,
@@ -81,8 +81,8 @@ impl Net {
     /// One more device, which listens together with those of its group.
     pub fn add_node(&mut self, group: Option<usize>) -> usize {
         let number = self.nodes.len();
-        let bell = self.live.is_some().then(|| Bell::new().expect("the system has room for two sockets"));
-        self.nodes.push(Node { bell, group: group.unwrap_or(number), ..Node::default() });
+        let bell = self.live.is_some().then(|| WakePipe::new().expect("the system has room for two sockets"));
+        self.nodes.push(SimNode { wake_pipe: bell, group: group.unwrap_or(number), ..SimNode::default() });
         number
     }
 
@@ -90,10 +90,10 @@ impl Net {
     pub fn break_down(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         (it.is_gone, it.is_broken, it.is_notified) = (true, true, true);
-        self.settle();
+        self.deliver_pending();
     }
 
-    pub fn number(&mut self) -> u32 {
+    pub fn next_number(&mut self) -> u32 {
         self.next_number += 1;
         self.next_number
     }
@@ -108,7 +108,7 @@ impl Net {
         self.options.not_ready_permille = 0;
     }
 
-    pub fn due(&mut self) -> u64 {
+    pub fn arrival_step(&mut self) -> u64 {
         self.now + 1 + self.chance.below(u64::from(self.options.delay_steps_max) + 1)
     }
 
@@ -116,12 +116,12 @@ impl Net {
         ppm > 0 && self.chance.below(1_000_000) < u64::from(ppm)
     }
 
-    pub fn pair(&mut self, node: usize, number: u32) -> Option<&mut Pair> {
-        self.nodes.get_mut(node)?.pairs.get_mut(&number)
+    pub fn queue_pair(&mut self, node: usize, number: u32) -> Option<&mut SimQueuePair> {
+        self.nodes.get_mut(node)?.queue_pairs.get_mut(&number)
     }
 
     /// Puts completions of one queue pair among those of the others.
-    pub fn complete(&mut self, node: usize, entries: Vec<Entry>) {
+    pub fn complete(&mut self, node: usize, entries: Vec<QueuedCompletion>) {
         for entry in entries {
             let queue = &mut self.nodes[node].completions;
             let mut at = queue.len();
@@ -136,17 +136,17 @@ impl Net {
         }
     }
 
-    pub fn down(&mut self, node: usize, number: u32, status: Option<Status>) {
+    pub fn fail_queue_pair(&mut self, node: usize, number: u32, status: Option<CompletionStatus>) {
         let mut entries = Vec::new();
-        if let Some(pair) = self.pair(node, number) {
-            pair.down(status, &mut entries);
+        if let Some(pair) = self.queue_pair(node, number) {
+            pair.fail(status, &mut entries);
         }
         self.complete(node, entries);
     }
 
-    pub fn tell(&mut self, node: usize, event: Event) {
-        let due = self.due();
-        let coming = &mut self.nodes[node].coming;
+    pub fn queue_event(&mut self, node: usize, event: ConnectionEvent) {
+        let due = self.arrival_step();
+        let coming = &mut self.nodes[node].pending_events;
         let earlier = coming.back().map_or(0, |(due, _)| *due);
         coming.push_back((due.max(earlier), event));
     }
@@ -154,11 +154,11 @@ impl Net {
     pub fn step(&mut self) {
         self.now += 1;
         for node in 0..self.nodes.len() {
-            self.arrive(node);
+            self.deliver_events(node);
         }
         let mut pairs: Vec<(usize, u32)> = Vec::new();
         for (node, it) in self.nodes.iter().enumerate() {
-            pairs.extend(it.pairs.keys().map(|number| (node, *number)));
+            pairs.extend(it.queue_pairs.keys().map(|number| (node, *number)));
         }
         if self.options.reorder {
             for at in (1..pairs.len()).rev() {
@@ -166,10 +166,10 @@ impl Net {
             }
         }
         for (node, number) in pairs {
-            self.work(node, number);
+            self.run_queue_pair(node, number);
             let now = self.now;
             let mut entries = Vec::new();
-            if let Some(pair) = self.pair(node, number) {
+            if let Some(pair) = self.queue_pair(node, number) {
                 pair.acknowledge(now, &mut entries);
             }
             self.complete(node, entries);
@@ -177,71 +177,71 @@ impl Net {
     }
 
     /// What a queue pair does in this step.
-    fn work(&mut self, node: usize, number: u32) {
+    fn run_queue_pair(&mut self, node: usize, number: u32) {
         let now = self.now;
-        let Some(pair) = self.nodes[node].pairs.get(&number) else { return };
-        if pair.stage != Stage::Up || pair.due > now || self.nodes[node].is_gone {
+        let Some(pair) = self.nodes[node].queue_pairs.get(&number) else { return };
+        if pair.state != SimQueuePairState::Connected || pair.due > now || self.nodes[node].is_gone {
             return;
         }
         let mut budget = if self.options.delay_steps_max == 0 { u64::MAX } else { self.chance.between(1, 20) };
-        while budget > 0 && self.work_once(node, number) {
+        while budget > 0 && self.run_work_request(node, number) {
             budget -= 1;
         }
-        let due = self.due();
+        let due = self.arrival_step();
         let slow = self.options.delay_steps_max > 0;
-        if let Some(pair) = self.pair(node, number).filter(|_| slow) {
+        if let Some(pair) = self.queue_pair(node, number).filter(|_| slow) {
             pair.due = due;
         }
     }
 
     /// One piece of work; false if there is none, or it must wait.
-    fn work_once(&mut self, node: usize, number: u32) -> bool {
-        let Some(pair) = self.pair(node, number) else { return false };
-        let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.stage != Stage::Up) else { return false };
-        let retries = u32::from(pair.wishes.receiver_not_ready_retries);
-        let stage = self.nodes[peer.0].pairs.get(&peer.1).map(|other| other.stage);
-        if self.options.asker_speaks_first && stage == Some(Stage::Asking) {
-            self.down(peer.0, peer.1, None);
-            self.tell(
+    fn run_work_request(&mut self, node: usize, number: u32) -> bool {
+        let Some(pair) = self.queue_pair(node, number) else { return false };
+        let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.state != SimQueuePairState::Connected) else { return false };
+        let retries = u32::from(pair.limits.receiver_not_ready_retries);
+        let stage = self.nodes[peer.0].queue_pairs.get(&peer.1).map(|other| other.state);
+        if self.options.initiator_sends_first && stage == Some(SimQueuePairState::Connecting) {
+            self.fail_queue_pair(peer.0, peer.1, None);
+            self.queue_event(
                 peer.0,
-                Event::Failed { pair: QueuePair(peer.1), why: "a message has overtaken the answer".into() },
+                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the answer".into() },
             );
         }
-        let reachable = !self.nodes[peer.0].is_gone && stage == Some(Stage::Up);
+        let reachable = !self.nodes[peer.0].is_gone && stage == Some(SimQueuePairState::Connected);
         if !reachable {
-            return self.in_vain(node, number, ACKNOWLEDGE_STEPS_MAX, Status::RetriesExceeded);
+            return self.count_retry(node, number, ACKNOWLEDGE_STEPS_MAX, CompletionStatus::RetryExceeded);
         }
         if self.ppm(self.options.error_ppm) {
-            self.down(node, number, Some(Status::Other(99)));
+            self.fail_queue_pair(node, number, Some(CompletionStatus::Other(99)));
             return false;
         }
-        let Some(work) = self.pair(node, number).and_then(|pair| pair.queue.pop_front()) else { return false };
+        let Some(work) = self.queue_pair(node, number).and_then(|pair| pair.queue.pop_front()) else { return false };
         match work {
-            Work::Send { head, ref parts, .. } => {
+            WorkRequest::Send { head, ref parts, .. } => {
                 let not_ready = self.chance.permille(self.options.not_ready_permille);
                 let receives = &mut self.nodes[peer.0].receives;
                 let Some((id, buffer)) = (!not_ready).then(|| receives.pop_front()).flatten() else {
                     self.put_back(node, number, work);
-                    return self.in_vain(node, number, retries * NOT_READY_STEPS, Status::ReceiverNotReady);
+                    return self.count_retry(node, number, retries * NOT_READY_STEPS, CompletionStatus::RnrRetryExceeded);
                 };
                 self.deliver(node, number, peer, (id, buffer), head.as_bytes(), parts.clone(), work)
             }
-            Work::Read { .. } => self.read(node, number, peer, work),
+            WorkRequest::Read { .. } => self.read(node, number, peer, work),
         }
     }
 
-    fn put_back(&mut self, node: usize, number: u32, work: Work) {
-        if let Some(pair) = self.pair(node, number) {
+    fn put_back(&mut self, node: usize, number: u32, work: WorkRequest) {
+        if let Some(pair) = self.queue_pair(node, number) {
             pair.queue.push_front(work);
         }
     }
 
     /// The first piece of work found nobody; after so many steps of that it fails.
-    fn in_vain(&mut self, node: usize, number: u32, steps_max: u32, status: Status) -> bool {
-        let Some(pair) = self.pair(node, number) else { return false };
-        pair.tries += 1;
-        if pair.tries > steps_max {
-            self.down(node, number, Some(status));
+    fn count_retry(&mut self, node: usize, number: u32, steps_max: u32, status: CompletionStatus) -> bool {
+        let Some(pair) = self.queue_pair(node, number) else { return false };
+        pair.retries += 1;
+        if pair.retries > steps_max {
+            self.fail_queue_pair(node, number, Some(status));
         }
         false
     }
@@ -252,10 +252,10 @@ impl Net {
         node: usize,
         number: u32,
         peer: (usize, u32),
-        (id, mut buffer): (WorkId, BlockMut),
+        (id, mut buffer): (WorkRequestId, BlockMut),
         head: &[u8],
         parts: [Slice; crate::limits::MESSAGE_PARTS_MAX],
-        work: Work,
+        work: WorkRequest,
     ) -> bool {
         let mut bytes = 0;
         let mut fits = true;
@@ -267,13 +267,13 @@ impl Net {
             bytes += part.len();
         }
         drop(parts);
-        let pair = QueuePair(peer.1);
+        let pair = QueuePairId(peer.1);
         if !fits {
-            let completion = Completion { id, pair, status: Status::Length, bytes: 0, memory: buffer };
-            self.complete(peer.0, vec![Entry::of_receive(completion)]);
-            self.down(peer.0, peer.1, None);
+            let completion = WorkCompletion { id, pair, status: CompletionStatus::LocalLength, bytes: 0, memory: buffer };
+            self.complete(peer.0, vec![QueuedCompletion::of_receive(completion)]);
+            self.fail_queue_pair(peer.0, peer.1, None);
             self.put_back(node, number, work);
-            self.down(node, number, Some(Status::Length));
+            self.fail_queue_pair(node, number, Some(CompletionStatus::LocalLength));
             return false;
         }
         if self.ppm(self.options.flip_ppm) {
@@ -282,23 +282,23 @@ impl Net {
                 *byte ^= 1 << (bit % 8);
             }
         }
-        let completion = Completion { id, pair, status: Status::Done, bytes: bytes as u32, memory: buffer };
-        self.complete(peer.0, vec![Entry::of_receive(completion)]);
+        let completion = WorkCompletion { id, pair, status: CompletionStatus::Success, bytes: bytes as u32, memory: buffer };
+        self.complete(peer.0, vec![QueuedCompletion::of_receive(completion)]);
         self.delivered += 1;
-        self.sent(node, number, work)
+        self.on_sent(node, number, work)
     }
 
-    fn sent(&mut self, node: usize, number: u32, work: Work) -> bool {
-        let due = if self.options.delay_steps_max == 0 { self.now } else { self.due() };
-        if let Some(pair) = self.pair(node, number) {
-            pair.tries = 0;
-            pair.sent(work, due);
+    fn on_sent(&mut self, node: usize, number: u32, work: WorkRequest) -> bool {
+        let due = if self.options.delay_steps_max == 0 { self.now } else { self.arrival_step() };
+        if let Some(pair) = self.queue_pair(node, number) {
+            pair.retries = 0;
+            pair.on_sent(work, due);
         }
         true
     }
 
-    fn read(&mut self, node: usize, number: u32, peer: (usize, u32), work: Work) -> bool {
-        let Work::Read { id, mut into, at, bytes, address, key } = work else { return false };
+    fn read(&mut self, node: usize, number: u32, peer: (usize, u32), work: WorkRequest) -> bool {
+        let WorkRequest::Read { id, mut into, at, bytes, address, key } = work else { return false };
         let granted = self.grants.get(&key).filter(|granted| granted.node == peer.0);
         let source = granted.and_then(|granted| {
             let start = usize::try_from(address.checked_sub(granted.address)?).ok()?;
@@ -309,16 +309,16 @@ impl Net {
                 place.copy_from_slice(source);
                 None
             }
-            (_, None) => Some(Status::LocalAccess),
-            (None, _) => Some(Status::RemoteAccess),
+            (_, None) => Some(CompletionStatus::LocalProtection),
+            (None, _) => Some(CompletionStatus::RemoteAccess),
         };
-        let work = Work::Read { id, into, at, bytes, address, key };
-        let Some(status) = status else { return self.sent(node, number, work) };
+        let work = WorkRequest::Read { id, into, at, bytes, address, key };
+        let Some(status) = status else { return self.on_sent(node, number, work) };
         self.put_back(node, number, work);
-        self.down(node, number, Some(status));
-        if status == Status::RemoteAccess {
+        self.fail_queue_pair(node, number, Some(status));
+        if status == CompletionStatus::RemoteAccess {
             // The responder's end fails as well, and is told nothing but by its completions.
-            self.down(peer.0, peer.1, None);
+            self.fail_queue_pair(peer.0, peer.1, None);
         }
         false
     }

@@ -4,7 +4,7 @@
 //! Owns:   the mailboxes, and which sibling listens.
 //! Never:  is asked where messages flow, but for one look at a flag.
 
-use super::wait::Wake;
+use super::wait::EventFd;
 use crate::device::DeviceError;
 use ib::{AsyncEvent, CmEventChannel, DeviceContext, IbError, CmId, ReadLimits};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Something for a card.
-pub(super) enum Letter {
+pub(super) enum CardMessage {
     /// A request that is its own from now on.
     Request { id: CmId, private: Vec<u8>, reads: ReadLimits },
     /// Something has happened to the device, or to something made on it.
@@ -25,28 +25,28 @@ pub(super) enum Letter {
 }
 
 /// Where a card is written to, from any thread.
-pub(super) struct Mailbox {
+pub(super) struct CardMailbox {
     context: DeviceContext,
     channel: CmEventChannel,
-    letters: Mutex<Vec<Letter>>,
-    has_letters: AtomicBool,
+    messages: Mutex<Vec<CardMessage>>,
+    has_messages: AtomicBool,
     /// Queue pairs, and requests that may become such.
-    pairs: AtomicUsize,
-    pub wake: Wake,
+    queue_pairs: AtomicUsize,
+    pub wake: EventFd,
 }
 
 /// All cards of the process. The device's own news come to whoever asks first, and may be for any of them.
-static ALL: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<CardMailbox>>> = Mutex::new(Vec::new());
 
-impl Mailbox {
+impl CardMailbox {
     pub fn new(context: &DeviceContext, channel: &CmEventChannel) -> Result<Arc<Self>, DeviceError> {
-        let mailbox = Arc::new(Mailbox {
+        let mailbox = Arc::new(CardMailbox {
             context: context.clone(),
             channel: channel.clone(),
-            letters: Mutex::default(),
-            has_letters: AtomicBool::new(false),
-            pairs: AtomicUsize::new(0),
-            wake: Wake::new()?,
+            messages: Mutex::default(),
+            has_messages: AtomicBool::new(false),
+            queue_pairs: AtomicUsize::new(0),
+            wake: EventFd::new()?,
         });
         let mut all = locked(&ALL);
         all.retain(|other| other.strong_count() > 0);
@@ -54,56 +54,56 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    fn post(&self, letter: Letter) {
-        locked(&self.letters).push(letter);
-        self.has_letters.store(true, Ordering::Release);
-        self.wake.ring();
+    fn send(&self, letter: CardMessage) {
+        locked(&self.messages).push(letter);
+        self.has_messages.store(true, Ordering::Release);
+        self.wake.signal();
     }
 
-    pub fn has_letters(&self) -> bool {
-        self.has_letters.load(Ordering::Acquire)
+    pub fn has_messages(&self) -> bool {
+        self.has_messages.load(Ordering::Acquire)
     }
 
-    pub fn take(&self) -> Vec<Letter> {
+    pub fn take_messages(&self) -> Vec<CardMessage> {
         // First these two: a letter that comes behind them is found the next time.
         self.wake.clear();
-        self.has_letters.store(false, Ordering::Release);
-        std::mem::take(&mut *locked(&self.letters))
+        self.has_messages.store(false, Ordering::Release);
+        std::mem::take(&mut *locked(&self.messages))
     }
 
-    pub fn pair_came(&self) {
-        self.pairs.fetch_add(1, Ordering::Relaxed);
+    pub fn add_queue_pair(&self) {
+        self.queue_pairs.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn pair_went(&self) {
-        self.pairs.fetch_sub(1, Ordering::Relaxed);
+    pub fn remove_queue_pair(&self) {
+        self.queue_pairs.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Tells all cards of a device what has happened to it.
-pub(super) fn announce(context: &DeviceContext, event: AsyncEvent) {
+pub(super) fn broadcast(context: &DeviceContext, event: AsyncEvent) {
     let all: Vec<_> = locked(&ALL).iter().filter_map(Weak::upgrade).collect();
     for mailbox in all.iter().filter(|mailbox| mailbox.context == *context) {
-        mailbox.post(Letter::Device(event));
+        mailbox.send(CardMessage::Device(event));
     }
 }
 
 /// Cards that listen together: whoever of them is told to first does it for all.
-pub(super) struct Family {
+pub(super) struct ListenerGroup {
     /// The address as the owner calls it.
     text: String,
     pub address: SocketAddr,
-    members: Vec<Weak<Mailbox>>,
+    members: Vec<Weak<CardMailbox>>,
     is_listening: Mutex<bool>,
 }
 
-impl Family {
-    pub fn new(text: &str, address: SocketAddr, members: &[Arc<Mailbox>]) -> Self {
+impl ListenerGroup {
+    pub fn new(text: &str, address: SocketAddr, members: &[Arc<CardMailbox>]) -> Self {
         let members = members.iter().map(Arc::downgrade).collect();
-        Family { text: text.to_owned(), address, members, is_listening: Mutex::new(false) }
+        ListenerGroup { text: text.to_owned(), address, members, is_listening: Mutex::new(false) }
     }
 
-    pub fn is_of(&self, text: &str) -> bool {
+    pub fn listens_at(&self, text: &str) -> bool {
         self.text == text
     }
 
@@ -119,31 +119,31 @@ impl Family {
     }
 
     /// The sibling that listened has gone.
-    pub fn stopped(&self) {
+    pub fn on_listener_closed(&self) {
         *locked(&self.is_listening) = false;
     }
 
     /// Gives a request to the sibling with the fewest queue pairs; back comes one that is the giver's own to serve.
-    pub fn hand_over(
+    pub fn assign_request(
         &self,
-        own: &Arc<Mailbox>,
+        own: &Arc<CardMailbox>,
         id: CmId,
         private: Vec<u8>,
         reads: ReadLimits,
     ) -> Result<Option<(CmId, Vec<u8>, ReadLimits)>, IbError> {
         let members: Vec<_> = self.members.iter().filter_map(Weak::upgrade).collect();
-        let least = members.iter().min_by_key(|member| member.pairs.load(Ordering::Relaxed));
+        let least = members.iter().min_by_key(|member| member.queue_pairs.load(Ordering::Relaxed));
         let taker = least.unwrap_or(own);
-        taker.pair_came();
+        taker.add_queue_pair();
         if Arc::ptr_eq(taker, own) {
             return Ok(Some((id, private, reads)));
         }
         // Its later events come to the sibling's channel, which wakes the sibling's owner for them.
         if let Err(error) = id.migrate(&taker.channel) {
-            taker.pair_went();
+            taker.remove_queue_pair();
             return Err(error);
         }
-        taker.post(Letter::Request { id, private, reads });
+        taker.send(CardMessage::Request { id, private, reads });
         Ok(None)
     }
 }

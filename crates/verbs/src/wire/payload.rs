@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Where bytes of the stream lie in the sender's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptor {
+pub struct RendezvousDescriptor {
     /// The number of this rendezvous in its direction, from zero, modulo 2^32.
     pub number: u32,
     /// How many bytes.
@@ -21,7 +21,7 @@ pub struct Descriptor {
     pub key: u32,
 }
 
-impl Descriptor {
+impl RendezvousDescriptor {
     /// The payload.
     pub fn encode(self) -> [u8; DESCRIPTOR_BYTES] {
         let mut payload = [0; DESCRIPTOR_BYTES];
@@ -33,9 +33,9 @@ impl Descriptor {
     }
 
     /// The descriptor of a payload, if it is one that could be true: some bytes, not too many, at addresses that exist.
-    pub fn decode(payload: &[u8]) -> Option<Descriptor> {
+    pub fn decode(payload: &[u8]) -> Option<RendezvousDescriptor> {
         let payload: &[u8; DESCRIPTOR_BYTES] = payload.try_into().ok()?;
-        let descriptor = Descriptor {
+        let descriptor = RendezvousDescriptor {
             number: u32::from_be_bytes(array(payload, 0)?),
             bytes: u32::from_be_bytes(array(payload, 4)?),
             address: u64::from_be_bytes(array(payload, 8)?),
@@ -107,27 +107,27 @@ mod tests {
     #[test]
     fn the_layout_is_the_documents() {
         let descriptor =
-            Descriptor { number: 0x01020304, bytes: 0x00060708, address: 0x090A0B0C0D0E0F10, key: 0x11121314 };
+            RendezvousDescriptor { number: 0x01020304, bytes: 0x00060708, address: 0x090A0B0C0D0E0F10, key: 0x11121314 };
         let payload = descriptor.encode();
         assert_eq!(payload[..8], [1, 2, 3, 4, 0, 6, 7, 8]);
         assert_eq!(payload[8..], [9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 0, 0, 0, 0]);
-        assert_eq!(Descriptor::decode(&payload), Some(descriptor));
+        assert_eq!(RendezvousDescriptor::decode(&payload), Some(descriptor));
     }
 
     #[test]
     fn what_cannot_be_true_is_no_descriptor() {
-        let sound = Descriptor { number: 1, bytes: 4_096, address: 1 << 40, key: 5 };
+        let sound = RendezvousDescriptor { number: 1, bytes: 4_096, address: 1 << 40, key: 5 };
         for broken in [
-            Descriptor { bytes: 0, ..sound },
-            Descriptor { bytes: RENDEZVOUS_BYTES_MAX + 1, ..sound },
-            Descriptor { bytes: u32::MAX, ..sound },
-            Descriptor { address: u64::MAX - 10, ..sound },
+            RendezvousDescriptor { bytes: 0, ..sound },
+            RendezvousDescriptor { bytes: RENDEZVOUS_BYTES_MAX + 1, ..sound },
+            RendezvousDescriptor { bytes: u32::MAX, ..sound },
+            RendezvousDescriptor { address: u64::MAX - 10, ..sound },
         ] {
-            assert_eq!(Descriptor::decode(&broken.encode()), None, "{broken:?}");
+            assert_eq!(RendezvousDescriptor::decode(&broken.encode()), None, "{broken:?}");
         }
         let mut reserved = sound.encode();
         reserved[23] = 1;
-        assert_eq!(Descriptor::decode(&reserved), None);
+        assert_eq!(RendezvousDescriptor::decode(&reserved), None);
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! Owns:   the port and its one connection.
 //! Never:  starts a thread; what the peer wants is answered while a call runs.
 
-use crate::bell::Bell;
+use crate::wake_pipe::WakePipe;
 use crate::device::Device;
 use crate::limits::LINGER_MAX;
-use crate::link_end::VerbsLink;
+use crate::verbs_link::VerbsLink;
 use crate::port::Port;
-use crate::settings::Settings;
-use crate::wire::Token;
+use crate::settings::PortSettings;
+use crate::wire::RdmaToken;
 use link::{AbortReason, FilledMemory, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -21,20 +21,20 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// One connection over a device that nobody else uses.
-pub struct SoleLink<D: Device> {
+pub struct StandaloneLink<D: Device> {
     // In this order: the link says goodbye over the port.
     link: Option<VerbsLink<D>>,
     port: Port<D>,
     peer: PeerAddress,
     /// Of a link that somebody waits for with a registry.
-    bell: Option<Bell>,
+    wake_pipe: Option<WakePipe>,
     /// What its owner waits for on its behalf.
     registered: Vec<RawFd>,
     /// The last `send` took less than it was offered, and its owner was not told that it would take more now.
     is_blocked: bool,
 }
 
-impl<D: Device> SoleLink<D> {
+impl<D: Device> StandaloneLink<D> {
     /// Connects, and waits until the connection stands.
     ///
     /// # Errors
@@ -42,12 +42,12 @@ impl<D: Device> SoleLink<D> {
     pub fn connect(
         device: D,
         address: &str,
-        token: Option<Token>,
-        settings: Settings,
+        token: Option<RdmaToken>,
+        settings: PortSettings,
         timeout: Duration,
     ) -> io::Result<Self> {
         let pool = Pool::new(PoolOptions::default());
-        let settings = Settings { corked: false, ..settings };
+        let settings = PortSettings { corked: false, ..settings };
         let port = Port::open(device, &pool, settings).map_err(io::Error::other)?;
         let mut link = port.connect(address, token)?;
         let failed = |error: LinkError| io::Error::from(error);
@@ -64,7 +64,7 @@ impl<D: Device> SoleLink<D> {
             Err(error) => return Err(failed(error)),
         }
         let peer = link.peer().clone();
-        Ok(SoleLink { link: Some(link), port, peer, bell: None, registered: Vec::new(), is_blocked: false })
+        Ok(StandaloneLink { link: Some(link), port, peer, wake_pipe: None, registered: Vec::new(), is_blocked: false })
     }
 
     /// The port, to look at.
@@ -77,62 +77,62 @@ impl<D: Device> SoleLink<D> {
     }
 
     /// Takes in what the device has to tell; what is broken shows at the link.
-    fn look(&mut self) {
+    fn poll_port(&mut self) {
         // A device that fails ends the link, which says why.
         let _told_by_the_link = self.port.poll();
         self.port.flush();
     }
 
     /// Whoever waits has an edge, until it was told that there is nothing.
-    fn ring(&mut self) {
-        self.bell.iter_mut().for_each(Bell::ring);
+    fn wake(&mut self) {
+        self.wake_pipe.iter_mut().for_each(WakePipe::wake);
     }
 
     /// There is nothing to receive. The device is to wake whoever waits for it, and since it does not tell of what came
     /// before that, there is another look.
-    fn rest(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
+    fn arm_and_recheck(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         let _told_by_the_link = self.port.arm();
-        self.look();
+        self.poll_port();
         let received = self.inner()?.receive(direct, scratch)?;
         if received != ReceiveOutcome::Idle {
-            return Ok(unfinished(received));
+            return Ok(not_drained(received));
         }
         if self.is_blocked && self.inner()?.is_writable() {
             // No bytes, but more can be sent, and no edge of its own would say so.
             self.is_blocked = false;
             return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
-        self.bell.iter_mut().for_each(Bell::silence);
+        self.wake_pipe.iter_mut().for_each(WakePipe::clear);
         Ok(ReceiveOutcome::Idle)
     }
 }
 
 /// Only who was told that there is nothing at all may wait: then the device is armed.
-fn unfinished(received: ReceiveOutcome) -> ReceiveOutcome {
+fn not_drained(received: ReceiveOutcome) -> ReceiveOutcome {
     match received {
         ReceiveOutcome::Bytes { bytes, .. } => ReceiveOutcome::Bytes { bytes, drained: false },
         other => other,
     }
 }
 
-impl<D: Device> Link for SoleLink<D> {
+impl<D: Device> Link for StandaloneLink<D> {
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
-        if self.bell.is_none() {
+        if self.wake_pipe.is_none() {
             // What a wait has heard of comes first; only who finds nothing looks.
             let received = self.inner()?.receive(direct, scratch)?;
             if received != ReceiveOutcome::Idle {
                 return Ok(received);
             }
         }
-        self.look();
+        self.poll_port();
         let received = self.inner()?.receive(direct, scratch)?;
-        if self.bell.is_none() {
+        if self.wake_pipe.is_none() {
             return Ok(received);
         }
-        let received = if received == ReceiveOutcome::Idle { self.rest(direct, scratch)? } else { unfinished(received) };
+        let received = if received == ReceiveOutcome::Idle { self.arm_and_recheck(direct, scratch)? } else { not_drained(received) };
         if received != ReceiveOutcome::Idle {
             // Whoever stops here has looked at what the device has told, and finds an edge again.
-            self.ring();
+            self.wake();
         }
         Ok(received)
     }
@@ -154,14 +154,14 @@ impl<D: Device> Link for SoleLink<D> {
 
     fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         let mut sent = self.inner()?.send(from)?;
-        if sent == SendOutcome::Blocked && self.bell.is_some() {
+        if sent == SendOutcome::Blocked && self.wake_pipe.is_some() {
             // Room to send is told of by the device alone, and it may have been told already.
             let _told_by_the_link = self.port.arm();
-            self.look();
+            self.poll_port();
             sent = self.inner()?.send(from)?;
             if self.inner()?.is_readable() {
-                self.bell.iter_mut().for_each(Bell::silence);
-                self.ring();
+                self.wake_pipe.iter_mut().for_each(WakePipe::clear);
+                self.wake();
             }
         }
         self.is_blocked = sent == SendOutcome::Blocked;
@@ -179,11 +179,11 @@ impl<D: Device> Link for SoleLink<D> {
         if let Some(link) = &mut self.link {
             link.close_sending();
         }
-        self.look();
+        self.poll_port();
     }
 
     fn capabilities(&self) -> LinkCapabilities {
-        self.link.as_ref().map_or(crate::link_end::SHAPE, Link::capabilities)
+        self.link.as_ref().map_or(crate::verbs_link::DEFAULT_CAPABILITIES, Link::capabilities)
     }
 
     fn peer(&self) -> &PeerAddress {
@@ -196,7 +196,7 @@ impl<D: Device> Link for SoleLink<D> {
         if descriptors.is_empty() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this RDMA device has no descriptors to wait for"));
         }
-        let bell = Bell::new()?;
+        let bell = WakePipe::new()?;
         self.registered.clear();
         for descriptor in descriptors.into_iter().chain([bell.descriptor()]) {
             match registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
@@ -207,14 +207,14 @@ impl<D: Device> Link for SoleLink<D> {
                 Err(error) => return Err(error),
             }
         }
-        self.bell = Some(bell);
+        self.wake_pipe = Some(bell);
         // What is there already is told of at once.
-        self.ring();
+        self.wake();
         Ok(())
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        let Some(_bell) = self.bell.take() else { return Ok(()) };
+        let Some(_bell) = self.wake_pipe.take() else { return Ok(()) };
         let mut all = self.registered.drain(..);
         all.try_for_each(|descriptor| registry.deregister(&mut SourceFd(&descriptor)))
     }
@@ -222,12 +222,12 @@ impl<D: Device> Link for SoleLink<D> {
     fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let waited = self.inner()?.wait(what, timeout);
         // It has heard what the device told, which nobody else hears any more.
-        self.ring();
+        self.wake();
         waited
     }
 }
 
-impl<D: Device> Drop for SoleLink<D> {
+impl<D: Device> Drop for StandaloneLink<D> {
     /// The last words go out, as the kernel sends them for a socket: not longer than they may take, and not at all to a
     /// device that is broken. What the peer was offered and has not read is of them, as long as the peer is there: it lies
     /// in memory of this end.

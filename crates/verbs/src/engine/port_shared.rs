@@ -4,10 +4,10 @@
 //! Owns:   the device, free memory, the sum of what peers may read.
 //! Never:  knows one connection from another.
 
-use super::inward::Free;
-use super::{Census, Counters};
-use crate::device::{Abilities, Device, DeviceError, Grant, WorkId};
-use crate::settings::Settings;
+use super::receive_half::FreedMemory;
+use super::{PortUsage, PortCounters};
+use crate::device::{DeviceCapabilities, Device, DeviceError, ReadGrant, WorkRequestId};
+use crate::settings::PortSettings;
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,52 +17,52 @@ pub(crate) const RECEIVE: u64 = 1 << 63;
 /// The bit in the number of a READ into a landing block.
 pub(crate) const LANDING: u64 = 1 << 62;
 
-pub(crate) struct Shared<D> {
+pub(crate) struct PortShared<D> {
     pub device: D,
-    pub abilities: Abilities,
-    pub settings: Settings,
+    pub abilities: DeviceCapabilities,
+    pub settings: PortSettings,
     pub now: Duration,
-    pub counters: Counters,
+    pub counters: PortCounters,
     /// Receive buffers to post.
-    free_buffers: Vec<(WorkId, BlockMut)>,
+    free_buffers: Vec<(WorkRequestId, BlockMut)>,
     posted_buffers: usize,
     free_landings: Vec<BlockMut>,
     /// Connections that wait for a landing block.
-    pub landing_queue: VecDeque<u32>,
+    pub landing_waiters: VecDeque<u32>,
     pub granted_bytes: usize,
     /// Connections with edges that nobody took.
     pub edged: Vec<u32>,
     /// Connections that may have something to post.
     pub dirty: Vec<u32>,
-    pub frees: Vec<Free>,
+    pub freed: Vec<FreedMemory>,
 }
 
-impl<D: Device> Shared<D> {
-    pub fn new(device: D, settings: Settings, buffers: Vec<BlockMut>, landings: Vec<BlockMut>) -> Self {
-        Shared {
-            abilities: device.abilities(),
+impl<D: Device> PortShared<D> {
+    pub fn new(device: D, settings: PortSettings, buffers: Vec<BlockMut>, landings: Vec<BlockMut>) -> Self {
+        PortShared {
+            abilities: device.capabilities(),
             now: device.now(),
             device,
             settings,
-            counters: Counters::default(),
-            free_buffers: buffers.into_iter().map(|buffer| (WorkId(RECEIVE), buffer)).collect(),
+            counters: PortCounters::default(),
+            free_buffers: buffers.into_iter().map(|buffer| (WorkRequestId(RECEIVE), buffer)).collect(),
             posted_buffers: 0,
             free_landings: landings,
-            landing_queue: VecDeque::new(),
+            landing_waiters: VecDeque::new(),
             granted_bytes: 0,
             edged: Vec::new(),
             dirty: Vec::new(),
-            frees: Vec::new(),
+            freed: Vec::new(),
         }
     }
 
     /// A receive buffer is free.
     pub fn free_buffer(&mut self, buffer: BlockMut) {
-        self.free_buffers.push((WorkId(RECEIVE), buffer));
+        self.free_buffers.push((WorkRequestId(RECEIVE), buffer));
     }
 
     /// The device gave a receive buffer back.
-    pub fn took_buffer(&mut self) {
+    pub fn receive_completed(&mut self) {
         self.posted_buffers -= 1;
     }
 
@@ -86,7 +86,7 @@ impl<D: Device> Shared<D> {
         self.free_landings.push(block);
     }
 
-    pub fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
+    pub fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         let bytes = memory.len();
         let grant = self.device.grant(memory)?;
         self.granted_bytes += bytes;
@@ -95,23 +95,23 @@ impl<D: Device> Shared<D> {
         Ok(grant)
     }
 
-    pub fn revoke(&mut self, grant: Grant, bytes: usize) {
+    pub fn revoke(&mut self, grant: ReadGrant, bytes: usize) {
         self.granted_bytes -= bytes;
         self.device.revoke(grant);
     }
 
     /// Whether a look has something to do, whatever the device says.
     pub fn has_work(&self) -> bool {
-        !self.dirty.is_empty() || !self.landing_queue.is_empty()
+        !self.dirty.is_empty() || !self.landing_waiters.is_empty()
     }
 
-    pub fn census(&self) -> Census {
-        Census {
+    pub fn usage(&self) -> PortUsage {
+        PortUsage {
             posted_buffers: self.posted_buffers,
             free_buffers: self.free_buffers.len(),
             granted_bytes: self.granted_bytes,
             free_landings: self.free_landings.len(),
-            ..Census::default()
+            ..PortUsage::default()
         }
     }
 }

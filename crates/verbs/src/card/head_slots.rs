@@ -7,16 +7,16 @@
 use crate::limits::{HEAD_SLOT_BYTES, HEAD_SLOTS};
 use ib::{Arena, ProtectionDomain, IbError, FilledArenaBlock, LocalKey, ArenaBlock, RemoteAccess, SendSegment, MemoryRegion};
 
-pub(super) struct Heads {
+pub(super) struct HeadSlots {
     domain: ProtectionDomain,
     chunks: Vec<MemoryRegion<Arena>>,
     /// Each with the number of its chunk.
     free: Vec<(ArenaBlock, u32)>,
 }
 
-impl Heads {
+impl HeadSlots {
     pub fn new(domain: &ProtectionDomain) -> Self {
-        Heads { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
+        HeadSlots { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
     }
 
     /// A piece with these bytes, and its key.
@@ -39,7 +39,7 @@ impl Heads {
     }
 
     /// What was sent: a slot is free again; message memory goes.
-    pub fn take_back(&mut self, piece: SendSegment) {
+    pub fn release(&mut self, piece: SendSegment) {
         if let SendSegment::Own(filled) = piece {
             self.free.push(filled.into_block());
         }

@@ -19,9 +19,9 @@ const HAS_TOKEN: u16 = 1;
 
 /// What lets a client move an AMQP connection that it opened elsewhere onto a queue pair, once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(pub [u8; TOKEN_BYTES]);
+pub struct RdmaToken(pub [u8; TOKEN_BYTES]);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for RdmaToken {
     /// Says nothing of what is in it: logs are read by many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
@@ -46,12 +46,12 @@ pub struct Hello {
     /// RDMA READs that it answers at once.
     pub reads_answered_max: u8,
     /// What it was given over another connection, in a request.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
 }
 
 /// Why private data is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrivateError {
+pub enum PrivateDataError {
     /// It is shorter than it must be.
     Short,
     /// It does not begin as ours does: another protocol's peer.
@@ -60,12 +60,12 @@ pub enum PrivateError {
     Value(&'static str),
 }
 
-impl fmt::Display for PrivateError {
+impl fmt::Display for PrivateDataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PrivateError::Short => f.write_str("its private data is too short"),
-            PrivateError::Magic => f.write_str("it does not speak this protocol"),
-            PrivateError::Value(what) => write!(f, "its private data is wrong: {what}"),
+            PrivateDataError::Short => f.write_str("its private data is too short"),
+            PrivateDataError::Magic => f.write_str("it does not speak this protocol"),
+            PrivateDataError::Value(what) => write!(f, "its private data is wrong: {what}"),
         }
     }
 }
@@ -85,19 +85,19 @@ impl Hello {
         bytes[16..20].copy_from_slice(&self.rendezvous_threshold_bytes.to_be_bytes());
         bytes[20] = self.reads_issued_max;
         bytes[21] = self.reads_answered_max;
-        if let Some(Token(token)) = &self.token {
+        if let Some(RdmaToken(token)) = &self.token {
             bytes[24..].copy_from_slice(token);
         }
         bytes
     }
 
     /// What a peer says. Bytes behind it are not looked at: connection managers pad, and later versions may say more.
-    pub fn decode(bytes: &[u8]) -> Result<Hello, PrivateError> {
-        let bytes: [u8; HELLO_BYTES] = array(bytes, 0).ok_or(PrivateError::Short)?;
+    pub fn decode(bytes: &[u8]) -> Result<Hello, PrivateDataError> {
+        let bytes: [u8; HELLO_BYTES] = array(bytes, 0).ok_or(PrivateDataError::Short)?;
         let u16_at = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let u32_at = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if bytes[..4] != MAGIC {
-            return Err(PrivateError::Magic);
+            return Err(PrivateDataError::Magic);
         }
         let mut token = [0; TOKEN_BYTES];
         token.copy_from_slice(&bytes[24..]);
@@ -109,9 +109,9 @@ impl Hello {
             rendezvous_threshold_bytes: u32_at(16),
             reads_issued_max: bytes[20],
             reads_answered_max: bytes[21],
-            token: (u16_at(6) & HAS_TOKEN != 0).then_some(Token(token)),
+            token: (u16_at(6) & HAS_TOKEN != 0).then_some(RdmaToken(token)),
         };
-        let wrong = |what| Err(PrivateError::Value(what));
+        let wrong = |what| Err(PrivateDataError::Value(what));
         match hello {
             _ if hello.versions.0 > hello.versions.1 => wrong("versions"),
             _ if hello.receive_buffer_bytes < RECEIVE_BUFFER_BYTES_MIN => wrong("receive buffers are too small"),
@@ -130,7 +130,7 @@ impl Hello {
 /// Why a listener does not want a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Refusal {
+pub enum RejectReason {
     /// The private data of the request made no sense.
     Malformed = 1,
     /// No version that both speak; the reject names those of the listener.
@@ -145,26 +145,26 @@ pub enum Refusal {
     Shutdown = 6,
 }
 
-impl Refusal {
+impl RejectReason {
     /// All of them.
-    pub const ALL: [Refusal; 6] = [
-        Refusal::Malformed,
-        Refusal::Version,
-        Refusal::TokenNeeded,
-        Refusal::TokenWrong,
-        Refusal::Busy,
-        Refusal::Shutdown,
+    pub const ALL: [RejectReason; 6] = [
+        RejectReason::Malformed,
+        RejectReason::Version,
+        RejectReason::TokenNeeded,
+        RejectReason::TokenWrong,
+        RejectReason::Busy,
+        RejectReason::Shutdown,
     ];
 
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Refusal::Malformed => "our private data is malformed",
-            Refusal::Version => "no version in common",
-            Refusal::TokenNeeded => "a token is needed: open the connection by TCP or TLS first",
-            Refusal::TokenWrong => "the token is unknown, used or too old",
-            Refusal::Busy => "no receive buffers are left there",
-            Refusal::Shutdown => "it is about to stop",
+            RejectReason::Malformed => "our private data is malformed",
+            RejectReason::Version => "no version in common",
+            RejectReason::TokenNeeded => "a token is needed: open the connection by TCP or TLS first",
+            RejectReason::TokenWrong => "the token is unknown, used or too old",
+            RejectReason::Busy => "no receive buffers are left there",
+            RejectReason::Shutdown => "it is about to stop",
         }
     }
 }
@@ -173,7 +173,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
     /// Why.
-    pub why: Refusal,
+    pub reason: RejectReason,
     /// The versions that the listener speaks.
     pub versions: (u8, u8),
 }
@@ -182,7 +182,7 @@ impl Reject {
     /// The bytes.
     pub fn encode(self) -> [u8; REJECT_BYTES] {
         let [a, b, c, d] = MAGIC;
-        let [e, f] = (self.why as u16).to_be_bytes();
+        let [e, f] = (self.reason as u16).to_be_bytes();
         [a, b, c, d, e, f, self.versions.0, self.versions.1]
     }
 
@@ -190,8 +190,8 @@ impl Reject {
     pub fn decode(bytes: &[u8]) -> Option<Reject> {
         let [a, b, c, d, e, f, least, most] = array::<REJECT_BYTES>(bytes, 0)?;
         let code = u16::from_be_bytes([e, f]);
-        let why = Refusal::ALL.into_iter().find(|why| *why as u16 == code)?;
-        ([a, b, c, d] == MAGIC).then_some(Reject { why, versions: (least, most) })
+        let why = RejectReason::ALL.into_iter().find(|why| *why as u16 == code)?;
+        ([a, b, c, d] == MAGIC).then_some(Reject { reason: why, versions: (least, most) })
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
         rendezvous_threshold_bytes: 0x1_0000,
         reads_issued_max: 1,
         reads_answered_max: 4,
-        token: Some(Token([7; 16])),
+        token: Some(RdmaToken([7; 16])),
     };
 
     #[test]
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(wrong(Hello { versions: (2, 1), ..HELLO }), "its private data is wrong: versions");
         assert_eq!(wrong(Hello { credits: 1, ..HELLO }), "its private data is wrong: too few credits");
         assert!(wrong(Hello { receive_buffer_bytes: 10, ..HELLO }).contains("too small"));
-        assert_eq!(Hello::decode(b"HRDM"), Err(PrivateError::Short));
-        assert_eq!(Hello::decode(&[0; 56]), Err(PrivateError::Magic));
+        assert_eq!(Hello::decode(b"HRDM"), Err(PrivateDataError::Short));
+        assert_eq!(Hello::decode(&[0; 56]), Err(PrivateDataError::Magic));
     }
 
     #[test]
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn every_refusal_can_be_read() {
-        for why in Refusal::ALL {
-            let reject = Reject { why, versions: (1, 2) };
+        for why in RejectReason::ALL {
+            let reject = Reject { reason: why, versions: (1, 2) };
             assert_eq!(Reject::decode(&reject.encode()), Some(reject));
         }
         assert_eq!(Reject::decode(&[0; 148]), None);

@@ -9,20 +9,20 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 /// Rung by one who knows, heard by one who waits for descriptors.
-pub(crate) struct Bell {
+pub(crate) struct WakePipe {
     reader: UnixStream,
     writer: UnixStream,
-    is_rung: bool,
+    is_readable: bool,
 }
 
-impl Bell {
+impl WakePipe {
     /// # Errors
     /// The system has no room for two more descriptors.
     pub fn new() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
-        Ok(Bell { reader, writer, is_rung: false })
+        Ok(WakePipe { reader, writer, is_readable: false })
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -30,18 +30,18 @@ impl Bell {
     }
 
     /// Readable from now on.
-    pub fn ring(&mut self) {
-        if !self.is_rung {
+    pub fn wake(&mut self) {
+        if !self.is_readable {
             // One byte fits into an empty socket, and both ends live as long as this does.
-            self.is_rung = self.writer.write(&[1]).is_ok();
+            self.is_readable = self.writer.write(&[1]).is_ok();
         }
     }
 
     /// No longer readable.
-    pub fn silence(&mut self) {
-        if self.is_rung {
+    pub fn clear(&mut self) {
+        if self.is_readable {
             // The byte is there, since it was written before.
-            self.is_rung = self.reader.read(&mut [0]).is_err();
+            self.is_readable = self.reader.read(&mut [0]).is_err();
         }
     }
 }
