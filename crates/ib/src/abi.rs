@@ -1,10 +1,7 @@
 //! The C structures of libibverbs and librdmacm, as far as they are used here.
 //!
-//! Leaves: structures of the same layout as those of the C headers.
-//! Owns:   the knowledge of that layout; `tests/layout.rs` holds it against the headers where they are installed.
-//! Never:  calls anything.
-//!
-//! Where C allocates a structure and we read its first fields only, the rest is left out.
+//! `tests/layout.rs` compares their layout with the headers where these are installed. Where C allocates a structure,
+//! only its first fields are declared.
 
 use libc::{c_char, c_int, c_void, sockaddr_storage};
 

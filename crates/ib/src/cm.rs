@@ -1,8 +1,6 @@
-//! The connection manager's event channel, and what it tells.
+//! The connection manager's event channel, and its events as plain values.
 //!
-//! Enters: the kernel's events.  Leaves: `CmEvent`, plain values, with the id of a connection that asks to be let in.
-//! Owns:   the channel, and the one lock that all calls of the connection manager take.
-//! Never:  waits: the descriptor says when there is something.
+//! Owns: the one lock that all calls of the connection manager take.
 
 use std::fmt;
 use std::io;
@@ -51,7 +49,7 @@ impl CmEventChannel {
     /// A channel, whose descriptor never makes anybody wait.
     ///
     /// # Errors
-    /// [`Error::Missing`] without the libraries, [`Error::NoDevice`] where the connection manager finds none.
+    /// [`IbError::MissingLibrary`] without the libraries, [`IbError::NoDevice`] where the connection manager finds none.
     pub fn new() -> Result<Self, IbError> {
         crate::library::open()?;
         let cm = cm()?;
@@ -80,7 +78,7 @@ impl CmEventChannel {
     /// The next event, if there is one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn next(&self) -> Result<Option<CmEvent>, IbError> {
         let locked = lock();
         let mut raw = ptr::null_mut();

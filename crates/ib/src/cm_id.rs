@@ -1,8 +1,6 @@
 //! Ids of the connection manager: an address, a listener, or one connection.
 //!
-//! Enters: addresses, private data, retry settings.  Leaves: requests to the kernel; what comes of them are events.
-//! Owns:   the id, which goes after its queue pair.
-//! Never:  waits for an answer, or connects with retries that have no end.
+//! Calls return at once, and their results are events. Retries always have an end.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -95,7 +93,7 @@ impl CmId {
     /// An id for a reliable connection, or to listen for such.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn new(channel: &CmEventChannel) -> Result<Self, IbError> {
         let key = CmIdKey::new();
         let cm = channel.handle().cm;
@@ -137,7 +135,7 @@ impl CmId {
     /// request.
     ///
     /// # Errors
-    /// [`Error::NotYet`] before.
+    /// [`IbError::InvalidState`] before.
     pub fn context(&self) -> Result<DeviceContext, IbError> {
         let _locked = lock();
         // SAFETY: the id exists.
@@ -152,7 +150,7 @@ impl CmId {
     /// Binds to a local address. The one of all interfaces is possible; the loopback one has no device.
     ///
     /// # Errors
-    /// What the system says: `ENODEV` for an address that no device has.
+    /// The operating system's error: `ENODEV` for an address that no device has.
     pub fn bind(&self, address: SocketAddr) -> Result<(), IbError> {
         let mut raw = SockAddr::new(address);
         if address.is_ipv6() {
@@ -166,7 +164,7 @@ impl CmId {
     /// Lets an address be used that connections of an earlier listener still use.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn reuse_address(&self) -> Result<(), IbError> {
         self.set(abi::OPTION_ID_REUSEADDR, &1i32.to_ne_bytes())
     }
@@ -176,7 +174,7 @@ impl CmId {
     /// long.
     ///
     /// # Errors
-    /// [`Error::Limit`], or what the system says: kernels before 5.1 do not know it.
+    /// [`IbError::Limit`], or the operating system's error: kernels before 5.1 do not know it.
     pub fn set_ack_timeout(&self, exponent: u8) -> Result<(), IbError> {
         IbError::check_limit("exponent of the acknowledgement's time-out", exponent.into(), ACK_TIMEOUT_EXPONENT_MAX.into())?;
         self.set(abi::OPTION_ID_ACK_TIMEOUT, &[exponent])
@@ -193,18 +191,18 @@ impl CmId {
     /// Listens: requests come as events. `backlog` of them wait at most.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn listen(&self, backlog: u32) -> Result<(), IbError> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the id exists.
         self.call("rdma_listen", |cm, id| unsafe { (cm.rdma_listen)(id, backlog) })
     }
 
-    /// Finds the device that leads to `to`, from `from` if that is given. [`About::AddressResolved`](crate::About)
+    /// Finds the device that leads to `to`, from `from` if that is given. [`CmEventKind::AddressResolved`](crate::CmEventKind)
     /// comes, or a failure.
     ///
     /// # Errors
-    /// What the system says at once.
+    /// The operating system's error at once.
     pub fn resolve_address(&self, from: Option<SocketAddr>, to: SocketAddr, timeout: Duration) -> Result<(), IbError> {
         let (mut from, mut to) = (from.map(SockAddr::new), SockAddr::new(to));
         let from = from.as_mut().map_or(ptr::null_mut(), SockAddr::pointer);
@@ -213,10 +211,10 @@ impl CmId {
         self.call("rdma_resolve_addr", |cm, id| unsafe { (cm.rdma_resolve_addr)(id, from, to.pointer(), timeout) })
     }
 
-    /// Finds the way, once the address is resolved. [`About::RouteResolved`](crate::About) comes, or a failure.
+    /// Finds the way, once the address is resolved. [`CmEventKind::RouteResolved`](crate::CmEventKind) comes, or a failure.
     ///
     /// # Errors
-    /// What the system says at once.
+    /// The operating system's error at once.
     pub fn resolve_route(&self, timeout: Duration) -> Result<(), IbError> {
         let timeout = millis(timeout);
         // SAFETY: the id exists.
@@ -226,7 +224,7 @@ impl CmId {
     /// Asks the peer for a connection, once the way is known and the queue pair is made.
     ///
     /// # Errors
-    /// [`Error::Limit`] for terms that cannot be, or what the system says at once.
+    /// [`IbError::Limit`] for terms that cannot be, or the operating system's error at once.
     pub fn connect(&self, terms: &ConnectParams<'_>) -> Result<(), IbError> {
         let mut terms = terms.raw(CONNECT_DATA_BYTES_MAX)?;
         // SAFETY: the id, the terms and their data exist.
@@ -236,7 +234,7 @@ impl CmId {
     /// Lets the peer in, whose request this is, once the queue pair is made.
     ///
     /// # Errors
-    /// [`Error::Limit`] for terms that cannot be, or what the system says at once.
+    /// [`IbError::Limit`] for terms that cannot be, or the operating system's error at once.
     pub fn accept(&self, terms: &ConnectParams<'_>) -> Result<(), IbError> {
         let mut terms = terms.raw(ACCEPT_DATA_BYTES_MAX)?;
         // SAFETY: the id, the terms and their data exist.
@@ -246,7 +244,7 @@ impl CmId {
     /// Refuses the peer whose request this is, with words of our own.
     ///
     /// # Errors
-    /// [`Error::Limit`] for too many of them, or what the system says.
+    /// [`IbError::Limit`] for too many of them, or the operating system's error.
     pub fn reject(&self, data: &[u8]) -> Result<(), IbError> {
         IbError::check_limit("bytes of private data", data.len(), REJECT_DATA_BYTES_MAX)?;
         // SAFETY: the id and the data exist.
@@ -256,7 +254,7 @@ impl CmId {
     /// Ends the connection: the peer is told, and all work of the queue pair here completes as flushed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn disconnect(&self) -> Result<(), IbError> {
         // SAFETY: the id exists.
         self.call("rdma_disconnect", |cm, id| unsafe { (cm.rdma_disconnect)(id) })
@@ -265,7 +263,7 @@ impl CmId {
     /// Makes later events of this id come to another channel: the way to another thread.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn migrate(&self, channel: &CmEventChannel) -> Result<(), IbError> {
         // SAFETY: the id and the channel exist, and no event is unacknowledged while the lock is held.
         self.call("rdma_migrate_id", |cm, id| unsafe { (cm.rdma_migrate_id)(id, channel.handle().raw) })?;

@@ -1,8 +1,4 @@
-//! Completions: the queue that they come to, the channel that wakes who waits for them, and what they say.
-//!
-//! Enters: a device, a number of entries.  Leaves: batches of `Completion`, plain values.
-//! Owns:   completion queues and channels.
-//! Never:  waits, or says that work is done before the device has.
+//! Completion queues, the channels that notify of new completions, and the completions themselves.
 
 use std::fmt;
 use std::io;
@@ -45,7 +41,7 @@ impl CompletionChannel {
     /// A channel, whose descriptor never makes anybody wait.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn new(context: &DeviceContext) -> Result<Self, IbError> {
         // SAFETY: the context is open, and stays so while the channel exists, which holds it.
         let raw = unsafe { (context.verbs().ibv_create_comp_channel)(context.raw()) };
@@ -62,7 +58,7 @@ impl CompletionChannel {
     /// again.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn drain(&self) -> Result<u32, IbError> {
         self.take(u32::MAX)
     }
@@ -71,7 +67,7 @@ impl CompletionChannel {
     /// call that finds nothing more.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn take(&self, most: u32) -> Result<u32, IbError> {
         let verbs = self.0.context.verbs();
         let mut woken = 0;
@@ -145,7 +141,7 @@ impl CompletionQueue {
     /// everything that uses it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn new(context: &DeviceContext, entries: u32, channel: Option<&CompletionChannel>) -> Result<Self, IbError> {
         let on = channel.map_or(ptr::null_mut(), |channel| channel.0.raw);
         if channel.is_some_and(|channel| channel.0.context != *context) {
@@ -178,7 +174,7 @@ impl CompletionQueue {
     /// means that there were no more.
     ///
     /// # Errors
-    /// What the device says; then nothing on this queue can be relied upon any more.
+    /// The device's error; then nothing on this queue can be relied upon any more.
     pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, IbError> {
         let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider cannot poll"))?;
         // SAFETY: the queue exists, and the batch has room for as many completions.
@@ -194,7 +190,7 @@ impl CompletionQueue {
     /// does not wake.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn arm(&mut self) -> Result<(), IbError> {
         let arm = self.shared.context.ops().req_notify_cq.ok_or(IbError::InvalidState("the provider cannot notify"))?;
         // SAFETY: the queue exists.

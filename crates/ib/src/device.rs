@@ -1,8 +1,6 @@
-//! Devices: which there are, what they can do, and what happens to them.
+//! Devices: which there are, their attributes, and their asynchronous events.
 //!
-//! Enters: nothing, or an id of the connection manager.  Leaves: `Context`, on which everything else is made.
-//! Owns:   devices that were opened here; those of the connection manager are its own.
-//! Never:  is opened twice for one connection: queue pairs, memory and queues of one id share its context.
+//! Queue pairs, memory and queues of one id must share its context: another opening of the same device does not serve.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -65,7 +63,7 @@ impl fmt::Debug for DeviceContext {
 /// Opens every device of this machine that libibverbs can use.
 ///
 /// # Errors
-/// [`Error::Missing`] without the library, [`Error::NoDevice`] with the reason, where there is none.
+/// [`IbError::MissingLibrary`] without the library, [`IbError::NoDevice`] with the reason, where there is none.
 pub fn devices() -> Result<Vec<DeviceContext>, IbError> {
     let verbs = verbs()?;
     let mut count: c_int = 0;
@@ -189,7 +187,7 @@ impl DeviceContext {
     /// What the device can do.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn attributes(&self) -> Result<DeviceAttributes, IbError> {
         // SAFETY: a structure of numbers, for which zero is a value.
         let mut raw: abi::IbvDeviceAttr = unsafe { mem::zeroed() };
@@ -217,7 +215,7 @@ impl DeviceContext {
     /// A port, counted from 1.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn port(&self, number: u8) -> Result<DevicePort, IbError> {
         // SAFETY: a structure of numbers, for which zero is a value.
         let mut raw: abi::IbvPortAttr = unsafe { mem::zeroed() };
@@ -249,7 +247,7 @@ impl DeviceContext {
     /// The addresses of a port, without the empty entries of its table.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn gids(&self, port: &DevicePort) -> Result<Vec<GidEntry>, IbError> {
         let mut entries = Vec::new();
         for index in 0..port.gids {
@@ -282,7 +280,7 @@ impl DeviceContext {
     /// All who hold this context share one list: an event goes to who asks first.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn async_event(&self) -> Result<Option<AsyncEvent>, IbError> {
         if !nonblocking(self.async_fd().as_raw_fd())? {
             return Ok(None);

@@ -1,8 +1,6 @@
-//! What can go wrong before, beside and in a call of the libraries.
+//! Errors of the libraries' calls, with what is missing and how to install it.
 //!
-//! Enters: error numbers and missing files.  Leaves: `Error`, which says what is missing and what would help.
-//! Owns:   the words.
-//! Never:  a completion's status: that is a value of `completion`, not an error of a call.
+//! The status of a completion is a value of `completion`, not an error of a call.
 
 use std::fmt;
 use std::io;

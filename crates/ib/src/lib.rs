@@ -1,32 +1,32 @@
-//! InfiniBand verbs and their connection manager in safe words, opened at run time.
+//! InfiniBand verbs and the RDMA connection manager with safe types, loaded at run time.
 //!
-//! Enters: addresses, memory, work.  Leaves: events and completions, as plain values.
-//! Owns:   every handle of libibverbs and librdmacm, and one of the tree's two permissions to be `unsafe`.
-//! Never:  waits (but for `rsocket`, where it says so), knows what the bytes mean, is needed for the program to start.
+//! Owns: every handle of libibverbs and librdmacm, and one of the tree's two permissions to use `unsafe`.
 //!
-//! The map, from the ground up:
+//! The map, from the bottom up:
 //!
-//! - `library` opens the two libraries; `abi` has their structures, as in the C headers; `error` says what is missing.
-//! - `device` lists devices and what they can do. `cm` and `id` make connections.
-//! - `memory` says what memory must promise; `region` registers it, `pool` that of a slab pool, `met` that of
-//!   any, as it comes by.
-//! - `rsocket` has the byte streams that librdmacm makes of all this by itself; nothing else here uses it.
-//! - `completion` tells what has ended; `receives` and `queue_pair` are the two queues that work is put into.
+//! - `library` loads the two libraries; `abi` has their structures, as in the C headers; `error` names what is missing.
+//! - `device` lists devices and their attributes. `cm` and `cm_id` make connections.
+//! - `memory` states what memory must guarantee; `region` registers it, `pool_regions` registers that of a slab pool,
+//!   `registration_cache` that of any pool, region by region on first use.
+//! - `completion` reports the work that has ended; `shared_receive_queue` and `queue_pair` are the two kinds of work
+//!   queue.
+//! - `rsocket` has the byte streams that librdmacm implements itself; nothing else here uses it.
 //!
 //! # The rule of memory
 //! A device reads and writes memory behind the compiler's back, from when work is posted until its completion has been
-//! polled. So work **owns** its memory for that time: what is posted moves into the queue, and comes back (or is
-//! dropped) when the completion is handed in. Completions cannot be made or copied. Keys and grants are plain numbers
-//! and keep nothing alive: a wrong one makes work fail, here or at the peer, and nothing else. A peer may read a region
-//! that was registered for [`Peers::Read`] at any time, all of it, so such a region covers what that peer may see and
-//! no more; what peers may write ([`Region::for_writes`]) is never lent as a reference.
+//! polled. So work **owns** its memory for that time: what is posted moves into the queue, and is returned (or dropped)
+//! when the completion is handed in. Completions cannot be made or copied. Keys and addresses of remote memory are
+//! plain numbers and keep nothing alive: a wrong one makes work fail, here or at the peer, and has no other effect. A
+//! peer may read a region that was registered for [`RemoteAccess::Read`] at any time, all of it, so such a region
+//! covers exactly what that peer may see. Memory that peers may write ([`MemoryRegion::new_remote_writable`]) is never
+//! lent as a reference.
 //!
-//! # Order of ends
-//! Everything holds what it was made with: a queue pair its id, its queues and its domain, a region its domain, all of
-//! them their device. So handles may be dropped in any order.
+//! # Order of drops
+//! Every handle holds what it was made with: a queue pair its id, its queues and its protection domain, a region its
+//! protection domain, all of them their device. So handles may be dropped in any order.
 //!
-//! What is deliberately absent: threads, blocking calls, unreliable queue pairs, atomics, memory windows, multicast,
-//! retries without end.
+//! What is deliberately absent: threads, blocking calls (except in `rsocket`, where documented), unreliable queue
+//! pairs, atomics, memory windows, multicast, retries without end.
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -1,8 +1,4 @@
-//! libibverbs and librdmacm, opened when they are first asked for.
-//!
-//! Enters: nothing but what the system has installed.  Leaves: their functions, or why there are none.
-//! Owns:   the two libraries, which stay open until the program ends: their devices and threads outlive any handle.
-//! Never:  is needed to build or start the program.
+//! libibverbs and librdmacm, loaded on first use and never unloaded. Programs build and start without them.
 
 use std::ffi::CStr;
 use std::mem;
@@ -173,7 +169,7 @@ pub(crate) fn rsockets() -> Result<&'static RsocketLibrary, IbError> {
 /// Opens both libraries, if that was not done yet.
 ///
 /// # Errors
-/// [`Error::Missing`] names the one that is not there.
+/// [`IbError::MissingLibrary`] names the one that is not there.
 pub fn open() -> Result<(), IbError> {
     verbs()?;
     cm().map(drop)

@@ -1,8 +1,4 @@
-//! Limits of the layer, most of them the standard's.
-//!
-//! Leaves: constants.
-//! Owns:   their values and how they hang together.
-//! Never:  what a device allows: that is asked of the device.
+//! Limits of this crate, most of them from the InfiniBand standard. Those of a device are its attributes.
 
 /// Private data of a connection request (InfiniBand: 92 bytes, of which an address in IP's manner takes 36).
 pub const CONNECT_DATA_BYTES_MAX: usize = 56;

@@ -1,8 +1,6 @@
-//! Memory that a device may read or write: what it must promise, and two kinds that do.
+//! Memory that a device may read or write: what it must guarantee, and the types that do.
 //!
-//! Enters: sizes, or the tree's own message memory.  Leaves: `Stay` and `Fill`, `Pages`, `Arena` and its `Part`s.
-//! Owns:   pages from the system.
-//! Never:  lends a reference to bytes that a device may change meanwhile.
+//! No reference is lent to bytes that a device may change meanwhile.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,13 +15,13 @@ use crate::limits::{ARENA_BLOCKS_MAX, SGE_BYTES_MAX};
 /// Bytes that stay where they are, mapped and initialised, for as long as the value lives, wherever the value is moved.
 ///
 /// # Safety
-/// The implementor keeps that promise for the bytes that [`span`](Stay::span) names, which are always the same.
+/// The implementor keeps that promise for the bytes that [`span`](StableMemory::span) names, which are always the same.
 pub unsafe trait StableMemory: Send + 'static {
     /// Where they are, and how many.
     fn span(&self) -> (NonNull<u8>, usize);
 }
 
-/// Bytes that [`Stay`], and that nobody else reads or writes while the value lives: a device may write them.
+/// Bytes that [`StableMemory`], and that nobody else reads or writes while the value lives: a device may write them.
 ///
 /// # Safety
 /// The implementor keeps that promise: there is one value for these bytes, and no reference to them that was not
@@ -156,7 +154,7 @@ impl SharedPages {
     /// `bytes` zeroes.
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
+    /// [`IbError::Limit`] beyond what one piece may have, or the operating system's error.
     pub fn new(bytes: usize) -> Result<Self, IbError> {
         PageMapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
     }
@@ -225,7 +223,7 @@ impl Arena {
     /// `parts` parts of `part_bytes` zeroes each.
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
+    /// [`IbError::Limit`] beyond what one piece may have, or the operating system's error.
     pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<ArenaBlock>), IbError> {
         IbError::check_limit("parts of an arena", parts, ARENA_BLOCKS_MAX)?;
         IbError::check_limit("bytes of a part", part_bytes, SGE_BYTES_MAX)?;

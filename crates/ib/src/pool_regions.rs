@@ -1,8 +1,4 @@
-//! The regions of a slab pool, registered, and kept in step with it.
-//!
-//! Enters: a pool, whenever it may have changed.  Leaves: the key of any block of it.
-//! Owns:   the registrations.
-//! Never:  keeps memory that the pool gives back, or lets a peer reach any of it.
+//! The registered regions of a slab pool. Peers cannot reach them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +31,7 @@ impl PoolRegions {
     /// blocks of the pool, whenever it may have done so.
     ///
     /// # Errors
-    /// What the system says, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
+    /// The operating system's error, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
     pub fn refresh(&mut self, pool: &Pool) -> Result<(), IbError> {
         let generation = pool.generation();
         if generation == self.generation {

@@ -1,8 +1,4 @@
-//! What a device does not say of itself, and a queue pair that is never connected does.
-//!
-//! Enters: a domain and a completion queue.  Leaves: how many bytes an inline send may have.
-//! Owns:   a queue pair, for the time of the question.
-//! Never:  connects it, or posts anything.
+//! Finds an attribute that a device does not report, with a queue pair that is never connected.
 
 use std::ptr;
 
@@ -18,7 +14,7 @@ use crate::region::ProtectionDomain;
 /// and fewer, and for none at last.
 ///
 /// # Errors
-/// What the system says to a queue pair that asks for nothing special; `pieces_max` beyond this crate's limit.
+/// The operating system's error to a queue pair that asks for nothing special; `pieces_max` beyond this crate's limit.
 pub fn probe_inline_bytes(domain: &ProtectionDomain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, IbError> {
     IbError::check_limit("pieces of a send", pieces_max as usize, SGE_MAX)?;
     if queue.shared().context() != domain.context() {

@@ -1,8 +1,6 @@
-//! Reliable connected queue pairs: work for the device, and what it holds meanwhile.
+//! Reliable connected queue pairs: the work that is posted, and the memory that it owns meanwhile.
 //!
-//! Enters: an id, and work in batches.  Leaves: numbers and memory of work that has ended.
-//! Owns:   the queue pair, and all memory that its work names, until the device has done with it.
-//! Never:  takes more work than it has room for: room comes from completions alone, not from a peer's answers.
+//! A queue pair takes no more work than it has slots for, and only completions free slots.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -88,10 +86,10 @@ pub struct PostOptions {
 }
 
 impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
-    /// A queue pair for an id that has a device: [`Id::accept`] or [`Id::connect`] then connects it.
+    /// A queue pair for an id that has a device: [`CmId::accept`] or [`CmId::connect`] then connects it.
     ///
     /// # Errors
-    /// [`Error::NotYet`] if the id has no device, or not that of `domain`; [`Error::Limit`]; what the system says:
+    /// [`IbError::InvalidState`] if the id has no device, or not that of `domain`; [`IbError::Limit`]; the operating system's error:
     /// `EINVAL` is most often an inline limit that the device does not have.
     pub fn new(
         id: &CmId,
@@ -189,7 +187,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// Takes a completion of this queue pair's work: that work has ended, and all that was posted before it.
     ///
     /// # Errors
-    /// [`Error::NotOurs`] for a completion of another queue.
+    /// [`IbError::WrongQueue`] for a completion of another queue.
     pub fn on_completion(&mut self, completion: Completion, into: &mut Vec<CompletedWork<F>>) -> Result<(), IbError> {
         self.on_completion_with(completion, into, drop)
     }
@@ -235,7 +233,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// The state it is in.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn state(&self) -> Result<QueuePairState, IbError> {
         // SAFETY: structures of numbers and pointers, for which zero is a value.
         let (mut attributes, mut initial): (abi::IbvQpAttr, abi::IbvQpInitAttr) = unsafe { mem::zeroed() };
@@ -257,7 +255,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn move_to_error(&mut self) -> Result<(), IbError> {
         // SAFETY: a structure of numbers, for which zero is a value.
         let mut attributes: abi::IbvQpAttr = unsafe { mem::zeroed() };
@@ -327,7 +325,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// Sends the pieces, in order, as one message, which takes one of the peer's receives.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Limit`] for too many pieces, [`Error::NotRegistered`]. Then the pieces are dropped and
+    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many pieces, [`IbError::NotRegistered`]. Then the pieces are dropped and
     /// the batch is as it was.
     pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, how: PostOptions) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
@@ -345,11 +343,11 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(())
     }
 
-    /// Sends the parts, in order, as one message of at most [`Options::inline_bytes_max`]. They are read when the batch
+    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when the batch
     /// is posted; no memory of theirs is registered or held.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Limit`]. Then the batch is as it was.
+    /// [`IbError::QueueFull`], [`IbError::Limit`]. Then the batch is as it was.
     pub fn send_inline(&mut self, parts: &[&'i [u8]], how: PostOptions) -> Result<(), IbError> {
         self.add_inline(abi::WR_SEND, parts, None, how)
     }
@@ -389,7 +387,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// As [`read`](Self::read), into `bytes` bytes of the memory from `at`.
     ///
     /// # Errors
-    /// As [`send`](Self::send), and [`Error::Limit`] for a part that reaches beyond the memory.
+    /// As [`send`](Self::send), and [`IbError::Limit`] for a part that reaches beyond the memory.
     pub fn read_part(
         &mut self,
         into: F,
@@ -409,7 +407,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// Hands all of it to the device.
     ///
     /// # Errors
-    /// What the device says; then some of it may be under way and the rest is dropped. The connection is of no use any
+    /// The device's error; then some of it may be under way and the rest is dropped. The connection is of no use any
     /// more.
     pub fn post(self) -> Result<usize, IbError> {
         let count = self.len();

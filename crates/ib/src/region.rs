@@ -1,8 +1,6 @@
 //! Protection domains, and memory registered in them.
 //!
-//! Enters: memory that stays.  Leaves: `Region`, its `Key` for work of our own, its `Grant` for a peer's.
-//! Owns:   the registration, and with it the memory: a card reaches neither before nor after.
-//! Never:  registers memory for a peer to write that safe code may hold a reference to.
+//! Memory that a peer may write is registered only if safe code cannot hold a reference to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +39,7 @@ impl ProtectionDomain {
     /// A new domain on a device.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn new(context: &DeviceContext) -> Result<Self, IbError> {
         // SAFETY: the context is open, and stays so while the domain exists, which holds it.
         let raw = unsafe { (context.verbs().ibv_alloc_pd)(context.raw()) };
@@ -136,7 +134,7 @@ impl<O: StableMemory> MemoryRegion<O> {
     /// Registers all of the owner's bytes. It pins them, within the limit of locked memory.
     ///
     /// # Errors
-    /// [`Error::Limit`] for none or too many bytes, or what the system says.
+    /// [`IbError::Limit`] for none or too many bytes, or the operating system's error.
     pub fn new(domain: &ProtectionDomain, owner: O, peers: RemoteAccess) -> Result<Self, IbError> {
         // What may be written without a peer's right is what is posted to be filled, and that is held alone.
         let access = match peers {
@@ -164,7 +162,7 @@ impl<O: StableMemory> MemoryRegion<O> {
         self.registration.key()
     }
 
-    /// What a peer must know to read it (or to write it, see [`Region::for_writes`]).
+    /// What a peer must know to read it (or to write it, see [`MemoryRegion::new_remote_writable`]).
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
     }
@@ -180,7 +178,7 @@ impl MemoryRegion<SharedPages> {
     /// Registers pages that a peer may read and write, all of them and at any time, who has their grant.
     ///
     /// # Errors
-    /// As [`Region::new`].
+    /// As [`MemoryRegion::new`].
     pub fn new_remote_writable(domain: &ProtectionDomain, pages: SharedPages) -> Result<Self, IbError> {
         Self::with_access(domain, pages, abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE)
     }

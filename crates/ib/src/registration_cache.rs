@@ -1,8 +1,6 @@
-//! Message memory that a device has met, registered region by region as its pieces come by.
+//! A registration cache: message memory of any pool and thread, registered region by region on first use.
 //!
-//! Enters: slices and blocks of any pool, of any thread.  Leaves: the key of each.
-//! Owns:   the registrations.
-//! Never:  asks a pool, lets a peer reach anything, keeps a region registered that has gone back to the system.
+//! Peers cannot reach what it registers. A registration ends after its region is unmapped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -42,7 +40,7 @@ impl RegistrationCache {
     /// The key of a slice.
     ///
     /// # Errors
-    /// [`Error::NotRegistered`] for an empty one; what the system says, `ENOMEM` where no more memory may be pinned.
+    /// [`IbError::NotRegistered`] for an empty one; the operating system's error, `ENOMEM` where no more memory may be pinned.
     pub fn key(&mut self, slice: &Slice) -> Result<LocalKey, IbError> {
         self.lookup(slice.region().ok_or(IbError::NotRegistered)?, || slice.weak_region())
     }

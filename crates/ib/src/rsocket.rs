@@ -1,11 +1,9 @@
-//! Rsockets: librdmacm's byte streams over RDMA, with the calls of sockets and descriptors that only they know.
+//! Rsockets: librdmacm's byte streams over RDMA, with calls like those of sockets and descriptors that only they
+//! accept.
 //!
-//! Enters: addresses, bytes.  Leaves: connected streams, bytes, readiness.
-//! Owns:   the socket, which is closed with its last holder.
-//! Never:  waits for bytes, except in [`rpoll`], [`RSocket::connect`] and where a socket ends.
-//!
-//! Epoll and mio know nothing of them. Whoever drops the last holder of a socket may wait until the peer's device has what
-//! was sent: let that be a thread with nothing else to do.
+//! Epoll and mio cannot wait for them. Only [`rpoll`], [`RSocket::connect`], [`RSocket::shutdown_sending`] and dropping
+//! a socket block; the last two until the peer's device has acknowledged everything, so a thread with nothing else to
+//! do should do that.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -73,7 +71,7 @@ impl RSocket {
     /// Connects, and waits until that is done or has failed: seconds, where nobody answers.
     ///
     /// # Errors
-    /// [`Error::Missing`] without the library, [`Error::NoDevice`], or what the system says.
+    /// [`IbError::MissingLibrary`] without the library, [`IbError::NoDevice`], or the operating system's error.
     pub fn connect(to: SocketAddr) -> Result<Self, IbError> {
         let socket = Self::new(to)?;
         let mut raw = SockAddr::new(to);
@@ -103,7 +101,7 @@ impl RSocket {
     /// The next connection, if one waits.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn accept(self: &Arc<Self>) -> io::Result<Option<Self>> {
         let mut waiting = [PollEntry::socket(self, PollInterest::READABLE)];
         if rpoll(&mut waiting, Some(0))? == 0 {
@@ -121,7 +119,7 @@ impl RSocket {
     /// Whether small sends go at once. Rsockets always do so, and take the option for the sake of programs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn set_nodelay(&self, on: bool) -> Result<(), IbError> {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
     }
@@ -129,7 +127,7 @@ impl RSocket {
     /// Bytes for sending and receiving, before it is connected or, for those it will accept, listens.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), IbError> {
         for (option, bytes) in [(libc::SO_SNDBUF, send_bytes), (libc::SO_RCVBUF, receive_bytes)] {
             if let Some(bytes) = bytes {
@@ -150,7 +148,7 @@ impl RSocket {
     /// Sends some of the parts, in order: at least a byte.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is taken now, or what the system says.
+    /// `WouldBlock` where nothing is taken now, or the operating system's error.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         // SAFETY: a structure of numbers and pointers, for which zero is a value.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -164,7 +162,7 @@ impl RSocket {
     /// Receives into the front of `into`; 0: the peer has ended the stream, or there was no room.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is there now, or what the system says.
+    /// `WouldBlock` where nothing is there now, or the operating system's error.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the socket exists, and the memory is ours to write to.
         checked(unsafe { (self.calls.rrecv)(self.fd, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
@@ -173,7 +171,7 @@ impl RSocket {
     /// Ends the sending direction. Waits until the peer's device has what was sent.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn shutdown_sending(&self) -> io::Result<()> {
         // SAFETY: the socket exists.
         checked(unsafe { (self.calls.rshutdown)(self.fd, libc::SHUT_WR) } as isize).map(drop)
@@ -254,7 +252,7 @@ impl<'d> PollEntry<'d> {
 /// Waits until one of the entries has what it wants, for some milliseconds at most; `None`: for ever. Says how many have.
 ///
 /// # Errors
-/// What the system says; a signal is no error but a poll that found nothing.
+/// The operating system's error; a signal is no error but a poll that found nothing.
 pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
     let calls = rsockets().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
     let events = |wants: PollInterest| {
@@ -283,7 +281,7 @@ pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Resu
 /// Whether rsockets can be called, and why not.
 ///
 /// # Errors
-/// [`Error::Missing`].
+/// [`IbError::MissingLibrary`].
 pub fn open_rsockets() -> Result<(), IbError> {
     rsockets().map(drop)
 }

@@ -1,8 +1,7 @@
-//! A shared receive queue: memory that any connection's next message may be received into.
+//! A shared receive queue: buffers into which the next message of any connection is received.
 //!
-//! Enters: buffers with their keys.  Leaves: the same buffers, filled, when their completion is handed in.
-//! Owns:   every buffer that is posted, until then, or until the device cannot reach it any more.
-//! Never:  gives a buffer back early: also not when it is dropped while queue pairs still use it.
+//! A posted buffer is returned when its completion is handed in. A buffer is never returned early, not even when the
+//! queue is dropped while queue pairs still use it.
 
 use std::any::Any;
 use std::fmt;
@@ -67,7 +66,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// A queue with room for at least `most` buffers.
     ///
     /// # Errors
-    /// [`Error::Limit`], or what the system says.
+    /// [`IbError::Limit`], or the operating system's error.
     pub fn new(domain: &ProtectionDomain, most: u32) -> Result<Self, IbError> {
         IbError::check_limit("receives of a queue", most as usize, WORK_REQUESTS_MAX as usize)?;
         let mut attributes = abi::IbvSrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
@@ -110,7 +109,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// took are gone from `from`.
     ///
     /// # Errors
-    /// [`Error::NotRegistered`] before anything is posted; what the device says. Then what is still in `from` was not
+    /// [`IbError::NotRegistered`] before anything is posted; the device's error. Then what is still in `from` was not
     /// taken.
     pub fn post(&mut self, from: &mut Vec<(F, LocalKey)>) -> Result<usize, IbError> {
         let count = from.len().min(self.free.len());
@@ -157,7 +156,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// The buffer of a receive that has ended; how much of it is filled, the completion says.
     ///
     /// # Errors
-    /// [`Error::NotOurs`] for a completion of another queue.
+    /// [`IbError::WrongQueue`] for a completion of another queue.
     pub fn on_completion(&mut self, completion: Completion) -> Result<F, IbError> {
         if completion.work_queue() != self.tag {
             return Err(IbError::WrongQueue);

@@ -1,8 +1,4 @@
-//! Addresses of the socket interface, in both directions.
-//!
-//! Enters: `SocketAddr`, or what C has written.  Leaves: the other.
-//! Owns:   the two forms of `sockaddr` that the connection manager takes.
-//! Never:  resolves a name.
+//! Conversion between `SocketAddr` and the C socket addresses that the connection manager takes.
 
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

@@ -1,4 +1,4 @@
-//! The layer over a real device, as the lab's guest has one (`tests/lab`). Elsewhere each says that it is skipped, and
+//! Verbs over a real device, in the lab's guest (`tests/lab`). Without one each test prints that it is skipped, and
 //! why.
 
 #[path = "fabric/endpoints.rs"]

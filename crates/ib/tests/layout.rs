@@ -1,4 +1,4 @@
-//! The structures of `ib::abi` against the C headers, wherever these are installed (libibverbs-dev, librdmacm-dev).
+//! The structures of `ib::abi` compared with the C headers, where these are installed (libibverbs-dev, librdmacm-dev).
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -16,13 +16,13 @@ pub trait Acceptor: Send {
     /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
 
     /// Reports waiting connections to `registry` under `token`; edge-triggered: accept until there are none.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
 }
 

@@ -17,7 +17,7 @@ impl Listeners {
     /// Reports waiting connections to `registry`: the first listener under `first`, each further one under the token before.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
         self.0.iter_mut().enumerate().try_for_each(|(at, listener)| listener.register(registry, Token(first.0 - at)))
     }

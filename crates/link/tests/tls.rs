@@ -2,7 +2,7 @@
 
 mod certificates;
 
-use certificates::TestAuthority;
+use certificates::Authority;
 use link::contract::{LinkPair, check_all};
 use link::{
     Address, CertificateFiles, ClientCertificates, DialOptions, CertificateIdentity, Link, LinkError, ListenOptions, Listener,
@@ -75,7 +75,7 @@ fn connected(listener: &mut Listener, client: &TlsClient) -> LinkPair {
 
 #[test]
 fn tls_keeps_the_contract() {
-    let authority = TestAuthority::new("contract");
+    let authority = Authority::new("contract");
     for version_min in [TlsVersion::V13, TlsVersion::V12] {
         let certificates = vec![authority.issue("server", &["127.0.0.1"])];
         let (mut listener, _) = listen(&TlsServerOptions { certificates, version_min, ..Default::default() });
@@ -90,7 +90,7 @@ fn tls_keeps_the_contract() {
 
 #[test]
 fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
-    let authority = TestAuthority::new("sni");
+    let authority = Authority::new("sni");
     let certificates = vec![
         authority.issue("first", &["first.example"]),
         authority.issue("second", &["second.example", "*.second.example"]),
@@ -111,8 +111,8 @@ fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
 
 #[test]
 fn a_client_proves_who_it_is() {
-    let authority = TestAuthority::new("client");
-    let stranger = TestAuthority::new("stranger");
+    let authority = Authority::new("client");
+    let stranger = Authority::new("stranger");
     let certificates = vec![authority.issue("server", &["127.0.0.1"])];
     let mine = authority.issue("orders", &["orders.example", "b.example"]);
     let theirs = stranger.issue("orders", &["orders.example"]);
@@ -157,7 +157,7 @@ fn a_client_proves_who_it_is() {
 
 #[test]
 fn certificates_are_read_anew_and_open_connections_stay() {
-    let authority = TestAuthority::new("reload");
+    let authority = Authority::new("reload");
     let files = authority.issue("server", &["127.0.0.1"]);
     let options = TlsServerOptions { certificates: vec![files.clone()], ..Default::default() };
     let (mut listener, server) = listen(&options);
@@ -171,7 +171,7 @@ fn certificates_are_read_anew_and_open_connections_stay() {
     std::fs::write(&files.key, sound).expect("writes");
     connected(&mut listener, &client);
     // Another authority: who trusts the old one comes no more, who is there stays.
-    let other = TestAuthority::new("reload-other");
+    let other = Authority::new("reload-other");
     let new = other.issue("server", &["127.0.0.1"]);
     std::fs::copy(&new.certificate, &files.certificate).expect("copies");
     std::fs::copy(&new.key, &files.key).expect("copies");
@@ -187,7 +187,7 @@ fn certificates_are_read_anew_and_open_connections_stay() {
 
 #[test]
 fn files_that_cannot_be_used_are_named() {
-    let authority = TestAuthority::new("files");
+    let authority = Authority::new("files");
     let (a, b) = (authority.issue("a", &["a.example"]), authority.issue("b", &["b.example"]));
     let nowhere = || authority.folder.join("nowhere.pem");
     let (a_key, a_certificate) = (a.key.display(), a.certificate.display());
@@ -210,7 +210,7 @@ fn files_that_cannot_be_used_are_named() {
 
 #[test]
 fn a_plain_client_gets_an_end_and_its_first_bytes_are_told() {
-    let authority = TestAuthority::new("plain");
+    let authority = Authority::new("plain");
     let certificates = vec![authority.issue("server", &["127.0.0.1"])];
     let (mut listener, _) = listen(&TlsServerOptions { certificates, ..Default::default() });
     let Address::Tls { port, .. } = listener.local_address() else { panic!("a TLS address") };
@@ -231,7 +231,7 @@ fn a_tls_client_of_a_plain_listener_ends_in_time() {
     let address = "127.0.0.1:0".parse().expect("an address");
     let mut listener = Listener::bind(&address, &ListenOptions::default()).expect("binds");
     let Address::Tcp { port, .. } = *listener.local_address() else { panic!("a TCP address") };
-    let authority = TestAuthority::new("other-way");
+    let authority = Authority::new("other-way");
     let client = TlsClient::new(Some(&authority.ca), None, None).expect("a client");
     let address = Address::Tls { host: "127.0.0.1".into(), port };
     let options = DialOptions { timeout: Duration::from_millis(200), ..DialOptions::default() };
@@ -252,7 +252,7 @@ fn a_tls_client_of_a_plain_listener_ends_in_time() {
 
 #[test]
 fn who_is_not_verified_is_not_trusted() {
-    let (mine, theirs) = (TestAuthority::new("trusted"), TestAuthority::new("untrusted"));
+    let (mine, theirs) = (Authority::new("trusted"), Authority::new("untrusted"));
     let certificates = vec![theirs.issue("server", &["127.0.0.1"])];
     let (mut listener, _) = listen(&TlsServerOptions { certificates, ..Default::default() });
     let client = TlsClient::new(Some(&mine.ca), None, None).expect("a client");
@@ -272,7 +272,7 @@ fn who_is_not_verified_is_not_trusted() {
 
 #[test]
 fn an_expired_certificate_tells_when() {
-    let authority = TestAuthority::new("expired");
+    let authority = Authority::new("expired");
     let server = TlsServer::new(TlsServerOptions {
         certificates: vec![authority.issue_until("old", &["127.0.0.1"], 2001)],
         ..Default::default()

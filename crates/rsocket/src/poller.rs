@@ -76,7 +76,7 @@ impl RsocketPoller {
     /// Starts both threads.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn start() -> io::Result<Self> {
         let shared = Arc::new(PollerShared { state: Mutex::default(), wake: new_eventfd()? });
         let (endings, ended) = channel();

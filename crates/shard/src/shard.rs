@@ -408,7 +408,7 @@ impl Shard {
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
         let room_bytes = self.broker.room_bytes();
-        let crowded = self.household.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
+        let crowded = self.household.note_held(self.options.shard.0, (pool.mapped_bytes() + room_bytes) as u64);
         if crowded {
             pool.trim();
         }

@@ -6,20 +6,20 @@ use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{SimLink, TestWorld, bytes, settings};
+use world::{SimVerbsLink, TestWorld, bytes, settings};
 
 const HEAD: &[u8] = b"a head of some bytes";
 
 /// Receives a head by `receive`, then a body into lent memory.
 struct BodyReceiver {
-    link: SimLink,
+    link: SimVerbsLink,
     head: Vec<u8>,
     body: Option<BlockMut>,
     is_lent: bool,
 }
 
 impl BodyReceiver {
-    fn new(link: SimLink) -> BodyReceiver {
+    fn new(link: SimVerbsLink) -> BodyReceiver {
         BodyReceiver { link, head: Vec::new(), body: None, is_lent: false }
     }
 
@@ -51,7 +51,7 @@ fn message(world: &TestWorld, body: &Slice) -> Gather {
     out
 }
 
-fn send_all(world: &TestWorld, link: &mut SimLink, mut out: Gather) {
+fn send_all(world: &TestWorld, link: &mut SimVerbsLink, mut out: Gather) {
     world.until("the message is taken", || {
         link.send(&mut out).expect("open");
         out.is_empty()

@@ -162,7 +162,7 @@ fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
         });
         assert_eq!(heard, (b"greeting".to_vec(), true), "seed {seed}");
         drop((near, far));
-        (0..2).for_each(|node| world.must_be_empty(node, &settings()));
+        (0..2).for_each(|node| world.assert_all_released(node, &settings()));
     }
 }
 

@@ -9,7 +9,7 @@ use verbs::RdmaToken;
 use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, MessageHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
 use verbs::sim::{FabricOptions, SimDevice};
 use verbs::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, encode_done};
-use world::{SimLink, TestWorld, drain, settings};
+use world::{SimVerbsLink, TestWorld, drain, settings};
 
 const HELLO: Hello = Hello {
     versions: (1, 1),
@@ -108,7 +108,7 @@ impl RawClient {
 struct HostileScene {
     world: TestWorld,
     settings: PortSettings,
-    honest: (SimLink, SimLink),
+    honest: (SimVerbsLink, SimVerbsLink),
 }
 
 impl HostileScene {
@@ -125,7 +125,7 @@ impl HostileScene {
         HostileScene { settings, honest: (near, far.expect("just found")), world }
     }
 
-    fn accept(&self) -> SimLink {
+    fn accept(&self) -> SimVerbsLink {
         let mut link = None;
         self.world.until("an accepted link", || {
             link = self.world.ports[0].accept();
@@ -150,12 +150,12 @@ impl HostileScene {
             assert_eq!(got, world::bytes(turn, 3_000));
         }
         drop(self.honest);
-        self.world.must_be_empty(0, &self.settings);
+        self.world.assert_all_released(0, &self.settings);
     }
 }
 
 /// How the server's end of the dishonest connection ends.
-fn ends(world: &TestWorld, link: &mut SimLink) -> String {
+fn ends(world: &TestWorld, link: &mut SimVerbsLink) -> String {
     for _ in 0..world::STEPS_MAX {
         let mut scratch = [0; 4_096];
         match link.receive(&mut [], &mut scratch) {
@@ -271,7 +271,7 @@ fn a_message_longer_than_a_buffer_ends_its_connection() {
 }
 
 /// The server offers a body; answers the descriptor.
-fn offered(scene: &HostileScene, raw: &mut RawClient, link: &mut SimLink) -> RendezvousDescriptor {
+fn offered(scene: &HostileScene, raw: &mut RawClient, link: &mut SimVerbsLink) -> RendezvousDescriptor {
     let mut out = Gather::new();
     out.push(scene.world.pool.copy(&world::bytes(0, 50_000)));
     link.send(&mut out).expect("open");

@@ -6,7 +6,7 @@ use link::sim::SplitMix64;
 use link::{AbortReason, Link};
 use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{Flow, STEPS_MAX, SimLink, TestWorld, any_settings};
+use world::{TestStream, STEPS_MAX, SimVerbsLink, TestWorld, any_settings};
 
 /// Runs of each test, unless `VERBS_SEEDS` says otherwise.
 const SEEDS: u64 = 1_000;
@@ -19,7 +19,7 @@ struct StreamRun {
     chance: SplitMix64,
     world: TestWorld,
     settings: [PortSettings; 2],
-    flows: [Flow; 2],
+    flows: [TestStream; 2],
 }
 
 impl StreamRun {
@@ -29,13 +29,13 @@ impl StreamRun {
         let world = TestWorld::new(options, &settings);
         let flows = [0, 1].map(|_| {
             let total = chance.between(0, 60_000) as usize;
-            Flow::new(&mut chance, total)
+            TestStream::new(&mut chance, total)
         });
         StreamRun { chance, world, settings, flows }
     }
 
     /// A round of one end. False: its link is over.
-    fn run_end(&mut self, at: usize, link: &mut SimLink) -> bool {
+    fn run_end(&mut self, at: usize, link: &mut SimVerbsLink) -> bool {
         let (chance, pool) = (&mut self.chance, &self.world.pool);
         if chance.below(3) == 0 && self.flows[at].send(chance, pool, link).is_err() {
             return false;
@@ -49,7 +49,7 @@ impl StreamRun {
         true
     }
 
-    fn round(&mut self, links: &mut [Option<SimLink>; 2]) {
+    fn round(&mut self, links: &mut [Option<SimVerbsLink>; 2]) {
         for (at, place) in links.iter_mut().enumerate() {
             let port = self.world.ports[at].clone();
             if self.chance.below(4) > 0 {
@@ -66,12 +66,12 @@ impl StreamRun {
     }
 
     fn is_done(&self) -> bool {
-        self.flows.iter().all(Flow::is_done)
+        self.flows.iter().all(TestStream::is_done)
     }
 
     /// Soon nothing is under way, but for a PING now and then: what an end may send, what is unread and what is owed is
     /// what was promised.
-    fn assert_credits_balance(&self, links: &[Option<SimLink>; 2]) {
+    fn assert_credits_balance(&self, links: &[Option<SimVerbsLink>; 2]) {
         let ids = links.each_ref().map(|link| link.as_ref().expect("open").id());
         let census = || [0, 1].map(|at| self.world.ports[at].link_usage(ids[at]));
         for _ in 0..2_000 {
@@ -91,7 +91,7 @@ impl StreamRun {
     fn assert_all_released(mut self, nodes: &[usize]) {
         self.flows.iter_mut().for_each(|flow| flow.out.clear());
         for node in nodes {
-            self.world.must_be_empty(*node, &self.settings[*node]);
+            self.world.assert_all_released(*node, &self.settings[*node]);
         }
     }
 }
@@ -139,7 +139,7 @@ fn every_byte_arrives_once_and_in_order_and_every_credit_and_buffer_returns() {
         rendezvous += run.world.ports.iter().map(|port| port.counters().offered_bytes).sum::<u64>();
         assert!(run.world.ports.iter().all(|port| port.counters().faults == 0));
         for node in 0..2 {
-            run.world.must_be_empty(node, &run.settings[node]);
+            run.world.assert_all_released(node, &run.settings[node]);
         }
         run.world.pool.collect();
         assert_eq!(run.world.pool.used_bytes(), before, "memory was lost");
@@ -199,6 +199,6 @@ fn a_peer_that_disappears_is_noticed_and_all_it_held_returns() {
         drop(links);
         let StreamRun { world, settings, .. } = run;
         let alone = TestWorld { ports: vec![world.ports[0].clone()], ..world };
-        alone.must_be_empty(0, &settings[0]);
+        alone.assert_all_released(0, &settings[0]);
     });
 }

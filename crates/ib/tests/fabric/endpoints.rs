@@ -1,4 +1,4 @@
-//! Two connected ends in one process, over the lab's device.
+//! Two connected endpoints in one process, over the lab's device.
 
 use std::collections::VecDeque;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What goes wrong, and that nothing else does.
+//! Failures over a real device, each limited to its own connection.
 
 use super::endpoints::{
     TestResources, TestEndpoint, PART_BYTES, PATIENCE, connect, disconnected, established, event, expect, lab, listen, now, pair,

@@ -1,4 +1,4 @@
-//! What cards are made of besides: parts of memory, memory that is met, what a queue gives back when it ends.
+//! Memory, registrations and queues over a real device: what they return when they end.
 
 use super::endpoints::{TestResources, TestEndpoint, PATIENCE, established, lab, listen, now, pair, request, routed, signalled, terms};
 use ib::{

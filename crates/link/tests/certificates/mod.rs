@@ -5,7 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use std::path::PathBuf;
 
 /// An authority and what it has issued.
-pub struct TestAuthority {
+pub struct Authority {
     pub folder: PathBuf,
     /// Its own certificate.
     pub ca: PathBuf,
@@ -21,7 +21,7 @@ fn params(name: &str, hosts: &[&str]) -> CertificateParams {
     params
 }
 
-impl TestAuthority {
+impl Authority {
     pub fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("harrier-tls-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -31,7 +31,7 @@ impl TestAuthority {
         let certificate = params.self_signed(&key).expect("a certificate");
         let ca = folder.join("ca.pem");
         std::fs::write(&ca, certificate.pem()).expect("writes");
-        TestAuthority { folder, ca, issuer: Issuer::new(params, key) }
+        Authority { folder, ca, issuer: Issuer::new(params, key) }
     }
 
     pub fn issue(&self, name: &str, hosts: &[&str]) -> CertificateFiles {
@@ -58,7 +58,7 @@ impl TestAuthority {
     }
 }
 
-impl Drop for TestAuthority {
+impl Drop for Authority {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.folder).expect("the folder is there");
     }
