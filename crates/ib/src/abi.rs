@@ -44,7 +44,7 @@ pub struct IbvDevice {
     pub ibdev_path: [c_char; 256],
 }
 
-/// Slots of the provider's table that are called directly, as the headers' inline functions do.
+/// Functions of the provider's table that are called directly, as the headers' inline functions do.
 pub type PollCq = unsafe extern "C" fn(*mut IbvCq, c_int, *mut IbvWc) -> c_int;
 pub type ReqNotifyCq = unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int;
 pub type PostSrqRecv = unsafe extern "C" fn(*mut IbvSrq, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int;
@@ -188,7 +188,7 @@ pub struct IbvWc {
     pub opcode: u32,
     pub vendor_err: u32,
     pub byte_len: u32,
-    /// In the network's byte order.
+    /// In network byte order.
     pub imm_data: u32,
     pub qp_num: u32,
     pub src_qp: u32,
@@ -220,7 +220,7 @@ pub struct IbvSendWr {
     /// The `rdma` arm of the first union.
     pub remote_addr: u64,
     pub rkey: u32,
-    /// The rest of that union, and two more, whose arms are not used here.
+    /// The rest of that union, and two more unions that are not used here.
     pub unused: [u64; 9],
 }
 

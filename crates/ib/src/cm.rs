@@ -14,15 +14,15 @@ use crate::error::{IbError, NoDeviceReason};
 use crate::cm_id::{CmId, CmIdKey};
 use crate::library::{CmLibrary, cm};
 
-/// librdmacm changes an id's queue pair while it hands out events, so taking an event and destroying a queue pair
-/// exclude each other, on whatever threads they are. Only opening and closing connections comes here, never a message.
+/// librdmacm changes an id's queue pair while it returns an event, so getting an event and destroying a queue pair
+/// exclude each other, on all threads. Only opening and closing connections takes this lock, never a message.
 pub(crate) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     // It guards no data that a panic could leave half done.
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the events of ids come to.
+/// An event channel of the connection manager.
 #[derive(Clone)]
 pub struct CmEventChannel(Arc<CmEventChannelHandle>);
 
@@ -46,7 +46,7 @@ impl Drop for CmEventChannelHandle {
 }
 
 impl CmEventChannel {
-    /// A channel, whose descriptor never makes anybody wait.
+    /// A channel with a non-blocking descriptor.
     ///
     /// # Errors
     /// [`IbError::MissingLibrary`] without the libraries, [`IbError::NoDevice`] where the connection manager finds none.
@@ -97,7 +97,7 @@ impl CmEventChannel {
         // SAFETY: the event was got just now, and exists until it is acknowledged below.
         let event = unsafe { &*raw };
         let kind = CmEventCode::of(event.event);
-        // Only these carry the parameters of a connection; elsewhere the union holds nothing.
+        // Only these carry connection parameters; for others the union is empty.
         let carries =
             matches!(kind, CmEventCode::Request | CmEventCode::Response | CmEventCode::Established | CmEventCode::Rejected | CmEventCode::Disconnected);
         let (start, bytes) = (event.conn.private_data, event.conn.private_data_len.into());
@@ -141,7 +141,7 @@ impl AsFd for CmEventChannel {
     }
 }
 
-/// An event's number, sorted.
+/// The code of an event (`rdma_cm_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CmEventCode {
     AddressResolved,
@@ -176,73 +176,70 @@ impl CmEventCode {
     }
 }
 
-/// Something that has happened to an id.
+/// An event of an id.
 #[derive(Debug)]
 pub struct CmEvent {
-    /// To which; of a request, the listening one.
+    /// The id; of a request, the listening one.
     pub id: CmIdKey,
-    /// What.
     pub kind: CmEventKind,
-    /// The peer's private data. On InfiniBand and RoCE the manager fills it up with zeroes to the length of its
-    /// message, so it has to say itself how long it is.
+    /// The peer's private data. On InfiniBand and RoCE the manager pads it with zeroes to the length of its message, so it
+    /// must contain its own length.
     pub private_data: Vec<u8>,
 }
 
-/// What has happened.
+/// The kind of an event, with its parameters.
 #[derive(Debug)]
 pub enum CmEventKind {
-    /// The id has a device now.
+    /// The id is bound to a device.
     AddressResolved,
-    /// The id has a way to its peer now.
+    /// The route to the peer is resolved.
     RouteResolved,
-    /// Somebody asks to connect. To let it in: make its queue pair, then accept. Dropping the id rejects it
-    /// without a word.
+    /// A connection request. To accept it, make its queue pair first. Dropping the id rejects it without private data.
     ConnectRequest {
-        /// The connection to be.
+        /// The new connection.
         id: CmId,
-        /// How many READs it offers, as this side counts them.
+        /// The limits of READs that the peer offers, as seen from this side.
         reads: ReadLimits,
     },
-    /// The connection is there.
+    /// The connection is established.
     Established {
-        /// What was agreed.
+        /// The agreed limits.
         reads: ReadLimits,
     },
-    /// The peer does not want the connection, or nobody listens.
+    /// The peer has rejected the connection, or nobody listens.
     Rejected {
-        /// The reason in the standard's numbers: [`REJECTED_BY_PROGRAM`] if the private data has the peer's own words.
+        /// The reason code of the standard: [`REJECTED_BY_PROGRAM`] if the private data is the peer program's.
         reason: i32,
     },
-    /// The connection has ended: the peer said so, or died where its system could still say so.
+    /// The connection has ended: the peer has closed it, or its kernel after it died.
     Disconnected,
-    /// The device is gone.
+    /// The device was removed.
     DeviceRemoved,
-    /// A step towards a connection has failed.
+    /// A step of connecting has failed.
     Failed {
-        /// Which.
         step: ConnectStep,
-        /// The system's number for why.
+        /// The operating system's error number.
         errno: i32,
     },
-    /// Something else, by its number in the C interface.
+    /// Another event, by its number in the C interface.
     Other(u32),
 }
 
-/// The reason of a rejection that a program has given.
+/// The reason code of a rejection by the peer's program.
 pub const REJECTED_BY_PROGRAM: i32 = 28;
-/// The reason of a rejection where nobody listens.
+/// The reason code if nobody listens.
 pub const REJECTED_NO_LISTENER: i32 = 8;
 
-/// Which step towards a connection has failed.
+/// The step of connecting that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectStep {
-    /// No device leads to the address.
+    /// Address resolution.
     Address,
-    /// The way to it is not known.
+    /// Route resolution.
     Route,
-    /// The connection could not be made.
+    /// The connection itself.
     Connect,
-    /// Nobody answered.
+    /// The peer did not answer.
     Unreachable,
 }
 
@@ -257,11 +254,11 @@ impl fmt::Display for ConnectStep {
     }
 }
 
-/// How many READs may be under way on a connection at once.
+/// How many RDMA READs may be outstanding on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// The peer's, which this side serves.
+    /// READs of the peer that this side answers.
     pub responder_resources: u8,
-    /// This side's own.
+    /// READs of this side.
     pub initiator_depth: u8,
 }

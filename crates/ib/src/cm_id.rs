@@ -21,7 +21,7 @@ use crate::limits::{
     ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, REJECT_DATA_BYTES_MAX, RETRIES_MAX,
 };
 
-/// Which id an event is about. No two that ever were in this process are the same.
+/// Identifies the id of an event. Never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CmIdKey(usize);
 
@@ -40,14 +40,14 @@ impl CmIdKey {
     }
 }
 
-/// An id. Dropping it ends what it stands for; its queue pair keeps it until that is gone too.
+/// An id (`rdma_cm_id`). It is destroyed when it and its queue pair are dropped.
 pub struct CmId(Arc<CmIdHandle>);
 
 pub(crate) struct CmIdHandle {
     cm: &'static CmLibrary,
     raw: *mut abi::RdmaCmId,
     key: CmIdKey,
-    // Behind a lock because an id may change its channel. Never empty before the id is destroyed.
+    // Behind a lock because an id may migrate to another channel.
     channel: Mutex<CmEventChannel>,
 }
 
@@ -75,22 +75,21 @@ impl CmIdHandle {
     }
 }
 
-/// What a connection is asked or let in with.
+/// The parameters of a connection (`rdma_conn_param`).
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectParams<'a> {
     /// Private data for the peer: at most [`CONNECT_DATA_BYTES_MAX`] or [`ACCEPT_DATA_BYTES_MAX`].
     pub private_data: &'a [u8],
-    /// READs.
     pub read_limits: ReadLimits,
-    /// How often a packet that nobody acknowledges is sent again, [`RETRIES_MAX`] at most; both sides take the asking
-    /// one's.
+    /// How often an unacknowledged packet is retransmitted, [`RETRIES_MAX`] at most; both sides use the connecting side's
+    /// value.
     pub retry_count: u8,
-    /// How often one that found no receive posted is sent again, [`RETRIES_MAX`] at most.
+    /// How often a packet is retransmitted after a receiver-not-ready answer, [`RETRIES_MAX`] at most.
     pub rnr_retry_count: u8,
 }
 
 impl CmId {
-    /// An id for a reliable connection, or to listen for such.
+    /// An id for a reliable connection, or to listen for them.
     ///
     /// # Errors
     /// The operating system's error.
@@ -106,10 +105,11 @@ impl CmId {
         Ok(Self(Arc::new(CmIdHandle { cm, raw, key, channel: Mutex::new(channel.clone()) })))
     }
 
-    /// The id that a request has brought.
+    /// The id of a connection request.
     ///
     /// # Safety
-    /// `raw` is the id of a connection request that `channel` just gave, taken by nobody else, and the caller holds the lock.
+    /// `raw` is the id of a connection request that was just read from `channel`, nobody else has taken it, and the caller
+    /// holds the lock.
     pub(crate) unsafe fn of_request(channel: &CmEventChannel, raw: *mut abi::RdmaCmId) -> Self {
         let key = CmIdKey::new();
         // SAFETY: the id exists, and this field is its user's.
@@ -126,13 +126,12 @@ impl CmId {
         IbError::check(name, f(self.0.cm, self.0.raw))
     }
 
-    /// What its events are about.
+    /// The key that its events carry.
     pub fn key(&self) -> CmIdKey {
         self.0.key
     }
 
-    /// The device, once there is one: after a bind to an address of its own, when the address is resolved, or from a
-    /// request.
+    /// The device, once it is known: after binding to an address of its own, after address resolution, or in a request.
     ///
     /// # Errors
     /// [`IbError::InvalidState`] before.
@@ -147,21 +146,21 @@ impl CmId {
         unsafe { DeviceContext::of_cm(verbs) }
     }
 
-    /// Binds to a local address. The one of all interfaces is possible; the loopback one has no device.
+    /// Binds to a local address, or to that of all interfaces. The loopback address has no device.
     ///
     /// # Errors
     /// The operating system's error: `ENODEV` for an address that no device has.
     pub fn bind(&self, address: SocketAddr) -> Result<(), IbError> {
         let mut raw = SockAddr::new(address);
         if address.is_ipv6() {
-            // As for a socket of ours: an address of IPv6 is not one of IPv4 too.
+            // As for our sockets, an IPv6 address does not accept IPv4 connections.
             self.set(abi::OPTION_ID_AFONLY, &1i32.to_ne_bytes())?;
         }
         // SAFETY: the id and the address exist.
         self.call("rdma_bind_addr", |cm, id| unsafe { (cm.rdma_bind_addr)(id, raw.pointer()) })
     }
 
-    /// Lets an address be used that connections of an earlier listener still use.
+    /// Allows an address that connections of an earlier listener still use.
     ///
     /// # Errors
     /// The operating system's error.
@@ -169,9 +168,8 @@ impl CmId {
         self.set(abi::OPTION_ID_REUSEADDR, &1i32.to_ne_bytes())
     }
 
-    /// How long the card waits for an acknowledgement before it sends again: 4.096 us times 2 to the power of
-    /// `exponent`. Set it before connecting or accepting; what the kernel chooses makes a dead peer go unnoticed for
-    /// long.
+    /// How long the device waits for an acknowledgement before it retransmits: 4.096 us times 2 to the power of
+    /// `exponent`. Set it before connecting or accepting; with the kernel's default a dead peer goes unnoticed for long.
     ///
     /// # Errors
     /// [`IbError::Limit`], or the operating system's error: kernels before 5.1 do not know it.
@@ -188,7 +186,7 @@ impl CmId {
         })
     }
 
-    /// Listens: requests come as events. `backlog` of them wait at most.
+    /// Listens: requests arrive as events, and at most `backlog` of them are queued.
     ///
     /// # Errors
     /// The operating system's error.
@@ -211,7 +209,8 @@ impl CmId {
         self.call("rdma_resolve_addr", |cm, id| unsafe { (cm.rdma_resolve_addr)(id, from, to.pointer(), timeout) })
     }
 
-    /// Finds the way, once the address is resolved. [`CmEventKind::RouteResolved`](crate::CmEventKind) comes, or a failure.
+    /// Resolves the route, once the address is resolved. [`CmEventKind::RouteResolved`](crate::CmEventKind) follows, or a
+    /// failure.
     ///
     /// # Errors
     /// The operating system's error at once.
@@ -221,7 +220,7 @@ impl CmId {
         self.call("rdma_resolve_route", |cm, id| unsafe { (cm.rdma_resolve_route)(id, timeout) })
     }
 
-    /// Asks the peer for a connection, once the way is known and the queue pair is made.
+    /// Requests a connection, once the route is resolved and the queue pair is made.
     ///
     /// # Errors
     /// [`IbError::Limit`] for terms that cannot be, or the operating system's error at once.
@@ -231,7 +230,7 @@ impl CmId {
         self.call("rdma_connect", |cm, id| unsafe { (cm.rdma_connect)(id, &mut terms) })
     }
 
-    /// Lets the peer in, whose request this is, once the queue pair is made.
+    /// Accepts this request, once the queue pair is made.
     ///
     /// # Errors
     /// [`IbError::Limit`] for terms that cannot be, or the operating system's error at once.
@@ -241,7 +240,7 @@ impl CmId {
         self.call("rdma_accept", |cm, id| unsafe { (cm.rdma_accept)(id, &mut terms) })
     }
 
-    /// Refuses the peer whose request this is, with words of our own.
+    /// Rejects this request, with private data.
     ///
     /// # Errors
     /// [`IbError::Limit`] for too many of them, or the operating system's error.
@@ -251,7 +250,7 @@ impl CmId {
         self.call("rdma_reject", |cm, id| unsafe { (cm.rdma_reject)(id, data.as_ptr().cast(), data.len() as u8) })
     }
 
-    /// Ends the connection: the peer is told, and all work of the queue pair here completes as flushed.
+    /// Ends the connection: the peer is notified, and all outstanding work here completes as flushed.
     ///
     /// # Errors
     /// The operating system's error.
@@ -260,7 +259,7 @@ impl CmId {
         self.call("rdma_disconnect", |cm, id| unsafe { (cm.rdma_disconnect)(id) })
     }
 
-    /// Makes later events of this id come to another channel: the way to another thread.
+    /// Moves this id to another channel, usually that of another thread.
     ///
     /// # Errors
     /// The operating system's error.
@@ -309,7 +308,7 @@ impl ConnectParams<'_> {
             flow_control: 1,
             retry_count: self.retry_count,
             rnr_retry_count: self.rnr_retry_count,
-            // The queue pair that was made on the id says these.
+            // Ignored, because the queue pair was made on the id.
             srq: 0,
             qp_num: 0,
         })

@@ -15,7 +15,7 @@ use crate::device::{DeviceContext, nonblocking};
 use crate::error::IbError;
 use crate::limits::POLL_BATCH;
 
-/// Becomes readable when a queue that was armed has a completion.
+/// A completion channel: readable when an armed queue has a completion.
 #[derive(Clone)]
 pub struct CompletionChannel(Arc<CompletionChannelHandle>);
 
@@ -38,7 +38,7 @@ impl Drop for CompletionChannelHandle {
 }
 
 impl CompletionChannel {
-    /// A channel, whose descriptor never makes anybody wait.
+    /// A channel with a non-blocking descriptor.
     ///
     /// # Errors
     /// The operating system's error.
@@ -54,8 +54,7 @@ impl CompletionChannel {
         Ok(channel)
     }
 
-    /// Takes and acknowledges what has woken: how many times a queue on this channel did. The queues must be armed
-    /// again.
+    /// Takes and acknowledges all notifications. Returns their number. The queues must be armed again.
     ///
     /// # Errors
     /// The operating system's error.
@@ -63,8 +62,8 @@ impl CompletionChannel {
         self.take(u32::MAX)
     }
 
-    /// The same, of so many at most. A queue wakes once for each time that it is armed: who knows how often that was saves the
-    /// call that finds nothing more.
+    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it armed
+    /// saves the call that finds nothing.
     ///
     /// # Errors
     /// The operating system's error.
@@ -97,14 +96,14 @@ impl AsFd for CompletionChannel {
     }
 }
 
-/// Where completions of queue pairs and receive queues come to.
+/// A completion queue of queue pairs and shared receive queues.
 pub struct CompletionQueue {
     shared: Arc<CompletionQueueHandle>,
-    /// Where the device writes what [`poll`](Self::poll) reads.
+    /// The array that [`poll`](Self::poll) passes to the device.
     batch: Box<[abi::IbvWc]>,
 }
 
-/// What queue pairs hold of the queue: it goes after them.
+/// What queue pairs hold of the queue: it is destroyed after them.
 pub(crate) struct CompletionQueueHandle {
     context: DeviceContext,
     raw: *mut abi::IbvCq,
@@ -137,8 +136,8 @@ impl CompletionQueueHandle {
 }
 
 impl CompletionQueue {
-    /// A queue of at least `entries`: as many as there can be work outstanding with it, or completions are lost with
-    /// everything that uses it.
+    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions and
+    /// every queue pair that uses the queue.
     ///
     /// # Errors
     /// The operating system's error.
@@ -165,16 +164,16 @@ impl CompletionQueue {
         &self.shared
     }
 
-    /// How many completions it holds.
+    /// The capacity in completions.
     pub fn entries(&self) -> u32 {
         self.shared.entries
     }
 
-    /// Adds the completions that are there to `into`, [`POLL_BATCH`] at most, and answers how many. Fewer than that
-    /// means that there were no more.
+    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there are
+    /// no more.
     ///
     /// # Errors
-    /// The device's error; then nothing on this queue can be relied upon any more.
+    /// The device's error; then the queue is unusable.
     pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, IbError> {
         let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider cannot poll"))?;
         // SAFETY: the queue exists, and the batch has room for as many completions.
@@ -186,8 +185,8 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Asks the channel to wake for the next completion. Poll once more after this and before waiting: what came before
-    /// does not wake.
+    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that are
+    /// there already do not notify.
     ///
     /// # Errors
     /// The device's error.
@@ -198,7 +197,7 @@ impl CompletionQueue {
     }
 }
 
-/// Which queue of work a completion belongs to: no two that ever were in this process are the same.
+/// The queue pair or shared receive queue of a completion. Never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkQueueId(u32);
 
@@ -206,20 +205,20 @@ impl WorkQueueId {
     pub(crate) fn new() -> Result<Self, IbError> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
-        // One a connection: a program that has had four thousand million of them ought to be started anew.
+        // One per connection: a process has to be restarted after four thousand million of them.
         next.map(Self).map_err(|_| IbError::Limit { what: "queues in one process", requested: 1, max: 0 })
     }
 
-    /// The number of a work request.
+    /// The id of a work request: the queue and the slot in it.
     pub(crate) fn wr_id(self, place: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(place)
     }
 }
 
-/// Work that has ended, well or badly.
+/// The completion of a work request, successful or not.
 ///
-/// Only a completion gives memory back that was posted, so it cannot be copied or made: it is handed to the queue whose
-/// [`tag`](Self::tag) it has.
+/// Only a completion returns posted memory, so it cannot be copied or made. Hand it to the queue with the id
+/// [`work_queue`](Self::work_queue).
 #[derive(Debug)]
 pub struct Completion {
     wr_id: u64,
@@ -251,7 +250,7 @@ impl Completion {
         }
     }
 
-    /// Whose work it was: the queue to hand this to.
+    /// The queue to hand this to.
     pub fn work_queue(&self) -> WorkQueueId {
         WorkQueueId((self.wr_id >> 32) as u32)
     }
@@ -260,17 +259,16 @@ impl Completion {
         self.wr_id as u32
     }
 
-    /// The number of the queue pair, of a receive too: so the connection is found.
+    /// The number of the queue pair, also for a receive from a shared queue.
     pub fn queue_pair(&self) -> u32 {
         self.queue_pair
     }
 
-    /// How it ended.
     pub fn status(&self) -> WcStatus {
         self.status
     }
 
-    /// What it was. A device does not say that of work that has failed; its tag does.
+    /// The operation. A device does not report it for work that has failed.
     pub fn opcode(&self) -> WcOpcode {
         self.opcode
     }
@@ -280,53 +278,52 @@ impl Completion {
         self.bytes
     }
 
-    /// The number that came along, if one did.
+    /// The immediate data, if the message had any.
     pub fn immediate(&self) -> Option<u32> {
         self.immediate
     }
 }
 
-/// What kind of work a completion is of.
+/// The operation of a completion (`ibv_wc_opcode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcOpcode {
-    /// A send; the peer's card has it.
+    /// A send: the peer's device has the message.
     Send,
     /// A receive.
     Receive,
-    /// A READ: the memory is filled.
+    /// An RDMA READ: the memory is filled.
     Read,
-    /// A WRITE.
+    /// An RDMA WRITE.
     Write,
-    /// It has failed.
+    /// The operation is unknown, because it failed.
     Failed,
 }
 
-/// How work ended: a number of the C interface.
+/// The status of a completion (`ibv_wc_status`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WcStatus(u8);
 
 impl WcStatus {
-    /// Well.
     pub const SUCCESS: Self = Self(0);
-    /// What arrived is longer than the memory that was posted for it.
+    /// The message is longer than the posted buffer.
     pub const LOCAL_LENGTH: Self = Self(1);
-    /// Memory of our own was not registered (any more).
+    /// Local memory is not registered.
     pub const LOCAL_PROTECTION: Self = Self(4);
-    /// The queue pair is in the error state: this and all later work ends so.
+    /// The queue pair is in the error state: this and all later work is flushed.
     pub const WR_FLUSH: Self = Self(5);
-    /// The peer's card says that what was asked of it makes no sense.
+    /// The peer's device rejects the request as invalid.
     pub const REMOTE_INVALID: Self = Self(9);
-    /// The peer's memory may not be used so, or is not there.
+    /// The peer's memory is not registered, or not for this access.
     pub const REMOTE_ACCESS: Self = Self(10);
-    /// The peer could not do its part.
+    /// The peer's device could not complete the operation.
     pub const REMOTE_OPERATION: Self = Self(11);
-    /// Nobody acknowledged, however often it was sent: the peer or the way to it is gone. **No event of the connection
-    /// manager comes with it.**
+    /// No acknowledgement after all retries: the peer or the path to it is gone. **No event of the connection manager
+    /// follows.**
     pub const RETRY_EXCEEDED: Self = Self(12);
-    /// The peer had no receive posted, however often it was sent.
+    /// The peer had no receive posted after all retries.
     pub const RNR_RETRY_EXCEEDED: Self = Self(13);
 
-    /// Whether the work was done. If not, its queue pair is in the error state: the connection has ended.
+    /// Whether the work succeeded. If not, its queue pair is in the error state: the connection has ended.
     pub fn is_success(self) -> bool {
         self == Self::SUCCESS
     }

@@ -20,15 +20,15 @@ use crate::library::{VerbsLibrary, cm, verbs};
 
 /// An open device.
 ///
-/// Cheap to clone. Two are equal if they are the same opening of a device, so that what was made on one can be used
-/// with what was made on the other.
+/// Cheap to clone. Two are equal if they are the same opening of a device, so that objects made on one can be used with
+/// those made on the other.
 #[derive(Clone)]
 pub struct DeviceContext(Arc<DeviceContextHandle>);
 
 struct DeviceContextHandle {
     verbs: &'static VerbsLibrary,
     context: *mut abi::IbvContext,
-    /// Whether it is closed here; the connection manager's devices are not.
+    /// Whether it is closed on drop; the connection manager's devices are not.
     ours: bool,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for DeviceContext {
 /// Opens every device of this machine that libibverbs can use.
 ///
 /// # Errors
-/// [`IbError::MissingLibrary`] without the library, [`IbError::NoDevice`] with the reason, where there is none.
+/// [`IbError::MissingLibrary`], or [`IbError::NoDevice`] with the reason.
 pub fn devices() -> Result<Vec<DeviceContext>, IbError> {
     let verbs = verbs()?;
     let mut count: c_int = 0;
@@ -90,8 +90,7 @@ pub fn devices() -> Result<Vec<DeviceContext>, IbError> {
     }
 }
 
-/// The devices of the connection manager: what ids of theirs can be used with. [`devices`] are other openings of the
-/// same.
+/// The devices as opened by the connection manager, to be used with its ids. [`devices`] opens them a second time.
 ///
 /// # Errors
 /// As [`devices`].
@@ -118,10 +117,10 @@ pub fn cm_devices() -> Result<Vec<DeviceContext>, IbError> {
 }
 
 impl NoDeviceReason {
-    /// Why this machine has none, as far as it shows.
+    /// Finds out why this machine has no device.
     pub(crate) fn detect() -> Self {
         let class = Path::new("/sys/class/infiniband");
-        // A folder that is not there is a kernel without RDMA.
+        // Without RDMA support there is no such folder.
         match fs::read_dir(class).map(|mut entries| entries.next().is_some()) {
             Ok(true) => NoDeviceReason::NoProvider,
             Ok(false) => NoDeviceReason::None,
@@ -135,7 +134,7 @@ impl DeviceContext {
         Self(Arc::new(DeviceContextHandle { verbs, context, ours }))
     }
 
-    /// The device of an id, which stays open for as long as the program runs.
+    /// The device of an id, which stays open until the program ends.
     ///
     /// # Safety
     /// `context` is the `verbs` of an id of the connection manager, and not null.
@@ -164,27 +163,26 @@ impl DeviceContext {
             .into_owned()
     }
 
-    /// Whether the device speaks iWARP: RDMA over TCP. There an end that accepted sends nothing before it has received
-    /// something, since its bytes could overtake the other end's set-up (RFC 5044, 7.1.2).
+    /// Whether the device speaks iWARP: RDMA over TCP. Over iWARP the accepting end must not send before it has received a
+    /// message, because its bytes could overtake the other end's set-up (RFC 5044, 7.1.2).
     pub fn is_iwarp(&self) -> bool {
         // SAFETY: an open context has a device, and what it is does not change.
         unsafe { (*(*self.raw()).device).transport_type == abi::TRANSPORT_IWARP }
     }
 
-    /// Whether the device is made of software (Soft-RoCE, siw): no figure of such a one says anything of a card. `None`
-    /// where the system does not tell.
+    /// Whether the device is implemented in software (Soft-RoCE, siw): its figures are not those of a card. `None` if it is
+    /// unknown.
     pub fn is_software(&self) -> Option<bool> {
         let place = fs::canonicalize(format!("/sys/class/infiniband/{}", self.name())).ok()?;
         Some(place.starts_with("/sys/devices/virtual"))
     }
 
-    /// What the device is called by its driver (`rxe` is Soft-RoCE), if the system tells.
+    /// The driver's description of the device (`rxe` is Soft-RoCE), if there is one.
     pub fn description(&self) -> Option<String> {
         let text = fs::read_to_string(format!("/sys/class/infiniband/{}/node_desc", self.name())).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// What the device can do.
     ///
     /// # Errors
     /// The operating system's error.
@@ -244,7 +242,7 @@ impl DeviceContext {
         })
     }
 
-    /// The addresses of a port, without the empty entries of its table.
+    /// The GIDs of a port, without the empty entries of its table.
     ///
     /// # Errors
     /// The operating system's error.
@@ -261,7 +259,7 @@ impl DeviceContext {
             let attribute = |kind: &str| {
                 let path =
                     format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/{kind}/{index}", self.name(), port.number);
-                // An entry of InfiniBand has no such file.
+                // InfiniBand has no such files.
                 fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
             };
             entries.push(GidEntry { index, gid: gid.raw, kind: attribute("types"), interface: attribute("ndevs") });
@@ -269,15 +267,15 @@ impl DeviceContext {
         Ok(entries)
     }
 
-    /// The descriptor that becomes readable when [`async_event`](Self::async_event) has something to say.
+    /// The descriptor that is readable when [`async_event`](Self::async_event) has an event.
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open while the context is, which `self` holds.
         unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
     }
 
-    /// What has happened to the device or to something made on it, if anything has. Never waits.
+    /// The next asynchronous event, if there is one. Never blocks.
     ///
-    /// All who hold this context share one list: an event goes to who asks first.
+    /// All holders of a context share one queue of events: the first caller gets an event.
     ///
     /// # Errors
     /// The operating system's error.
@@ -317,7 +315,7 @@ impl DeviceContext {
     }
 }
 
-/// Makes a descriptor one that never waits. Answers whether it is readable now.
+/// Makes a descriptor non-blocking. Returns whether it is readable now.
 pub(crate) fn nonblocking(fd: RawFd) -> Result<bool, IbError> {
     // SAFETY: these ask and set a flag of an open descriptor and touch no memory.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
@@ -333,7 +331,7 @@ pub(crate) fn nonblocking(fd: RawFd) -> Result<bool, IbError> {
     Ok(unsafe { libc::poll(&mut ready, 1, 0) } > 0)
 }
 
-/// A field of C's that holds a text.
+/// The text in a C array.
 fn text(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -346,18 +344,18 @@ fn mtu_bytes(code: u32) -> u32 {
     }
 }
 
-/// What a device can do: what it says of itself, not what memory and rights leave of it.
+/// The attributes that a device reports (`ibv_device_attr`). Memory and limits of the system may allow less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAttributes {
-    /// The version of its firmware; empty for devices of software.
+    /// The version of its firmware; empty for software devices.
     pub firmware: String,
-    /// How many ports it has.
+    /// The number of ports.
     pub ports: u8,
-    /// Queue pairs, and so connections.
+    /// Queue pairs, and therefore connections.
     pub queue_pairs_max: u32,
     /// Work requests that a queue holds.
     pub work_requests_max: u32,
-    /// Pieces of memory in one work request.
+    /// Scatter/gather elements of one work request.
     pub sge_max: u32,
     /// Completion queues.
     pub completion_queues_max: u32,
@@ -365,15 +363,15 @@ pub struct DeviceAttributes {
     pub completions_max: u32,
     /// Memory regions.
     pub regions_max: u32,
-    /// Bytes in one of them.
+    /// Bytes of one memory region.
     pub region_bytes_max: u64,
     /// Shared receive queues.
     pub shared_receive_queues_max: u32,
-    /// Receives that such a queue holds.
+    /// Receives that a shared receive queue holds.
     pub shared_receive_wr_max: u32,
-    /// READs that a peer may have outstanding at one queue pair.
+    /// READs that a queue pair answers at once.
     pub responder_resources_max: u8,
-    /// READs that one queue pair may have outstanding at its peer.
+    /// READs that a queue pair may have outstanding.
     pub initiator_depth_max: u8,
 }
 
@@ -382,81 +380,75 @@ pub struct DeviceAttributes {
 pub struct DevicePort {
     /// Counted from 1.
     pub number: u8,
-    /// Whether it carries anything.
     pub state: PortState,
-    /// What it speaks below.
     pub link_layer: LinkLayer,
-    /// The packets it sends now.
+    /// The active MTU.
     pub mtu_bytes: u32,
-    /// The longest message.
     pub message_bytes_max: u32,
-    /// Its address on an InfiniBand subnet; 0 elsewhere.
+    /// The local identifier on an InfiniBand subnet; 0 elsewhere.
     pub lid: u16,
-    /// Entries in its table of addresses, empty ones too.
+    /// Entries in its table of GIDs, including empty ones.
     pub gids: u32,
 }
 
-/// What a port is doing.
+/// The state of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// No link.
     Down,
-    /// A link, and nobody has given it an address: on InfiniBand a subnet manager does.
+    /// There is a link, but no address: on InfiniBand a subnet manager assigns it.
     Init,
     /// About to become active.
     Armed,
-    /// It carries data.
+    /// It carries traffic.
     Active,
-    /// Something that this version does not know.
+    /// A value that this version does not know.
     Unknown,
 }
 
-/// What a port speaks below the verbs.
+/// The link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     /// InfiniBand.
     Infiniband,
     /// Ethernet: RoCE or iWARP.
     Ethernet,
-    /// Something that this version does not know.
+    /// A value that this version does not know.
     Unknown,
 }
 
-/// One address of a port.
+/// An entry of a port's table of GIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GidEntry {
-    /// Its place in the port's table.
+    /// The index in the table.
     pub index: u32,
-    /// The address.
     pub gid: [u8; 16],
-    /// Of which kind, in the kernel's words (`IB/RoCE v1`, `RoCE v2`).
+    /// The type, as the kernel names it (`IB/RoCE v1`, `RoCE v2`).
     pub kind: Option<String>,
-    /// The network interface it belongs to.
+    /// The network interface of the entry.
     pub interface: Option<String>,
 }
 
-/// What has happened to a device or to something made on it.
+/// An asynchronous event of a device or of an object made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// A queue pair in the error state will take no more receives from its shared queue: when the completions that are
-    /// there now have been polled, it can go without one being lost.
+    /// A queue pair in the error state takes no more receives from its shared queue: once the completions that are there
+    /// now are polled, it can be destroyed without losing one.
     LastWqeReached {
-        /// Its number.
         queue_pair: u32,
     },
     /// A queue pair has failed.
     QueuePairFailed {
-        /// Its number.
         queue_pair: u32,
         /// The event's number in the C interface.
         kind: u32,
     },
-    /// The device has failed: everything made on it is lost.
+    /// The device has failed: all objects made on it are lost.
     DeviceFailed,
-    /// A port carries data.
+    /// A port is active.
     PortUp(u8),
     /// A port has lost its link.
     PortDown(u8),
-    /// Something else, by its number in the C interface.
+    /// Another event, by its number in the C interface.
     Other(u32),
 }

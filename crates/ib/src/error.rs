@@ -7,68 +7,66 @@ use std::io;
 
 use libc::c_int;
 
-/// A library that cannot be opened.
+/// A library that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingLibrary {
     /// The library's file.
     pub file: &'static str,
-    /// The Debian packages that have it and what it opens in turn.
+    /// The Debian packages with the library and what it loads itself.
     pub package: &'static str,
-    /// The loader's words.
+    /// The loader's message.
     pub why: String,
 }
 
-/// Why something of this crate could not be done.
+/// An error of a call of this crate.
 #[derive(Debug)]
 pub enum IbError {
     /// A library is not installed.
     MissingLibrary(MissingLibrary),
-    /// The libraries are there, and no device is.
+    /// There is no device that can be used.
     NoDevice(NoDeviceReason),
-    /// A call was refused by the library, the kernel or the device.
+    /// The library, the kernel or the device has refused a call.
     CallFailed {
         /// The C function.
         call: &'static str,
-        /// What it said.
+        /// Its error.
         error: io::Error,
     },
-    /// Something asked for is beyond a limit of this crate.
+    /// A limit of this crate is exceeded.
     Limit {
-        /// What was asked for.
+        /// What the limit is for.
         what: &'static str,
-        /// How much of it.
         requested: usize,
-        /// How much there may be.
         max: usize,
     },
-    /// The queue holds as much work as it was made for; completions make room.
+    /// The queue has no free slot; completions free them.
     QueueFull,
-    /// Memory that was not registered with the key that came along.
+    /// The memory is not registered with this key.
     NotRegistered,
-    /// A completion of another queue.
+    /// The completion belongs to another queue.
     WrongQueue,
-    /// An id in a state in which this cannot be done, as a queue pair before its address is resolved.
+    /// The call is not possible in this state, such as making a queue pair before the address is resolved.
     InvalidState(&'static str),
 }
 
-/// Why there is no device, as far as the system shows it.
+/// Why there is no device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoDeviceReason {
-    /// The kernel has no RDMA at all, or its modules are not loaded.
+    /// The kernel has no RDMA support, or its modules are not loaded.
     NoKernel,
-    /// The kernel has RDMA, and no device.
+    /// The kernel supports RDMA and has no device.
     None,
     /// The kernel has devices that libibverbs cannot use.
     NoProvider,
 }
 
 impl IbError {
-    /// What `errno` says of a call that just failed.
+    /// The error of a call that just failed, from `errno`.
     pub(crate) fn last_os_error(call: &'static str) -> Self {
         IbError::CallFailed { call, error: io::Error::last_os_error() }
     }
 
-    /// For calls that answer 0 or -1 with `errno`, or an error number: C's manual pages do not agree which.
+    /// For calls that return 0, or -1 with `errno`, or an error number: the manual pages do not agree which.
     pub(crate) fn check(call: &'static str, answer: c_int) -> Result<(), Self> {
         match answer {
             0 => Ok(()),
@@ -77,12 +75,11 @@ impl IbError {
         }
     }
 
-    /// Whether `asked` is within the limit.
     pub(crate) fn check_limit(what: &'static str, asked: usize, most: usize) -> Result<(), Self> {
         if asked <= most { Ok(()) } else { Err(IbError::Limit { what, requested: asked, max: most }) }
     }
 
-    /// The system's number, if the system refused.
+    /// The operating system's error number, if it is an error of a call.
     pub fn os_error(&self) -> Option<i32> {
         match self {
             IbError::CallFailed { error, .. } => error.raw_os_error(),
@@ -119,7 +116,7 @@ impl fmt::Display for IbError {
             IbError::CallFailed { call, error } => {
                 write!(f, "{call}: {error}")?;
                 if error.raw_os_error() == Some(libc::ENOMEM) {
-                    // The usual cause by far.
+                    // By far the most frequent cause.
                     f.write_str(" (is the limit of locked memory, `ulimit -l`, large enough?)")?;
                 }
                 Ok(())

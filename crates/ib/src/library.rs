@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_void, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 use crate::abi;
 use crate::error::{IbError, MissingLibrary};
 
-/// Opens a library and finds its functions: each by its name, with the type of its declaration in C.
+/// Declares a library and its functions, each by its name and with the type of its C declaration.
 macro_rules! library {
     ($(#[$doc:meta])* $name:ident, $file:literal, $package:literal, $($function:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
         $(#[$doc])*
@@ -34,7 +34,8 @@ macro_rules! library {
 }
 
 library! {
-    /// The verbs. What a card does for each message goes past these, by the table of its provider (`abi::ContextOps`).
+    /// The verbs. The calls for each message are not among these: they go through the provider's table
+    /// (`abi::IbvContextOps`).
     VerbsLibrary, "libibverbs.so.1\0", "libibverbs1 and ibverbs-providers",
     ibv_get_device_list: fn(*mut c_int) -> *mut *mut abi::IbvDevice;
     ibv_free_device_list: fn(*mut *mut abi::IbvDevice);
@@ -90,7 +91,7 @@ library! {
 }
 
 library! {
-    /// The byte streams of the connection manager's library; opened apart, so that nothing else needs them.
+    /// The rsocket calls of the connection manager's library; loaded separately, so that nothing else needs them.
     RsocketLibrary, "librdmacm.so.1\0", "librdmacm1",
     rsocket: fn(c_int, c_int, c_int) -> c_int;
     rbind: fn(c_int, *const sockaddr, socklen_t) -> c_int;
@@ -107,7 +108,7 @@ library! {
     rsetsockopt: fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
 }
 
-/// A library that was opened and is never closed.
+/// A library that was loaded and is never unloaded.
 struct SharedLibrary {
     file: &'static str,
     package: &'static str,
@@ -115,7 +116,7 @@ struct SharedLibrary {
 }
 
 impl SharedLibrary {
-    /// `file` and every name given to [`symbol`](Self::symbol) end with a zero, as C wants it.
+    /// `file` and every name passed to [`symbol`](Self::symbol) are terminated by a zero.
     fn new(file: &'static str, package: &'static str) -> Result<Self, MissingLibrary> {
         debug_assert!(file.ends_with('\0'));
         // SAFETY: the name ends with a zero. What the library runs when it is loaded is trusted as the loader trusts it
@@ -132,7 +133,7 @@ impl SharedLibrary {
         if symbol.is_null() { Err(self.missing()) } else { Ok(symbol) }
     }
 
-    /// Why the last call failed, in the loader's words.
+    /// The loader's message for the last call, which failed.
     fn missing(&self) -> MissingLibrary {
         // SAFETY: it may always be called; what it returns stays until this thread's next call of the loader.
         let text = unsafe { libc::dlerror() };
@@ -146,30 +147,30 @@ impl SharedLibrary {
     }
 }
 
-/// The verbs, opened once.
+/// The verbs, loaded once.
 pub(crate) fn verbs() -> Result<&'static VerbsLibrary, IbError> {
     static VERBS: OnceLock<Result<VerbsLibrary, MissingLibrary>> = OnceLock::new();
     VERBS.get_or_init(VerbsLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// The connection manager, opened once.
+/// The connection manager, loaded once.
 pub(crate) fn cm() -> Result<&'static CmLibrary, IbError> {
     static CM: OnceLock<Result<CmLibrary, MissingLibrary>> = OnceLock::new();
     CM.get_or_init(CmLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// Rsockets, opened once.
+/// Rsockets, loaded once.
 pub(crate) fn rsockets() -> Result<&'static RsocketLibrary, IbError> {
     static RSOCKETS: OnceLock<Result<RsocketLibrary, MissingLibrary>> = OnceLock::new();
-    // They make their own use of the verbs.
+    // Rsockets call the verbs themselves.
     verbs()?;
     RSOCKETS.get_or_init(RsocketLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// Opens both libraries, if that was not done yet.
+/// Loads both libraries, if that was not done yet.
 ///
 /// # Errors
-/// [`IbError::MissingLibrary`] names the one that is not there.
+/// [`IbError::MissingLibrary`] with the one that is not installed.
 pub fn open() -> Result<(), IbError> {
     verbs()?;
     cm().map(drop)

@@ -12,20 +12,20 @@ use slab::{BlockMut, Slice};
 use crate::error::IbError;
 use crate::limits::{ARENA_BLOCKS_MAX, SGE_BYTES_MAX};
 
-/// Bytes that stay where they are, mapped and initialised, for as long as the value lives, wherever the value is moved.
+/// Bytes that stay mapped, initialised and at the same address for as long as the value lives, even if the value moves.
 ///
 /// # Safety
-/// The implementor keeps that promise for the bytes that [`span`](StableMemory::span) names, which are always the same.
+/// The implementor guarantees this for the bytes of [`span`](StableMemory::span) names, which are always the same.
 pub unsafe trait StableMemory: Send + 'static {
-    /// Where they are, and how many.
+    /// Their address and number.
     fn span(&self) -> (NonNull<u8>, usize);
 }
 
-/// Bytes that [`StableMemory`], and that nobody else reads or writes while the value lives: a device may write them.
+/// [`StableMemory`] that nobody else reads or writes while the value lives, so that a device may write it.
 ///
 /// # Safety
-/// The implementor keeps that promise: there is one value for these bytes, and no reference to them that was not
-/// borrowed from it.
+/// The implementor guarantees that there is one value for these bytes, and no reference to them that was not borrowed
+/// from it.
 pub unsafe trait ExclusiveMemory: StableMemory {}
 
 // SAFETY: a slice counts itself among its block's holders, and a block is neither moved nor given back while it is
@@ -46,7 +46,7 @@ unsafe impl StableMemory for BlockMut {
 // SAFETY: it holds its bytes alone.
 unsafe impl ExclusiveMemory for BlockMut {}
 
-/// The first bytes of a part, to be sent, with a number of the sender's own.
+/// The first bytes of an arena block, to be sent, with a number of the sender's choice.
 #[derive(Debug)]
 pub struct FilledArenaBlock {
     part: ArenaBlock,
@@ -55,12 +55,12 @@ pub struct FilledArenaBlock {
 }
 
 impl FilledArenaBlock {
-    /// The first `bytes` of `part`, or all of it if there are not so many.
+    /// The first `bytes` of `part`, or all of it if it is shorter.
     pub fn new(part: ArenaBlock, bytes: usize, number: u32) -> Self {
         Self { bytes: bytes.min(part.bytes), part, number }
     }
 
-    /// The part, to be filled again, and the number.
+    /// The block, to be filled again, and the number.
     pub fn into_block(self) -> (ArenaBlock, u32) {
         (self.part, self.number)
     }
@@ -73,10 +73,10 @@ unsafe impl StableMemory for FilledArenaBlock {
     }
 }
 
-/// What a send gathers: bytes of the sender's own, and message memory.
+/// A segment of a send: an arena block of the sender's, or message memory.
 #[derive(Debug)]
 pub enum SendSegment {
-    /// Bytes of the sender's own, as a message's head.
+    /// Bytes of the sender's own, such as a message's header.
     Own(FilledArenaBlock),
     /// Message memory.
     Shared(Slice),
@@ -92,12 +92,10 @@ unsafe impl StableMemory for SendSegment {
     }
 }
 
-/// Memory with a number of its owner's, which comes back with it.
+/// Memory with a number of its owner's choice, which is returned with it.
 #[derive(Debug)]
 pub struct TaggedMemory<F> {
-    /// The memory.
     pub memory: F,
-    /// The number.
     pub tag: u64,
 }
 
@@ -111,7 +109,7 @@ unsafe impl<F: StableMemory> StableMemory for TaggedMemory<F> {
 // SAFETY: as above.
 unsafe impl<F: ExclusiveMemory> ExclusiveMemory for TaggedMemory<F> {}
 
-/// Zeroed pages from the system, given back with the last holder.
+/// Zeroed pages from the operating system, unmapped with the last holder.
 struct PageMapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -143,31 +141,28 @@ impl Drop for PageMapping {
     }
 }
 
-/// Memory that both this program and a device, or a peer through it, may write at any time.
+/// Memory that this program and a device, or a peer through it, may write at any time.
 ///
-/// So nobody gets a reference to it: bytes are copied in and out, and what is copied out while it is being written may
-/// be partly old and partly new.
+/// It lends no references: bytes are copied in and out. Bytes copied out while the device writes may be partly old.
 #[derive(Clone)]
 pub struct SharedPages(Arc<PageMapping>);
 
 impl SharedPages {
-    /// `bytes` zeroes.
     ///
     /// # Errors
-    /// [`IbError::Limit`] beyond what one piece may have, or the operating system's error.
+    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
     pub fn new(bytes: usize) -> Result<Self, IbError> {
         PageMapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
     }
 
-    /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// Copies out what is there now, from `at`.
+    /// Copies out the current bytes from `at`.
     ///
     /// # Panics
-    /// If that reaches beyond the end.
+    /// If the range exceeds the pages.
     pub fn read(&self, at: usize, into: &mut [u8]) {
         assert!(
             at.checked_add(into.len()).is_some_and(|end| end <= self.bytes()),
@@ -178,10 +173,10 @@ impl SharedPages {
         unsafe { ptr::copy_nonoverlapping(self.0.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
     }
 
-    /// What is at `at` at this moment: for who waits for a device to write there, by looking again and again.
+    /// The current byte at `at`, for a caller that polls until a device writes there.
     ///
     /// # Panics
-    /// If that is beyond the end.
+    /// If `at` is beyond the end.
     pub fn read_volatile(&self, at: usize) -> u8 {
         assert!(at < self.bytes(), "a look beyond the end of the pages");
         // SAFETY: within the mapping, which lives. The read is not left out however often it is repeated.
@@ -191,7 +186,7 @@ impl SharedPages {
     /// Copies in, from `at`.
     ///
     /// # Panics
-    /// If that reaches beyond the end.
+    /// If the range exceeds the pages.
     pub fn write(&self, at: usize, from: &[u8]) {
         assert!(
             at.checked_add(from.len()).is_some_and(|end| end <= self.bytes()),
@@ -215,15 +210,15 @@ impl fmt::Debug for SharedPages {
     }
 }
 
-/// One piece of memory to register, cut into parts of one size with an owner each.
+/// Memory to register at once, cut into blocks of one size with an owner each.
 #[derive(Clone)]
 pub struct Arena(Arc<PageMapping>);
 
 impl Arena {
-    /// `parts` parts of `part_bytes` zeroes each.
+    /// `parts` blocks of `part_bytes` zeroes each.
     ///
     /// # Errors
-    /// [`IbError::Limit`] beyond what one piece may have, or the operating system's error.
+    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
     pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<ArenaBlock>), IbError> {
         IbError::check_limit("parts of an arena", parts, ARENA_BLOCKS_MAX)?;
         IbError::check_limit("bytes of a part", part_bytes, SGE_BYTES_MAX)?;
@@ -245,7 +240,7 @@ unsafe impl StableMemory for Arena {
     }
 }
 
-/// A part of an [`Arena`], with one owner.
+/// A block of an [`Arena`], with one owner.
 pub struct ArenaBlock {
     start: NonNull<u8>,
     bytes: usize,

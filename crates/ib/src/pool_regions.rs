@@ -10,25 +10,25 @@ use crate::error::IbError;
 use crate::memory::StableMemory;
 use crate::region::{ProtectionDomain, LocalKey, Registration};
 
-/// What is registered of one pool, in one domain.
+/// The registered regions of one pool, in one protection domain.
 pub struct PoolRegions {
     domain: ProtectionDomain,
     generation: u64,
-    /// By the address of their start.
+    /// By start address.
     registered: BTreeMap<usize, Registration>,
 }
 
 impl PoolRegions {
-    /// Of a pool that has no regions yet, or none that were looked at.
+    /// No regions are registered before the first [`refresh`](Self::refresh).
     pub fn new(domain: &ProtectionDomain) -> Self {
         Self { domain: domain.clone(), generation: 0, registered: BTreeMap::new() }
     }
 
-    /// Registers what the pool has taken from the system since the last time, and deregisters what it has given back.
-    /// Costs next to nothing where it did neither. Always the same pool.
+    /// Registers the regions that the pool has mapped since the last call, and deregisters those it has unmapped. Cheap if
+    /// there are none. Always pass the same pool.
     ///
-    /// Memory that the pool has given back and taken again is another, at an old address: call this before posting
-    /// blocks of the pool, whenever it may have done so.
+    /// The pool may have unmapped a region and mapped another at the same address: call this before posting blocks of the
+    /// pool, whenever that is possible.
     ///
     /// # Errors
     /// The operating system's error, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
@@ -45,7 +45,7 @@ impl PoolRegions {
         let before = self.registered.len();
         let kept = self.registered.iter().filter(|(at, one)| is_there(at, one)).count();
         let changes = (before - kept) + (there.len() - kept);
-        // Each coming and going counts one. More than can be seen: something went and came back to the same place.
+        // Each mapping and unmapping counts one. More than the visible changes: a region was replaced at the same address.
         if generation.wrapping_sub(self.generation) == changes as u64 {
             self.registered.retain(|at, one| is_there(at, one));
         } else {
@@ -58,12 +58,12 @@ impl PoolRegions {
                 self.registered.insert(at, one);
             }
         }
-        // Only now: what failed is tried again.
+        // Set last, so that a failure is retried.
         self.generation = generation;
         Ok(())
     }
 
-    /// The key of a block of the pool; `None` for memory of another, or of a region that came after the last
+    /// The key of a block of the pool; `None` for memory of another pool, or of a region that was mapped after the last
     /// [`refresh`](Self::refresh).
     pub fn key(&self, piece: &impl StableMemory) -> Option<LocalKey> {
         let (start, _) = piece.span();

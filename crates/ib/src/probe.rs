@@ -8,13 +8,13 @@ use crate::error::IbError;
 use crate::limits::SGE_MAX;
 use crate::region::ProtectionDomain;
 
-/// How many bytes the device sends inline, of `wanted` and less.
+/// How many bytes the device sends inline, at most `wanted`.
 ///
-/// Devices refuse a queue pair that asks for too many, without saying how many there may be; so this asks for fewer
-/// and fewer, and for none at last.
+/// Devices refuse a queue pair with too large a limit without reporting the largest possible one, so this halves the
+/// limit until the device accepts it.
 ///
 /// # Errors
-/// The operating system's error to a queue pair that asks for nothing special; `pieces_max` beyond this crate's limit.
+/// The operating system's error for a queue pair without inline sends; [`IbError::Limit`] for `pieces_max`.
 pub fn probe_inline_bytes(domain: &ProtectionDomain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, IbError> {
     IbError::check_limit("pieces of a send", pieces_max as usize, SGE_MAX)?;
     if queue.shared().context() != domain.context() {

@@ -21,36 +21,36 @@ use crate::memory::{ExclusiveMemory, StableMemory};
 use crate::shared_receive_queue::{self, SharedReceiveQueue, count_before};
 use crate::region::{ProtectionDomain, RemoteMemory, LocalKey};
 
-/// What a queue pair is made for.
+/// The capacities of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePairOptions {
-    /// Work that may be outstanding.
+    /// Work requests that may be outstanding.
     pub send_wr_max: u32,
-    /// Pieces of memory in one send.
+    /// Scatter/gather elements of one send.
     pub send_sge_max: u32,
-    /// Bytes of an inline send, which need no registered memory.
+    /// Bytes of an inline send, which needs no registered memory.
     pub inline_bytes_max: u32,
 }
 
-/// A queue pair. `S` is memory that is sent from, `F` memory that READs fill.
+/// A queue pair. `S` is memory to send from, `F` memory that READs fill.
 ///
-/// Before it goes, its id is to be disconnected or it is to be put into the error state, and its completions polled:
-/// receives that the device had taken for it from the shared queue are else not heard of again before that queue goes.
+/// Before dropping it, disconnect its id or move it to the error state, and poll its completions: otherwise receive
+/// buffers that the device had taken for it from the shared queue are not returned until that queue is destroyed.
 pub struct QueuePair<S: StableMemory, F: ExclusiveMemory> {
     id: Arc<CmIdHandle>,
     raw: *mut abi::IbvQp,
     number: u32,
     options: QueuePairOptions,
     tag: WorkQueueId,
-    /// Work that has not ended, as far as completions say, the oldest first.
+    /// Work without a completion yet, the oldest first.
     outstanding: VecDeque<PostedWork<F>>,
-    /// The pieces of all sends in `under_way`, in order.
+    /// The segments of all sends in `outstanding`, in order.
     segments: VecDeque<S>,
-    /// The number of the next work.
+    /// The slot number of the next work request.
     next: u32,
     requests: Vec<abi::IbvSendWr>,
     pieces: Vec<abi::IbvSge>,
-    // What the queue pair was made with goes after it.
+    // Dropped after the queue pair, which was made with them.
     _completions: [Arc<completion::CompletionQueueHandle>; 2],
     _receives: Arc<shared_receive_queue::SharedReceiveQueueHandle>,
     domain: ProtectionDomain,
@@ -61,27 +61,26 @@ unsafe impl<S: StableMemory, F: ExclusiveMemory> Send for QueuePair<S, F> {}
 
 struct PostedWork<F> {
     cookie: u64,
-    /// How many of `held` are its own.
+    /// How many of the queue pair's `segments` belong to it.
     segments: u32,
     read_memory: Option<F>,
 }
 
-/// Work that has ended.
+/// Work that has completed.
 #[derive(Debug)]
 pub struct CompletedWork<F> {
-    /// The number it was posted with.
+    /// The cookie it was posted with.
     pub cookie: u64,
-    /// The memory of a READ: filled, if the completion says that all went well.
+    /// The memory of a READ: filled, if the completion was successful.
     pub read_memory: Option<F>,
 }
 
-/// How work is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostOptions {
-    /// A number of the poster's own, which comes back when the work has ended.
+    /// A number of the caller's choice, which is returned with the completed work.
     pub cookie: u64,
-    /// Whether a completion is asked for. One that is not is known to have ended with the next that is, or when
-    /// something fails; so let there be one at least in every `work_max`, and one at the end.
+    /// Whether the work is signalled. Unsignalled work completes with the next signalled work, or with a failure; so signal
+    /// at least one request in every `send_wr_max`, and the last one.
     pub signalled: bool,
 }
 
@@ -152,39 +151,39 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         })
     }
 
-    /// Its number on this device, which completions name.
+    /// Its number on this device, which completions carry.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// What completions of this queue pair's own work have.
+    /// The id that completions of this queue pair's own work have.
     pub fn work_queue(&self) -> WorkQueueId {
         self.tag
     }
 
-    /// What it was made for: the device may allow longer inline sends than were asked for.
+    /// Its capacities: the device may allow longer inline sends than requested.
     pub fn options(&self) -> QueuePairOptions {
         self.options
     }
 
-    /// For how much work there is room.
+    /// Free slots of the send queue.
     pub fn free_slots(&self) -> usize {
         self.options.send_wr_max as usize - self.outstanding.len()
     }
 
-    /// Work that has not ended, as far as completions say.
+    /// Work requests without a completion yet.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// Begins a batch of work, for which the device is called once.
+    /// Begins a batch of work, which is posted with one call.
     pub fn batch<'q, 'i>(&'q mut self) -> SendBatch<'q, 'i, S, F> {
         self.requests.clear();
         self.pieces.clear();
         SendBatch { queue_pair: self, inline: PhantomData }
     }
 
-    /// Takes a completion of this queue pair's work: that work has ended, and all that was posted before it.
+    /// Takes a completion of this queue pair's work: that work has completed, and all that was posted before it.
     ///
     /// # Errors
     /// [`IbError::WrongQueue`] for a completion of another queue.
@@ -192,10 +191,10 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         self.on_completion_with(completion, into, drop)
     }
 
-    /// As [`settle`](Self::settle); each piece that was sent goes to `sent`.
+    /// As [`on_completion`](Self::on_completion); each segment that was sent is passed to `sent`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`on_completion`](Self::on_completion).
     pub fn on_completion_with(
         &mut self,
         completion: Completion,
@@ -208,7 +207,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         let oldest = self.next.wrapping_sub(self.outstanding.len() as u32);
         let ended = completion.slot().wrapping_sub(oldest) as usize;
         if ended >= self.outstanding.len() {
-            // A device that says the same twice: the work is not there any more.
+            // A device that reports the same work twice.
             return Err(IbError::WrongQueue);
         }
         let mut held = 0;
@@ -220,17 +219,16 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         Ok(())
     }
 
-    /// Destroys it, and gives back what was under way: the device reaches none of that any more. Completions of it that
-    /// were not polled mean nothing then.
+    /// Destroys it and returns the outstanding work, whose memory the device does not access any more. Completions that were
+    /// not polled have no meaning then.
     pub fn destroy(mut self, into: &mut Vec<CompletedWork<F>>, sent: impl FnMut(S)) {
         let (under_way, held) = (mem::take(&mut self.outstanding), mem::take(&mut self.segments));
-        // Before anything of it can be used again.
+        // Destroyed before any of the memory can be reused.
         drop(self);
         into.extend(under_way.into_iter().map(|work| CompletedWork { cookie: work.cookie, read_memory: work.read_memory }));
         held.into_iter().for_each(sent);
     }
 
-    /// The state it is in.
     ///
     /// # Errors
     /// The operating system's error.
@@ -251,8 +249,8 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         })
     }
 
-    /// Puts it into the error state: all work completes as flushed, and the peer's fails. The way to end a connection
-    /// at once.
+    /// Moves it to the error state: all work completes as flushed, and the peer's work fails. This ends a connection at
+    /// once.
     ///
     /// # Errors
     /// The operating system's error.
@@ -265,7 +263,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         IbError::check("ibv_modify_qp", answer)
     }
 
-    /// Forgets the youngest `count` works, which the device has not got.
+    /// Drops the newest `count` requests, which were not posted.
     fn drop_unposted(&mut self, count: usize) {
         for work in self.outstanding.drain(self.outstanding.len() - count..) {
             self.segments.truncate(self.segments.len() - work.segments as usize);
@@ -289,51 +287,49 @@ impl<S: StableMemory, F: ExclusiveMemory> fmt::Debug for QueuePair<S, F> {
     }
 }
 
-/// What state a queue pair is in.
+/// The state of a queue pair (`ibv_qp_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuePairState {
-    /// Not connected yet.
+    /// RESET or INIT: not connected yet.
     Unconnected,
-    /// It can receive.
+    /// RTR.
     ReadyToReceive,
-    /// It can receive and send.
+    /// RTS.
     ReadyToSend,
-    /// All work fails.
+    /// ERR: all work fails.
     Error,
     /// Another, by its number in the C interface.
     Other(u32),
 }
 
-/// Work that goes to the device in one call. Dropped without [`post`](Self::post), nothing of it does.
+/// Work requests that are posted with one call. Dropping it without [`post`](Self::post) posts none of them.
 pub struct SendBatch<'q, 'i, S: StableMemory, F: ExclusiveMemory> {
     queue_pair: &'q mut QueuePair<S, F>,
-    /// Inline bytes are read when the batch is posted, and not after.
+    /// Inline bytes must live until the batch is posted.
     inline: PhantomData<&'i [u8]>,
 }
 
 impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
-    /// How much work is in it.
     pub fn len(&self) -> usize {
         self.queue_pair.requests.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sends the pieces, in order, as one message, which takes one of the peer's receives.
+    /// Sends the segments, in order, as one message, which consumes one of the peer's receives.
     ///
     /// # Errors
-    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many pieces, [`IbError::NotRegistered`]. Then the pieces are dropped and
-    /// the batch is as it was.
+    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments are
+    /// dropped and the batch is unchanged.
     pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, how: PostOptions) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
         self.add_request(abi::WR_SEND, 0, None, PostedWork { cookie: how.cookie, segments: held, read_memory: None }, held, how);
         Ok(())
     }
 
-    /// Writes the pieces, in order, to the start of a peer's memory, without the peer's doing.
+    /// RDMA WRITE of the segments, in order, to the start of a peer's memory.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -343,16 +339,16 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(())
     }
 
-    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when the batch
-    /// is posted; no memory of theirs is registered or held.
+    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when the
+    /// batch is posted; their memory need not be registered.
     ///
     /// # Errors
-    /// [`IbError::QueueFull`], [`IbError::Limit`]. Then the batch is as it was.
+    /// [`IbError::QueueFull`], [`IbError::Limit`]. Then the batch is unchanged.
     pub fn send_inline(&mut self, parts: &[&'i [u8]], how: PostOptions) -> Result<(), IbError> {
         self.add_inline(abi::WR_SEND, parts, None, how)
     }
 
-    /// Writes the parts, in order, to the start of a peer's memory, as [`send_inline`](Self::send_inline) sends them.
+    /// RDMA WRITE of the parts to the start of a peer's memory, inline as in [`send_inline`](Self::send_inline).
     ///
     /// # Errors
     /// As [`send_inline`](Self::send_inline).
@@ -375,7 +371,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(())
     }
 
-    /// Reads the start of a peer's memory into all of `into`, without the peer's doing. The memory comes back filled.
+    /// RDMA READ of the start of a peer's memory into all of `into`. The completed work returns the memory.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -387,7 +383,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// As [`read`](Self::read), into `bytes` bytes of the memory from `at`.
     ///
     /// # Errors
-    /// As [`send`](Self::send), and [`IbError::Limit`] for a part that reaches beyond the memory.
+    /// As [`send`](Self::send), and [`IbError::Limit`] for a range that exceeds the memory.
     pub fn read_part(
         &mut self,
         into: F,
@@ -404,11 +400,10 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(())
     }
 
-    /// Hands all of it to the device.
+    /// Posts all requests.
     ///
     /// # Errors
-    /// The device's error; then some of it may be under way and the rest is dropped. The connection is of no use any
-    /// more.
+    /// The device's error; then some requests may be outstanding and the rest is dropped. The connection is unusable.
     pub fn post(self) -> Result<usize, IbError> {
         let count = self.len();
         if count == 0 {
@@ -434,7 +429,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         // has copied them when this returns.
         let answer = unsafe { post(queue_pair.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
-        // What was not taken is forgotten here, and nothing is left for `drop`.
+        // Requests that were not posted are dropped here, and nothing is left for `drop`.
         queue_pair.drop_unposted(count - taken);
         queue_pair.requests.clear();
         IbError::check("ibv_post_send", answer)?;
@@ -445,7 +440,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         if self.queue_pair.free_slots() == 0 { Err(IbError::QueueFull) } else { Ok(()) }
     }
 
-    /// Notes the pieces and keeps them; answers how many.
+    /// Adds segments and holds their memory. Returns their number.
     fn add_segments(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>) -> Result<u32, IbError> {
         self.check_room()?;
         let most = self.queue_pair.options.send_sge_max as usize;

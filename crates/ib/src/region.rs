@@ -13,7 +13,7 @@ use crate::error::IbError;
 use crate::limits::SGE_BYTES_MAX;
 use crate::memory::{SharedPages, StableMemory};
 
-/// Queue pairs, receive queues and memory of one domain can be used together, and with nothing else.
+/// A protection domain: its queue pairs, receive queues and memory regions can be used with each other only.
 #[derive(Clone)]
 pub struct ProtectionDomain(Arc<ProtectionDomainHandle>);
 
@@ -53,23 +53,22 @@ impl ProtectionDomain {
         self.0.raw
     }
 
-    /// The device.
     pub fn context(&self) -> &DeviceContext {
         &self.0.context
     }
 }
 
-/// Memory that a card may reach, with its owner.
+/// A memory region: registered memory, with its owner.
 ///
-/// Dropping it takes the right to reach it away, from peers too, and only then lets its owner go. Work that was posted
-/// with pieces of it holds these pieces itself, and fails if it is still under way.
+/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself, and
+/// fails if it is still outstanding.
 pub struct MemoryRegion<O: StableMemory> {
-    // The registration ends before its memory goes: fields are dropped in this order.
+    // Dropped before the memory: fields are dropped in this order.
     registration: Registration,
     owner: O,
 }
 
-/// A registration without an owner of its memory.
+/// A registration that does not own its memory.
 pub(crate) struct Registration {
     domain: ProtectionDomain,
     raw: *mut abi::IbvMr,
@@ -93,11 +92,10 @@ impl Drop for Registration {
 }
 
 impl Registration {
-    /// Registers memory.
     ///
     /// # Safety
     /// The bytes are mapped now. If `access` lets peers write them, they stay mapped while this lives, and nobody holds
-    /// a reference to them. Without that the card reaches them for posted work alone, which holds its memory itself.
+    /// a reference to them. Otherwise the device accesses them only for posted work, which holds its memory itself.
     pub(crate) unsafe fn new(domain: &ProtectionDomain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, IbError> {
         IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
@@ -126,17 +124,17 @@ impl Registration {
 pub enum RemoteAccess {
     /// Nothing.
     None,
-    /// Read it, all of it and at any time, who has its grant.
+    /// Read all of it at any time, with its address and key.
     Read,
 }
 
 impl<O: StableMemory> MemoryRegion<O> {
-    /// Registers all of the owner's bytes. It pins them, within the limit of locked memory.
+    /// Registers all of the owner's bytes, which pins them: the limit of locked memory applies.
     ///
     /// # Errors
     /// [`IbError::Limit`] for none or too many bytes, or the operating system's error.
     pub fn new(domain: &ProtectionDomain, owner: O, peers: RemoteAccess) -> Result<Self, IbError> {
-        // What may be written without a peer's right is what is posted to be filled, and that is held alone.
+        // Local writes go only to memory that is posted to be filled, which its work owns exclusively.
         let access = match peers {
             RemoteAccess::None => abi::ACCESS_LOCAL_WRITE,
             RemoteAccess::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
@@ -152,22 +150,21 @@ impl<O: StableMemory> MemoryRegion<O> {
         Ok(Self { registration, owner })
     }
 
-    /// The owner.
     pub fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// With which pieces of this memory can be posted.
+    /// The local key (lkey), to post parts of this memory.
     pub fn key(&self) -> LocalKey {
         self.registration.key()
     }
 
-    /// What a peer must know to read it (or to write it, see [`MemoryRegion::new_remote_writable`]).
+    /// The address and remote key (rkey) with which a peer can access it.
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
     }
 
-    /// Takes the memory back from the card, and from peers.
+    /// Deregisters the memory and returns it.
     pub fn into_owner(self) -> O {
         drop(self.registration);
         self.owner
@@ -175,7 +172,7 @@ impl<O: StableMemory> MemoryRegion<O> {
 }
 
 impl MemoryRegion<SharedPages> {
-    /// Registers pages that a peer may read and write, all of them and at any time, who has their grant.
+    /// Registers pages that a peer with their address and key may read and write at any time.
     ///
     /// # Errors
     /// As [`MemoryRegion::new`].
@@ -190,10 +187,10 @@ impl<O: StableMemory> fmt::Debug for MemoryRegion<O> {
     }
 }
 
-/// The key of a region, for work of our own.
+/// The local key of a region.
 ///
-/// It keeps nothing alive: work with the key of a region that is gone fails, and harms nobody, because the memory that
-/// it names is held by the work itself.
+/// It keeps nothing alive: work with the key of a deregistered region fails, and has no other effect, because the work
+/// holds its memory itself.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalKey {
     start: u64,
@@ -202,13 +199,13 @@ pub struct LocalKey {
 }
 
 impl LocalKey {
-    /// The entry of a work request for all of `piece`, if it lies within the region.
+    /// The scatter/gather element for all of `piece`, if it lies within the region.
     pub(crate) fn sge(&self, piece: &impl StableMemory) -> Result<abi::IbvSge, IbError> {
         let (_, bytes) = piece.span();
         self.sge_of_range(piece, 0, bytes)
     }
 
-    /// As [`piece`](Self::piece), for `bytes` bytes of it from `at`, which must not reach beyond its end.
+    /// As [`sge`](Self::sge), for `bytes` bytes of it from `at`, which must not exceed it.
     pub(crate) fn sge_of_range(&self, piece: &impl StableMemory, at: usize, bytes: usize) -> Result<abi::IbvSge, IbError> {
         let (start, most) = piece.span();
         IbError::check_limit("the end of a part of a piece", at.saturating_add(bytes), most)?;
@@ -217,18 +214,17 @@ impl LocalKey {
         if before.checked_add(bytes as u64).is_none_or(|end| end > self.bytes as u64) {
             return Err(IbError::NotRegistered);
         }
-        // A region has fewer bytes than fit in 32 bits.
+        // The length of a region fits in 32 bits.
         Ok(abi::IbvSge { addr: start, length: bytes as u32, lkey: self.lkey })
     }
 }
 
-/// Memory of a peer: plain numbers, as they are sent.
+/// Memory of a peer: plain numbers, as they are sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
-    /// Where it begins, in the peer's own counting.
+    /// Its start in the peer's address space.
     pub address: u64,
-    /// How many bytes.
     pub bytes: u64,
-    /// The key that opens it.
+    /// The remote key (rkey).
     pub key: u32,
 }

@@ -11,28 +11,25 @@ use crate::abi;
 use crate::error::IbError;
 use crate::region::{ProtectionDomain, LocalKey, Registration};
 
-/// The regions that were met, in one domain.
+/// The registered regions, in one protection domain.
 ///
-/// A registration is of a whole region, for work of our own. It pins the region's pages, so one that outlives its
-/// region keeps memory from the system, and does no other harm: posted work holds what it names.
-/// [`sweep`](Self::sweep) ends those; a region at the address of an earlier one is registered anew, because its serial
-/// number is another.
+/// A registration covers a whole region, for local access. It pins the region's pages, so one that outlives its region
+/// wastes memory, and has no other effect: posted work holds its memory itself. [`sweep`](Self::sweep) ends such
+/// registrations. A new region at the address of an earlier one has another serial number, and is registered anew.
 pub struct RegistrationCache {
     domain: ProtectionDomain,
-    /// By the regions' serial numbers, which no two have.
+    /// By the regions' serial numbers, which are unique.
     regions: HashMap<u64, (Registration, WeakRegion)>,
-    /// The last that was asked for: most pieces in a row are of one region.
+    /// The last lookup: successive pieces are usually of one region.
     last: Option<(u64, LocalKey)>,
     ended: u64,
 }
 
 impl RegistrationCache {
-    /// None yet.
     pub fn new(domain: &ProtectionDomain) -> Self {
         Self { domain: domain.clone(), regions: HashMap::new(), last: None, ended: slab::regions_unmapped() }
     }
 
-    /// Where they are registered.
     pub fn domain(&self) -> &ProtectionDomain {
         &self.domain
     }
@@ -53,7 +50,7 @@ impl RegistrationCache {
         self.lookup(block.region().ok_or(IbError::NotRegistered)?, || block.weak_region())
     }
 
-    /// `facts` are those of memory that the caller holds while this runs.
+    /// The caller holds memory of the region `facts` while this runs.
     #[inline]
     fn lookup(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<LocalKey, IbError> {
         match self.last {
@@ -73,7 +70,7 @@ impl RegistrationCache {
 
     #[cold]
     fn register(&mut self, facts: RegionInfo, life: WeakRegion) -> Result<LocalKey, IbError> {
-        // Room first: what has gone may be what the limit lacks.
+        // First: ended registrations may free what the limit of locked memory lacks.
         self.sweep();
         let start = std::ptr::with_exposed_provenance(facts.address);
         // SAFETY: the region is mapped now, because its caller holds a block of it. No peer may write to it.
@@ -83,7 +80,7 @@ impl RegistrationCache {
         Ok(key)
     }
 
-    /// Ends the registrations of regions that have gone. Costs next to nothing while none has.
+    /// Ends the registrations of unmapped regions. One comparison if there are none.
     #[inline]
     pub fn sweep(&mut self) {
         if slab::regions_unmapped() != self.ended {
@@ -93,18 +90,16 @@ impl RegistrationCache {
 
     #[cold]
     fn sweep_now(&mut self) {
-        // Read first: what goes meanwhile is looked at the next time.
+        // Read first: regions that are unmapped meanwhile are handled by the next sweep.
         self.ended = slab::regions_unmapped();
         self.regions.retain(|_, (_, life)| !life.is_unmapped());
         self.last = None;
     }
 
-    /// How many regions are registered.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }

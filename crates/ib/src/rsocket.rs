@@ -19,9 +19,9 @@ use crate::error::{IbError, NoDeviceReason};
 use crate::library::{RsocketLibrary, rsockets};
 use crate::limits::RPOLL_MS_MAX;
 
-/// A stream, or one that listens for such.
+/// A connected or listening rsocket.
 ///
-/// Its calls may be made by several threads at once, as those of a socket.
+/// Several threads may call it at once, as a socket.
 pub struct RSocket {
     calls: &'static RsocketLibrary,
     fd: c_int,
@@ -40,14 +40,14 @@ impl fmt::Debug for RSocket {
     }
 }
 
-/// What a call of C's answered, or why it did not.
+/// The result of a C call, or its error.
 fn checked(answer: isize) -> io::Result<usize> {
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
 fn check_call(call: &'static str, answer: c_int) -> Result<(), IbError> {
     checked(answer as isize).map(drop).map_err(|error| match error.raw_os_error() {
-        // The first call that needs a device says so.
+        // The first call that needs a device reports that there is none.
         Some(libc::ENODEV) if call == "rsocket" => IbError::NoDevice(NoDeviceReason::detect()),
         _ => IbError::CallFailed { call, error },
     })
@@ -68,7 +68,7 @@ impl RSocket {
         Ok(Self { calls, fd })
     }
 
-    /// Connects, and waits until that is done or has failed: seconds, where nobody answers.
+    /// Connects. Blocks: for seconds, if nobody answers.
     ///
     /// # Errors
     /// [`IbError::MissingLibrary`] without the library, [`IbError::NoDevice`], or the operating system's error.
@@ -81,7 +81,7 @@ impl RSocket {
         Ok(socket)
     }
 
-    /// Listens on an address of a device; `backlog` connections wait at most.
+    /// Listens on an address of a device; at most `backlog` connections are queued.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -98,7 +98,7 @@ impl RSocket {
         Ok(socket)
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
     /// The operating system's error.
@@ -116,7 +116,7 @@ impl RSocket {
         }
     }
 
-    /// Whether small sends go at once. Rsockets always do so, and take the option for the sake of programs.
+    /// Sets `TCP_NODELAY`. Rsockets never delay small sends, and accept the option for compatibility.
     ///
     /// # Errors
     /// The operating system's error.
@@ -124,7 +124,7 @@ impl RSocket {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
     }
 
-    /// Bytes for sending and receiving, before it is connected or, for those it will accept, listens.
+    /// Sets the buffer sizes. Effective before connecting; on a listener, for the connections it accepts.
     ///
     /// # Errors
     /// The operating system's error.
@@ -145,10 +145,10 @@ impl RSocket {
         check_call("rsetsockopt", answer)
     }
 
-    /// Sends some of the parts, in order: at least a byte.
+    /// Sends a prefix of the parts, at least one byte, and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is taken now, or the operating system's error.
+    /// `WouldBlock` if nothing can be sent now, or the operating system's error.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         // SAFETY: a structure of numbers and pointers, for which zero is a value.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -159,16 +159,16 @@ impl RSocket {
         checked(unsafe { (self.calls.rsendmsg)(self.fd, &message, libc::MSG_DONTWAIT) })
     }
 
-    /// Receives into the front of `into`; 0: the peer has ended the stream, or there was no room.
+    /// Receives into the front of `into`; 0: the peer has ended the stream, or `into` is empty.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is there now, or the operating system's error.
+    /// `WouldBlock` if nothing has arrived, or the operating system's error.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the socket exists, and the memory is ours to write to.
         checked(unsafe { (self.calls.rrecv)(self.fd, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
     }
 
-    /// Ends the sending direction. Waits until the peer's device has what was sent.
+    /// Ends the sending direction. Blocks until the peer's device has acknowledged everything.
     ///
     /// # Errors
     /// The operating system's error.
@@ -197,26 +197,25 @@ impl RSocket {
     }
 }
 
-/// What a poll asks of a descriptor, and what it is told.
+/// The readiness that a poll waits for, or reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollInterest {
-    /// Something to receive, a connection to accept, or the end.
+    /// Bytes to receive, a connection to accept, or the end.
     pub readable: bool,
-    /// Room to send, or the end.
+    /// Bytes can be sent, or the end.
     pub writable: bool,
 }
 
 impl PollInterest {
-    /// Something to receive alone.
+    /// Readable only.
     pub const READABLE: Self = Self { readable: true, writable: false };
 
-    /// Whether there is anything.
     pub fn is_any(self) -> bool {
         self.readable || self.writable
     }
 }
 
-/// One entry of a poll: a socket of ours, which is held for as long, or any other descriptor.
+/// One entry of a poll: an rsocket, which it keeps open meanwhile, or any other descriptor.
 #[derive(Debug)]
 pub struct PollEntry<'d> {
     fd: c_int,
@@ -227,32 +226,31 @@ pub struct PollEntry<'d> {
 }
 
 impl<'d> PollEntry<'d> {
-    /// A socket.
     pub fn socket(socket: &Arc<RSocket>, wants: PollInterest) -> Self {
         Self { fd: socket.fd, interest: wants, ready: PollInterest::default(), _socket: Some(socket.clone()), _other: None }
     }
 
-    /// Another descriptor, which must be none of ours: its readability.
+    /// The readability of a descriptor that is not an rsocket.
     pub fn other(descriptor: BorrowedFd<'d>) -> Self {
         let fd = descriptor.as_raw_fd();
         Self { fd, interest: PollInterest::READABLE, ready: PollInterest::default(), _socket: None, _other: Some(descriptor) }
     }
 
-    /// What it was told.
+    /// The readiness that the poll has found.
     pub fn ready(&self) -> PollInterest {
         self.ready
     }
 
-    /// The socket, if it is one.
     pub fn into_socket(self) -> Option<Arc<RSocket>> {
         self._socket
     }
 }
 
-/// Waits until one of the entries has what it wants, for some milliseconds at most; `None`: for ever. Says how many have.
+/// Blocks until one of the entries is ready or the time-out has passed; `None`: no time-out. Returns the number of ready
+/// entries.
 ///
 /// # Errors
-/// The operating system's error; a signal is no error but a poll that found nothing.
+/// The operating system's error. After a signal it returns 0.
 pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
     let calls = rsockets().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
     let events = |wants: PollInterest| {
@@ -278,7 +276,7 @@ pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Resu
     Ok(count)
 }
 
-/// Whether rsockets can be called, and why not.
+/// Loads the library, to check whether rsockets can be used.
 ///
 /// # Errors
 /// [`IbError::MissingLibrary`].

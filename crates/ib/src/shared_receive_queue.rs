@@ -16,12 +16,12 @@ use crate::limits::WORK_REQUESTS_MAX;
 use crate::memory::ExclusiveMemory;
 use crate::region::{ProtectionDomain, LocalKey};
 
-/// The queue. Completions of its receives come to the queue that the queue pair was made with, with the tag of this
-/// one.
+/// A shared receive queue. Completions of its receives arrive at the completion queue of the queue pair, with the
+/// [`WorkQueueId`] of this queue.
 pub struct SharedReceiveQueue<F: ExclusiveMemory> {
     shared: Arc<SharedReceiveQueueHandle>,
     tag: WorkQueueId,
-    /// What is posted, by its place, which is in its work request's number.
+    /// The posted buffers. The index is part of the work request's id.
     slots: Vec<Option<F>>,
     free: Vec<u32>,
     requests: Vec<abi::IbvRecvWr>,
@@ -31,11 +31,11 @@ pub struct SharedReceiveQueue<F: ExclusiveMemory> {
 // SAFETY: what keeps it from being so by itself are the pointers in `requests`, which mean nothing between two calls.
 unsafe impl<F: ExclusiveMemory> Send for SharedReceiveQueue<F> {}
 
-/// What queue pairs hold of the queue: it goes after them.
+/// What queue pairs hold of the queue: it is destroyed after them.
 pub(crate) struct SharedReceiveQueueHandle {
     domain: ProtectionDomain,
     raw: *mut abi::IbvSrq,
-    /// What was posted when the handle went: the device may still write there, until the queue is destroyed.
+    /// The buffers that were posted when the handle was dropped: the device may write there until the queue is destroyed.
     left: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -90,23 +90,23 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         &self.shared
     }
 
-    /// What completions of this queue's receives have.
+    /// The id that completions of this queue's receives have.
     pub fn work_queue(&self) -> WorkQueueId {
         self.tag
     }
 
-    /// How many buffers are posted.
+    /// The number of posted buffers.
     pub fn posted(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// For how many more there is room.
+    /// The number of buffers that can still be posted.
     pub fn free_slots(&self) -> usize {
         self.free.len()
     }
 
-    /// Posts buffers from the end of `from`, as many as there is room for, with one call to the device. Those that it
-    /// took are gone from `from`.
+    /// Posts buffers from the end of `from`, as many as there are free slots, with one call to the device, and removes them
+    /// from `from`.
     ///
     /// # Errors
     /// [`IbError::NotRegistered`] before anything is posted; the device's error. Then what is still in `from` was not
@@ -144,7 +144,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         // on, until the device is done with it: between this call and the moving below nothing can end early.
         let answer = unsafe { post(self.shared.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
-        // The first of the list is the last that was freed and the first behind `first`.
+        // The first request of the list has the slot that was freed last and the buffer at `first`.
         for (buffer, _) in from.drain(first..first + taken) {
             let place = self.free.pop().expect("as many places as buffers");
             self.slots[place as usize] = Some(buffer);
@@ -153,7 +153,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         Ok(taken)
     }
 
-    /// The buffer of a receive that has ended; how much of it is filled, the completion says.
+    /// Returns the buffer of a completed receive; the completion has the number of received bytes.
     ///
     /// # Errors
     /// [`IbError::WrongQueue`] for a completion of another queue.
@@ -169,10 +169,10 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
 }
 
 impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
-    /// Destroys the queue and gives back what was posted, if no queue pair uses it any more; else it is as it was.
+    /// Destroys the queue and returns its posted buffers, if no queue pair uses it any more.
     ///
     /// # Errors
-    /// The queue itself.
+    /// The queue, unchanged.
     pub fn destroy(mut self) -> Result<Vec<F>, Self> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(self);
@@ -180,16 +180,16 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         let left = self.shared.clone();
         let places = mem::take(&mut self.slots);
         drop(self);
-        // The last holder: with this the queue is destroyed, and no device writes to what was posted there.
+        // The last reference: dropping it destroys the queue, and the device no longer writes to the buffers.
         drop(left);
         Ok(places.into_iter().flatten().collect())
     }
 }
 
-/// Where in a list of `count` entries `refused` points to: so many were taken before it.
+/// The number of entries before `refused` in a list of `count`: those that were posted.
 pub(crate) fn count_before<T>(refused: *const T, list: *const T, count: usize) -> usize {
     let bytes = refused.addr().wrapping_sub(list.addr());
-    // A provider that does not say which is believed to have taken all: so nothing is given back early.
+    // If the provider does not set it, all count as posted, so that no memory is returned early.
     (bytes / size_of::<T>()).min(count)
 }
 

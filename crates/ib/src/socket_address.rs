@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
-/// An address as C wants it.
+/// An address as a C structure.
 pub(crate) struct SockAddr(sockaddr_storage);
 
 impl SockAddr {
@@ -37,13 +37,13 @@ impl SockAddr {
         Self(storage)
     }
 
-    /// For calls that only read it, whatever their declaration says.
+    /// For calls that only read it, although they are declared with a mutable pointer.
     pub(crate) fn pointer(&mut self) -> *mut sockaddr {
         (&raw mut self.0).cast()
     }
 }
 
-/// What C has written; `None` for an address of another family, or none yet.
+/// Reads an address that C has written; `None` for another family, or none.
 pub(crate) fn read(storage: &sockaddr_storage) -> Option<SocketAddr> {
     let place = &raw const *storage;
     match storage.ss_family.into() {
