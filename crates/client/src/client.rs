@@ -132,7 +132,7 @@ impl Client {
     /// # Errors
     /// As `connect`.
     pub fn over(link: Box<dyn Link>, url: &Url, options: ConnectOptions) -> Result<Self> {
-        let is_lent_memory = link.shape().lend_from_bytes < usize::MAX;
+        let is_lent_memory = link.capabilities().lend_threshold_bytes < usize::MAX;
         let limits = SessionLimits {
             channel_max: options.channel_max,
             frame_bytes_max: options.frame_bytes_max,
@@ -171,7 +171,7 @@ impl Client {
         };
         client.hand_shake(url, &limits)?;
         // Only now is it known what suits a link on which both ends have a say.
-        client.lend_from_bytes = client.link.shape().lend_from_bytes;
+        client.lend_from_bytes = client.link.capabilities().lend_threshold_bytes;
         if client.lend_from_bytes < usize::MAX {
             client.inbound.lend_from(client.lend_from_bytes);
             client.outbound.set_part_bytes_min(client.lend_from_bytes);
@@ -268,7 +268,7 @@ impl Client {
 
     /// The kind of link it has: `tcp`, `tls`, `unix`, `rdma`.
     pub fn transport(&self) -> &'static str {
-        self.link.shape().name
+        self.link.capabilities().name
     }
 
     /// Why it is connected by TCP although its address wants RDMA, if so. Programs should say so.
@@ -334,7 +334,7 @@ pub(crate) fn dial_sockets(url: &Url, options: &ConnectOptions) -> Result<Box<dy
     Ok(match &address {
         Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
         Address::Rsocket { host, port } => {
-            Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::Watch::of_process()?)?)
+            Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::RsocketPoller::process_wide()?)?)
         }
         Address::Tcp { .. } | Address::Unix(_) | Address::Rdma { .. } => link::dial(&address, &dial)?,
     })

@@ -4,7 +4,7 @@
 //! Owns:   what becomes of an address of RDMA with `via` where somebody else logs in, or has a device.
 
 use link::Link;
-use verbs::Token;
+use verbs::RdmaToken;
 
 use crate::client::{Client, dial_sockets};
 use crate::error::{ClientError, Result};
@@ -29,7 +29,7 @@ pub struct RdmaDialRequest {
     /// Where, as devices have it: `host:port`.
     pub place: String,
     /// What is to be shown there.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// As whom to log in, see [`Dialled::url`].
     pub url: Url,
     /// See [`Dialled::first`].

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use link::{LinkError, Received, Sent, Wait};
+use link::{LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use session::heartbeat::HeartbeatAction;
 use session::{RepeatedDelivery, Body, Event, FaultScope};
 
@@ -153,7 +153,7 @@ impl Client {
         let direct = self.inbound.direct();
         let direct_bytes = direct.len();
         match self.link.receive(direct, &mut room[..wanted]) {
-            Ok(Received::Bytes { bytes, drained }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
                 let placed = bytes.min(direct_bytes);
                 self.inbound.direct_filled(placed);
                 self.buffer.filled(bytes - placed);
@@ -163,11 +163,11 @@ impl Client {
                 let taken_back = self.lend_from_bytes < usize::MAX && self.settle(placed);
                 Ok(bytes > 0 || taken_back)
             }
-            Ok(Received::Idle) => {
+            Ok(ReceiveOutcome::Idle) => {
                 self.drained = true;
                 Ok(false)
             }
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 self.ended = true;
                 Err(self.end_reason(LinkError::Closed))
             }
@@ -188,7 +188,7 @@ impl Client {
     /// After a read of a link that is lent memory: `placed` bytes came otherwise, or what is lent is full. Says whether it was.
     #[cold]
     fn settle(&mut self, placed: usize) -> bool {
-        let filled = self.link.take_back();
+        let filled = self.link.take_filled();
         self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
         filled.is_some_and(|filled| self.inbound.filled(filled.memory) > 0)
     }
@@ -204,7 +204,7 @@ impl Client {
             let direct = if in_place { self.inbound.direct() } else { &mut [] };
             let direct_bytes = direct.len();
             match self.link.receive(direct, self.buffer.room())? {
-                Received::Bytes { bytes, drained } => {
+                ReceiveOutcome::Bytes { bytes, drained } => {
                     let placed = bytes.min(direct_bytes);
                     self.inbound.direct_filled(placed);
                     self.buffer.filled(bytes - placed);
@@ -218,15 +218,15 @@ impl Client {
                         return Ok(!self.buffer.is_full());
                     }
                 }
-                Received::Idle => return Ok(true),
-                Received::Closed => self.ended = true,
+                ReceiveOutcome::Idle => return Ok(true),
+                ReceiveOutcome::Closed => self.ended = true,
             }
         }
         Ok(false)
     }
 
     /// Waits for the link as long as `patience` lasts; sends heartbeats meanwhile. Says whether the link is ready.
-    fn wait(&mut self, what: Wait, patience: &mut WaitDeadline) -> Result<bool> {
+    fn wait(&mut self, what: WaitFor, patience: &mut WaitDeadline) -> Result<bool> {
         loop {
             let time = now();
             let until = patience.until(time);
@@ -266,7 +266,7 @@ impl Client {
         match self.link.send(self.outbound.gather_mut()) {
             Ok(sent) => {
                 self.sent_since = true;
-                Ok(sent == Sent::Drained)
+                Ok(sent == SendOutcome::Drained)
             }
             Err(error) => Err(self.end_reason(error)),
         }
@@ -291,7 +291,7 @@ impl Client {
                 if self.send_some()? {
                     return Ok(());
                 }
-                let what = if readable { Wait::Either } else { Wait::Writable };
+                let what = if readable { WaitFor::Either } else { WaitFor::Writable };
                 if self.outbound.bytes() == before && !self.wait(what, &mut patience)? {
                     return Err(ClientError::TimedOut { awaited: "room to send" });
                 }
@@ -334,7 +334,7 @@ impl Client {
         if at_once {
             return Ok(false);
         }
-        while self.wait(Wait::Readable, patience)? {
+        while self.wait(WaitFor::Readable, patience)? {
             if self.receive()? {
                 return Ok(true);
             }

@@ -112,7 +112,7 @@ impl Answers {
         };
         self.operator.answer(reply_to, properties.to_bytes(), text.into_bytes());
         if bytes >= LONG_ANSWER_BYTES {
-            slab::give_back_heap();
+            slab::trim_heap();
         }
     }
 

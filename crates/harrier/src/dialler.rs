@@ -71,7 +71,7 @@ fn stands(dialled: client::DialledLink, tell: Tell) {
 /// The way is looked up here, where it may take its time. The shard takes it.
 fn ask_there(ask: RdmaDialRequest, tell: Tell) {
     let RdmaDialRequest { place, token, url, first, tcp } = ask;
-    match verbs::card::way(&place) {
+    match verbs::card::resolve_route(&place) {
         Ok(way) => {
             let login = login(url);
             let otherwise = tcp.map(|tcp| -> Otherwise {

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
-        assert_eq!(options.rdma.settings, verbs::Settings::default());
+        assert_eq!(options.rdma.settings, verbs::PortSettings::default());
         assert_eq!(options.rdma.frame_bytes_max, session::limits::BODY_FRAME_BYTES_MAX);
     }
 

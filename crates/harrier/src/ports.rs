@@ -8,7 +8,7 @@ use config::{BrokerConfig, ConfigError, RdmaPoll, RdmaToken};
 use link::Address;
 use shard::{RdmaListen, RdmaOptions};
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 
 /// The options of a broker's ports.
 ///
@@ -18,7 +18,7 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
     let settings = settings(config);
     // Of the rules the one for the buffers is left to the user of the settings: all others are ranges.
     settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
-    let with_devices = |address: Address| match verbs::card::at(&RdmaListen::place_of(&address), shards.into()) {
+    let with_devices = |address: Address| match verbs::card::open_at(&RdmaListen::place_of(&address), shards.into()) {
         Ok(devices) => Ok(RdmaListen { address, devices }),
         Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
     };
@@ -34,10 +34,10 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
     })
 }
 
-fn settings(config: &BrokerConfig) -> Settings {
+fn settings(config: &BrokerConfig) -> PortSettings {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-    Settings {
+    PortSettings {
         receive_buffer_bytes: config.rdma_receive_buffer_bytes,
         receive_buffers: config.rdma_receive_buffers as usize,
         credits: config.rdma_credits,
@@ -48,7 +48,7 @@ fn settings(config: &BrokerConfig) -> Settings {
         fetch_max: seconds(config.rdma_fetch_timeout_s),
         silent_max: seconds(config.rdma_silence_s),
         ping_after: seconds(config.rdma_silence_s) / 3,
-        direct: config.rdma_token == RdmaToken::Allow,
-        ..Settings::default()
+        accepts_direct: config.rdma_token == RdmaToken::Allow,
+        ..PortSettings::default()
     }
 }

@@ -76,7 +76,7 @@ fn run(order: Order) -> Result<(), StartError> {
     let Order { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
     let passes = login.map(|login| passes::given_at(login, options.dial.timeout));
-    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client(), passes });
+    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::PortSettings::for_client(), passes });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {

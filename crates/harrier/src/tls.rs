@@ -6,7 +6,7 @@
 
 use crate::greeting::greeting_external;
 use config::{BrokerConfig, ConfigError};
-use link::{Address, Certificate, CertificateFiles, ClientCertificates, Identity, SanType};
+use link::{Address, Certificate, CertificateFiles, ClientCertificates, CertificateIdentity, SanType};
 use link::{TlsError, TlsServer, TlsServerOptions, TlsVersion};
 use shard::External;
 use std::path::PathBuf;
@@ -79,10 +79,10 @@ pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<External> {
         config::SanType::Ip => SanType::Ip,
     };
     let identity = match config.tls_login_from {
-        config::LoginFrom::DistinguishedName => Identity::DistinguishedName,
-        config::LoginFrom::CommonName => Identity::CommonName,
+        config::LoginFrom::DistinguishedName => CertificateIdentity::DistinguishedName,
+        config::LoginFrom::CommonName => CertificateIdentity::CommonName,
         config::LoginFrom::AlternativeName => {
-            Identity::AlternativeName { kind, index: config.tls_login_san_index.into() }
+            CertificateIdentity::AlternativeName { kind, index: config.tls_login_san_index.into() }
         }
     };
     let asked = config.tls_client_certificates != config::ClientCertificates::None;

@@ -9,7 +9,7 @@ use crate::dialler::Shown;
 use crate::end::End;
 use crate::flow::{Cut, Flow, State};
 use crate::limits::PARTING;
-use link::{Abort, Link, LinkError};
+use link::{AbortReason, Link, LinkError};
 use slab::Pool;
 use std::fmt;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Bridge {
         more |= self.to_client.waiting_bytes() > 0 && self.client.writable;
         more |= self.to_upstream.waiting_bytes() > 0 && upstream.writable;
         match (self.to_upstream.state(), self.to_client.state()) {
-            (State::Done, State::Done) if !self.client.link.owes_bytes() && !upstream.link.owes_bytes() => {
+            (State::Done, State::Done) if !self.client.link.has_pending_output() && !upstream.link.has_pending_output() => {
                 return Turn::Over(Reason::Closed);
             }
             (State::Done, State::Done | State::Dropping) | (State::Dropping, State::Done) => {
@@ -202,8 +202,8 @@ impl Bridge {
     pub fn end(mut self, reason: &Reason, registry: &mio::Registry) {
         let why = match reason {
             Reason::Closed => None,
-            Reason::Stopped => Some(Abort::Shutdown),
-            _ => Some(Abort::Broken),
+            Reason::Stopped => Some(AbortReason::Shutdown),
+            _ => Some(AbortReason::Broken),
         };
         let far = match &mut self.far {
             Far::Dialling(cancelled) => {

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use verbs::Token;
+use verbs::RdmaToken;
 
 /// What there is to do.
 struct Job {
@@ -57,7 +57,7 @@ pub(crate) enum Errand {
 /// What was fetched.
 pub(crate) enum Found {
     Link(Box<dyn Link>),
-    Token(Token, Shown),
+    Token(RdmaToken, Shown),
 }
 
 /// Dropped when a token was shown, or will not be: what it was given over is closed then.

@@ -7,7 +7,7 @@
 use crate::counts::Totals;
 use crate::end::End;
 use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
-use link::{Filled, LinkError, Received, Sent};
+use link::{FilledMemory, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather, Pool};
 
 /// How far a direction has come.
@@ -91,17 +91,17 @@ impl Flow {
             if turn_bytes >= TURN_BYTES {
                 return Ok(true);
             }
-            let copy_below_bytes = to.link.shape().copy_below_bytes;
+            let copy_below_bytes = to.link.capabilities().copy_threshold_bytes;
             turn_bytes += self.receive(from, copy_below_bytes, pool, totals).map_err(Cut::Source)?;
         }
     }
 
     /// Sends what waits, and the end behind it.
     fn send(&mut self, to: &mut End) -> Result<(), LinkError> {
-        if to.writable && (!self.out.is_empty() || to.link.owes_bytes()) {
+        if to.writable && (!self.out.is_empty() || to.link.has_pending_output()) {
             match to.link.send(&mut self.out) {
-                Ok(Sent::Drained) => {}
-                Ok(Sent::Blocked) => to.writable = false,
+                Ok(SendOutcome::Drained) => {}
+                Ok(SendOutcome::Blocked) => to.writable = false,
                 Err(LinkError::Closed) => {
                     self.out.clear();
                     self.state = self.state.next(Step::SinkClosed);
@@ -109,7 +109,7 @@ impl Flow {
                 Err(error) => return Err(error),
             }
             // Bytes of the link's own wait for the next edge.
-            to.writable &= !to.link.owes_bytes();
+            to.writable &= !to.link.has_pending_output();
         }
         if self.state == State::Ending && self.out.is_empty() {
             to.link.close_sending();
@@ -132,20 +132,20 @@ impl Flow {
         let mut block = if self.is_lent { BlockMut::empty() } else { pool.block(self.read_bytes) };
         let received = from.link.receive(&mut block, &mut []);
         // A handshake that was completed by this makes room for bytes without an edge that says so.
-        from.writable |= from.link.shape().name == "tls";
+        from.writable |= from.link.capabilities().name == "tls";
         match received? {
-            Received::Bytes { bytes: 0, .. } if self.is_lent => Ok(self.take_back(from, totals)),
-            Received::Bytes { bytes, drained } => {
+            ReceiveOutcome::Bytes { bytes: 0, .. } if self.is_lent => Ok(self.take_back(from, totals)),
+            ReceiveOutcome::Bytes { bytes, drained } => {
                 from.readable = !drained || from.closed;
                 self.keep(block, bytes, copy_below_bytes, pool, totals);
                 Ok(bytes)
             }
-            Received::Idle => {
+            ReceiveOutcome::Idle => {
                 // An edge of an earlier link in this place may have said that it is closed.
                 (from.readable, from.closed) = (false, false);
                 Ok(0)
             }
-            Received::Closed => {
+            ReceiveOutcome::Closed => {
                 from.readable = false;
                 self.state = self.state.next(Step::SourceEnded);
                 Ok(0)
@@ -155,13 +155,13 @@ impl Flow {
 
     /// Lends memory for what the source knows to come, so that nobody has to copy it.
     fn lend(&mut self, from: &mut End, pool: &Pool) {
-        let bytes = from.link.announced().min(READ_BYTES_MAX);
+        let bytes = from.link.announced_bytes().min(READ_BYTES_MAX);
         // What is refused is received like any other bytes.
         self.is_lent = bytes > 0 && from.link.lend(pool.block(bytes), 0..bytes).is_ok();
     }
 
     fn take_back(&mut self, from: &mut End, totals: &mut Totals) -> usize {
-        let Some(Filled { memory, .. }) = from.link.take_back() else { return 0 };
+        let Some(FilledMemory { memory, .. }) = from.link.take_filled() else { return 0 };
         self.is_lent = false;
         let bytes = memory.len();
         self.bytes += bytes as u64;

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::device::{AnyDevice, DeviceError};
-use verbs::{Settings, Token};
+use verbs::{PortSettings, RdmaToken};
 
 /// How a device is had that can connect to the `host:port` of a peer. Each thread asks for one of its own, and for another
 /// when that has failed.
@@ -19,7 +19,7 @@ pub type Devices = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Send + S
 /// What lets one connection in at a broker that asks for a token.
 pub struct Pass {
     /// What is shown.
-    pub token: Token,
+    pub token: RdmaToken,
     /// Called when it was shown, or will not be; until then stands what it was given over.
     pub close: Box<dyn FnOnce()>,
 }
@@ -33,7 +33,7 @@ pub struct Rdma {
     /// Where devices come from.
     pub devices: Devices,
     /// How their ports behave. The number of receive buffers, the corking and the time-out of connecting are the proxy's.
-    pub settings: Settings,
+    pub settings: PortSettings,
     /// Tokens for the connections; without it they come directly.
     pub passes: Option<Passes>,
 }

@@ -9,7 +9,7 @@ use crate::counts::{Board, Totals};
 use crate::dialler::{Door, Found};
 use crate::limits::{EVENTS, LISTENERS_MAX, LOOK_UP};
 use crate::road::Road;
-use link::{Abort, Link, Listeners};
+use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use slab::Pool;
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use verbs::Readiness;
+use verbs::ReadinessEdges;
 
 /// The token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -87,7 +87,7 @@ pub(crate) struct Table {
     timed: Vec<u32>,
     next_ticket: u64,
     next_look: Option<Instant>,
-    edges: Vec<(u32, Readiness)>,
+    edges: Vec<(u32, ReadinessEdges)>,
 }
 
 impl Table {
@@ -227,7 +227,7 @@ impl Reactor {
             Ok(mut link) if self.shared.connections() >= self.shared.connections_max => {
                 tracing::warn!(client = &*link.peer().address, "too many connections: one more is refused");
                 self.totals.refused += 1;
-                link.abort(Abort::Limit);
+                link.abort(AbortReason::Limit);
             }
             Ok(link) => {
                 let boards = self.shared.boards.iter().enumerate();
@@ -305,7 +305,7 @@ impl Reactor {
 
     fn take_edges(&mut self) {
         let mut edges = std::mem::take(&mut self.table.edges);
-        for (slot, Readiness { readable, writable, closed }) in edges.drain(..) {
+        for (slot, ReadinessEdges { readable, writable, closed }) in edges.drain(..) {
             if let Some(bridge) = self.table.get(slot as usize) {
                 bridge.upstream_edge(readable, writable, closed);
             }

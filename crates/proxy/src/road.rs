@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::time::Duration;
 use verbs::device::AnyDevice;
-use verbs::{LinkId, Port, Readiness};
+use verbs::{LinkId, Port, ReadinessEdges};
 
 /// A way upstream.
 pub(crate) enum Road {
@@ -38,9 +38,9 @@ pub(crate) struct PortRoad {
     open: Option<Open>,
     /// Whose links there are.
     slots: HashMap<LinkId, u32>,
-    edges: Vec<(LinkId, Readiness)>,
+    edges: Vec<(LinkId, ReadinessEdges)>,
     /// What ports did that are gone.
-    past: verbs::Counters,
+    past: verbs::PortCounters,
 }
 
 struct Open {
@@ -73,7 +73,7 @@ impl Road {
     pub fn ask(
         &mut self,
         slot: u32,
-        token: verbs::Token,
+        token: verbs::RdmaToken,
         pool: &Pool,
         registry: &Registry,
     ) -> Result<(End, LinkId), String> {
@@ -84,7 +84,7 @@ impl Road {
     }
 
     /// One round of the device; appends the edges of links by their places.
-    pub fn round(&mut self, registry: &Registry, edges: &mut Vec<(u32, Readiness)>) {
+    pub fn round(&mut self, registry: &Registry, edges: &mut Vec<(u32, ReadinessEdges)>) {
         if let Road::Port(road) = self {
             road.round(registry, edges);
         }
@@ -100,7 +100,7 @@ impl Road {
     }
 
     /// The last thing before a sleep: the device is asked to wake us, and looked at once more. Answers the longest sleep.
-    pub fn will_sleep(&mut self, registry: &Registry, edges: &mut Vec<(u32, Readiness)>) -> Option<Duration> {
+    pub fn will_sleep(&mut self, registry: &Registry, edges: &mut Vec<(u32, ReadinessEdges)>) -> Option<Duration> {
         let Road::Port(road) = self else { return None };
         let open = road.open.as_ref()?;
         if let Err(error) = open.port.arm() {
@@ -111,14 +111,14 @@ impl Road {
         // Once for what there was to say, and once for what that has brought.
         open.port.flush();
         open.port.flush();
-        let at_rest = road.slots.is_empty() && open.port.census().connections == 0;
+        let at_rest = road.slots.is_empty() && open.port.usage().connections == 0;
         (!at_rest).then_some(if open.descriptors.is_empty() { LOOK_AT_DEVICE } else { LOOK_UP })
     }
 
     /// Whether nothing is under way but what connections have.
     pub fn is_quiet(&self) -> bool {
         let Road::Port(road) = self else { return true };
-        road.open.as_ref().is_none_or(|open| open.port.census().connections == 0)
+        road.open.as_ref().is_none_or(|open| open.port.usage().connections == 0)
     }
 
     /// A link's connection is over.
@@ -140,7 +140,7 @@ impl Road {
 
 impl PortRoad {
     pub fn new(rdma: Rdma, address: String, token: Token, passes: Option<Dialler>) -> Self {
-        let (open, past) = (None, verbs::Counters::default());
+        let (open, past) = (None, verbs::PortCounters::default());
         PortRoad { rdma, address, passes, token, open, slots: HashMap::new(), edges: Vec::new(), past }
     }
 
@@ -163,7 +163,7 @@ impl PortRoad {
     fn begin(
         &mut self,
         slot: u32,
-        token: Option<verbs::Token>,
+        token: Option<verbs::RdmaToken>,
         pool: &Pool,
         registry: &Registry,
     ) -> Result<(End, LinkId), String> {
@@ -178,7 +178,7 @@ impl PortRoad {
         Ok((end, id))
     }
 
-    fn round(&mut self, registry: &Registry, edges: &mut Vec<(u32, Readiness)>) {
+    fn round(&mut self, registry: &Registry, edges: &mut Vec<(u32, ReadinessEdges)>) {
         let Some(open) = &self.open else { return };
         let broken = open.port.poll().err();
         open.port.take_edges(&mut self.edges);

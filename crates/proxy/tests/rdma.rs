@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use verbs::device::DeviceError;
-use verbs::{Settings, Token};
+use verbs::{PortSettings, RdmaToken};
 use world::{Running, Stream, must_echo, pattern, settled, until};
 
 /// The broker's settings, and the proxy's.
-fn settings() -> Settings {
-    Settings { direct: true, receive_buffers: 2_048, ..Settings::default() }
+fn settings() -> PortSettings {
+    PortSettings { accepts_direct: true, receive_buffers: 2_048, ..PortSettings::default() }
 }
 
 fn start(broker: &Broker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -> Running {
     Running::start(&format!("amqp+rdma://{ADDRESS}"), |options| {
-        options.rdma = Some(broker.rdma(Settings::default(), wired));
+        options.rdma = Some(broker.rdma(PortSettings::default(), wired));
         options.connections_max = 32;
         change(options);
     })
@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_costs_a_window_and_no_more() {
 #[test]
 fn a_broker_that_refuses_is_no_reason_to_stay() {
     // One that lets nobody in without a token.
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
+    let broker = Broker::start(Manner::Echo, PortSettings { accepts_direct: false, ..settings() });
     let proxy = start(&broker, true, |_| ());
     let error = proxy.connect().read_exact(&mut [0]).expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -216,7 +216,7 @@ fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
     let (expect, counted) = (broker.expecting(), Arc::clone(&counts));
     let passes = Arc::new(move || {
         let number = counted[0].fetch_add(1, Ordering::SeqCst);
-        let token = Token([number; 16]);
+        let token = RdmaToken([number; 16]);
         if !wrong {
             expect(token);
         }
@@ -231,7 +231,7 @@ fn passes(broker: &Broker, wrong: bool) -> (Passes, Arc<[AtomicU8; 2]>) {
 
 #[test]
 fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
+    let broker = Broker::start(Manner::Echo, PortSettings { accepts_direct: false, ..settings() });
     let (passes, counts) = passes(&broker, false);
     let [fetched, done] = [0, 1].map(|at| {
         let counts = Arc::clone(&counts);
@@ -255,7 +255,7 @@ fn each_connection_shows_a_token_of_its_own_where_one_is_needed() {
 
 #[test]
 fn a_token_that_is_refused_or_not_to_be_had_is_told_to_the_client_by_a_reset() {
-    let broker = Broker::start(Manner::Echo, Settings { direct: false, ..settings() });
+    let broker = Broker::start(Manner::Echo, PortSettings { accepts_direct: false, ..settings() });
     let (wrong, counts) = passes(&broker, true);
     let none: Passes = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
     for passes in [wrong, none] {
@@ -275,7 +275,7 @@ fn a_proxy_without_a_device_says_why_and_does_not_start() {
     let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("a target"));
     options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
     options.threads = 2;
-    options.rdma = Some(Rdma { devices, settings: Settings::default(), passes: None });
+    options.rdma = Some(Rdma { devices, settings: PortSettings::default(), passes: None });
     match Proxy::start(options) {
         Err(StartError::Road(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
         Err(error) => panic!("{error}"),
@@ -308,7 +308,7 @@ fn doorbells_are_rung_once_a_round_for_each_connection() {
             "{clients} clients: {:.1} doorbells and {:.1} sends per 1,000 messages of 64 bytes, {} bytes a connection",
             doorbells as f64 * 1_000.0 / messages as f64,
             totals.rdma_sent as f64 * 1_000.0 / messages as f64,
-            Settings::default().credits as u32 * Settings::default().receive_buffer_bytes,
+            PortSettings::default().credits as u32 * PortSettings::default().receive_buffer_bytes,
         );
         assert!(doorbells < messages / 4, "{doorbells} doorbells for {messages} messages");
     }

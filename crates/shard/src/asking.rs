@@ -5,10 +5,10 @@
 //! Never:  waits; how long it may take is the port's to know.
 
 use crate::federation_links::{Asked, Dial, DialError, Dialled, Otherwise, Tell};
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use std::io;
 use verbs::device::AnyDevice;
-use verbs::{LinkId, Readiness, VerbsLink};
+use verbs::{LinkId, ReadinessEdges, VerbsLink};
 
 pub(crate) struct Asking {
     pub dial: Dial,
@@ -43,14 +43,14 @@ impl Asking {
         dial: Dial,
         asked: Asked,
         tell: Tell,
-        begin: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
+        begin: impl FnOnce(verbs::device::ResolvedRoute, Option<verbs::RdmaToken>) -> io::Result<VerbsLink<AnyDevice>>,
     ) -> Result<Self, (io::Error, Unwanted)> {
         let Asked { way, token, login, first, otherwise } = asked;
         let unwanted = Unwanted { tell, otherwise };
         match begin(way, token) {
             Ok(link) => {
                 // A broker that is short of memory reads nothing until it has some again; its link waits for that.
-                link.be_patient();
+                link.disable_fetch_deadline();
                 Ok(Asking { dial, link, login, first, unwanted })
             }
             Err(error) => Err((error, unwanted)),
@@ -62,10 +62,10 @@ impl Asking {
     }
 
     /// What these edges say of it: that it stands, or why it does not; none: it is still being made.
-    pub fn heard(&mut self, edges: Readiness) -> Option<io::Result<()>> {
+    pub fn heard(&mut self, edges: ReadinessEdges) -> Option<io::Result<()>> {
         // A connection that could not be had says so here; one that stands has nothing yet.
         match self.link.receive(&mut [], &mut []) {
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the other broker is gone")))
             }
             Ok(_) => edges.writable.then_some(Ok(())),

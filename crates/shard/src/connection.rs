@@ -7,10 +7,10 @@
 use crate::register::Seat;
 use crate::tokens::Ticket;
 use catalog::{UserId, VhostId};
-use link::{Filled, Link};
+use link::{FilledMemory, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct Connection {
     /// What the client can hear.
     pub capabilities: session::Capabilities,
     /// What it was greeted with, to come again over RDMA by.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// Who it is, if it has come by a token.
     pub ticket: Option<Ticket>,
     /// Its place in the register, while its session is open.
@@ -118,7 +118,7 @@ impl Connection {
     /// that were, and how many of them the link has copied.
     #[cold]
     pub fn settle(&mut self, direct: usize) -> (usize, usize) {
-        let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
+        let Some(FilledMemory { memory, copied_bytes }) = self.link.take_filled() else { return (0, direct) };
         (self.inbound.filled(memory), copied_bytes)
     }
 }

@@ -15,7 +15,7 @@ use crate::stamped::enter;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use federation::limits::RETURN_WAIT;
 use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
-use link::Abort;
+use link::AbortReason;
 use session::{Body, Event};
 use std::time::Instant;
 use wire::Method;
@@ -100,11 +100,11 @@ fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, eff
 }
 
 /// Why this broker has given up a connection to another one, for who looks at the link.
-pub(crate) fn given_up(why: Abort) -> &'static str {
+pub(crate) fn given_up(why: AbortReason) -> &'static str {
     match why {
-        Abort::Silent => "given up: the other broker was silent for two heartbeats",
-        Abort::Overdue => "given up: the other broker does not answer as it should in time",
-        Abort::Slow => "given up: the other broker does not read",
+        AbortReason::Silent => "given up: the other broker was silent for two heartbeats",
+        AbortReason::Overdue => "given up: the other broker does not answer as it should in time",
+        AbortReason::Slow => "given up: the other broker does not read",
         other => other.as_str(),
     }
 }
@@ -173,12 +173,12 @@ impl Shard {
             self.links.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
         match outcome {
             Ok(mut dialled) if !is_awaited || self.draining => {
-                dialled.link.abort(Abort::Shutdown);
+                dialled.link.abort(AbortReason::Shutdown);
                 None
             }
             Ok(mut dialled) => {
                 if !self.shared.add_connection(self.options.shard.0) {
-                    dialled.link.abort(Abort::Limit);
+                    dialled.link.abort(AbortReason::Limit);
                     self.tie_lost(
                         dial.tie,
                         Some("this broker has as many connections as it may".into()),

@@ -41,9 +41,9 @@ pub enum Reached {
 /// A connection over RDMA that is to be asked for.
 pub struct Asked {
     /// Which card leads there, and where that is.
-    pub way: verbs::device::Way,
+    pub way: verbs::device::ResolvedRoute,
     /// What is shown there.
-    pub token: Option<verbs::Token>,
+    pub token: Option<verbs::RdmaToken>,
     /// As whom to log in.
     pub login: federation::Login,
     /// See [`Dialled::first`].

@@ -8,7 +8,7 @@ use crate::connection::Farewell;
 use crate::serve::tell_of_end;
 use crate::shard::Shard;
 use broker::Slot;
-use link::Sent;
+use link::SendOutcome;
 use std::time::Instant;
 
 impl Shard {
@@ -35,8 +35,8 @@ impl Shard {
         if !output.out.is_empty() {
             connection.sent_at = now;
             match connection.link.send(output.out.gather_mut()) {
-                Ok(Sent::Drained) => {}
-                Ok(Sent::Blocked) => output.blocked = true,
+                Ok(SendOutcome::Drained) => {}
+                Ok(SendOutcome::Blocked) => output.blocked = true,
                 Err(error) => {
                     tell_of_end(self.options.shard.0, slot, &connection.link.peer().address, &error);
                     self.lose(slot, &error.to_string(), now);

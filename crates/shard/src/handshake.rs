@@ -12,12 +12,12 @@ use crate::stamped;
 use crate::tokens::Ticket;
 use broker::{Effects, Slot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
-use link::{Identity, Link};
+use link::{CertificateIdentity, Link};
 use session::sasl::{self, Credentials};
 use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 use verbs::limits::TOKEN_BYTES;
 use wire::ShortStr;
 use wire::method::{Method, channel, connection};
@@ -28,7 +28,7 @@ pub struct External {
     /// The greeting of connections that show one: it offers EXTERNAL.
     pub greeting: Arc<Greeting>,
     /// What of a certificate is the name of a user.
-    pub identity: Identity,
+    pub identity: CertificateIdentity,
 }
 
 /// A login as the client sent it.
@@ -39,8 +39,8 @@ pub(crate) struct Login {
 }
 
 /// A greeting, with the token by which the client may come again over RDMA (Harrier extension).
-pub(crate) fn greeting_with(greeting: &Arc<Greeting>, token: Option<Token>) -> Arc<Greeting> {
-    let Some(Token(bytes)) = token else { return Arc::clone(greeting) };
+pub(crate) fn greeting_with(greeting: &Arc<Greeting>, token: Option<RdmaToken>) -> Arc<Greeting> {
+    let Some(RdmaToken(bytes)) = token else { return Arc::clone(greeting) };
     let value = wire::Value::LongStr(bytes.as_slice().into());
     Arc::new(greeting.with_property(TOKEN_PROPERTY, value).expect("a short name"))
 }
@@ -50,15 +50,15 @@ const TOKEN_PROPERTY: &str = "harrier.rdma_token";
 
 impl Shard {
     /// A token that nobody can guess, for a client that may come again over RDMA.
-    pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<Token> {
-        if !self.shared.tokens.are_given() || link.shape().name == "rdma" {
+    pub(crate) fn token_for(&mut self, link: &dyn Link) -> Option<RdmaToken> {
+        if !self.shared.tokens.are_given() || link.capabilities().name == "rdma" {
             return None;
         }
         let mut bytes = [0; TOKEN_BYTES];
         let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
         first.copy_from_slice(&self.effects.chance().to_ne_bytes());
         second.copy_from_slice(&self.effects.chance().to_ne_bytes());
-        Some(Token(bytes))
+        Some(RdmaToken(bytes))
     }
 
     pub(crate) fn log_in(&mut self, slot: Slot, login: Login, now: Instant) {

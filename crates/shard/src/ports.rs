@@ -11,7 +11,7 @@ use crate::rdma::RdmaPoll;
 use crate::shard::Shard;
 use crate::shared_state::SharedState;
 use broker::Slot;
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slab::{Pool, PoolOptions};
@@ -19,8 +19,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::device::{AnyDevice, Way};
-use verbs::{Doorkeeper, LinkId, Port, Readiness, Settings, VerbsLink};
+use verbs::device::{AnyDevice, ResolvedRoute};
+use verbs::{TokenVerifier, LinkId, Port, ReadinessEdges, PortSettings, VerbsLink};
 
 /// A port, and its links' slots.
 struct Seat {
@@ -48,29 +48,29 @@ pub(crate) struct Ports {
     seats: Vec<Seat>,
     poll: RdmaPoll,
     /// How they behave.
-    settings: Settings,
+    settings: PortSettings,
     /// What descriptors are registered under: of all, and of those that tell of rare events.
     tokens: (Token, Token),
-    edges: Vec<(LinkId, Readiness)>,
+    edges: Vec<(LinkId, ReadinessEdges)>,
     is_stopping: bool,
     /// Buffers for peers: counted once, when the broker starts, and not with the messages.
     pool: Option<Pool>,
     /// What ports did that are gone.
-    past: verbs::Counters,
+    past: verbs::PortCounters,
 }
 
 impl Ports {
     /// `tokens`: what their descriptors are registered under, and those that tell of rare events alone.
-    pub fn new(poll: RdmaPoll, settings: Settings, tokens: (Token, Token)) -> Self {
+    pub fn new(poll: RdmaPoll, settings: PortSettings, tokens: (Token, Token)) -> Self {
         Ports {
             seats: Vec::new(),
             poll,
-            settings: Settings { corked: true, ..settings },
+            settings: PortSettings { corked: true, ..settings },
             tokens,
             edges: Vec::new(),
             is_stopping: false,
             pool: None,
-            past: verbs::Counters::default(),
+            past: verbs::PortCounters::default(),
         }
     }
 
@@ -80,13 +80,13 @@ impl Ports {
     /// What the device says, or that it cannot do what the settings want.
     pub fn open(&mut self, device: AnyDevice, address: &str, shared: &Arc<SharedState>) -> io::Result<()> {
         let port = self.port(device, self.settings.clone())?;
-        port.ask(Arc::clone(shared) as Arc<dyn Doorkeeper>);
+        port.set_token_verifier(Arc::clone(shared) as Arc<dyn TokenVerifier>);
         port.listen(address)?;
         self.seats.push(Seat::new(port, address));
         Ok(())
     }
 
-    fn port(&mut self, device: AnyDevice, settings: Settings) -> io::Result<Port<AnyDevice>> {
+    fn port(&mut self, device: AnyDevice, settings: PortSettings) -> io::Result<Port<AnyDevice>> {
         let pool = self.pool.get_or_insert_with(|| Pool::new(PoolOptions::default()));
         Port::open(device, pool, settings).map_err(io::Error::other)
     }
@@ -100,9 +100,9 @@ impl Ports {
             if self.is_stopping {
                 return Err(io::Error::other("this broker stops"));
             }
-            let to = way.place.clone();
+            let to = way.address.clone();
             place = self.seat_for(way, credits, shared, registry)?;
-            Ok(self.seats[place].port.connect_promising(&to, token, credits)?)
+            Ok(self.seats[place].port.connect_with_credits(&to, token, credits)?)
         });
         match begun {
             Ok(asking) => self.seats[place].asking.push(asking),
@@ -111,14 +111,14 @@ impl Ports {
     }
 
     /// A port with room on the card of a way: one that there is, or a new one.
-    fn seat_for(&mut self, way: Way, credits: u16, shared: &SharedState, registry: &Registry) -> io::Result<usize> {
-        let suits = |seat: &Seat| !seat.is_broken && *seat.card == *way.card && seat.port.has_room_for(credits);
+    fn seat_for(&mut self, way: ResolvedRoute, credits: u16, shared: &SharedState, registry: &Registry) -> io::Result<usize> {
+        let suits = |seat: &Seat| !seat.is_broken && *seat.card == *way.card && seat.port.has_capacity_for(credits);
         if let Some(place) = self.seats.iter().position(suits) {
             return Ok(place);
         }
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
         let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
-        let settings = Settings { receive_buffers, ..self.settings.clone() };
+        let settings = PortSettings { receive_buffers, ..self.settings.clone() };
         if !shared.add_port(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));
         }
@@ -140,7 +140,7 @@ impl Ports {
 
     /// The next look is for rare events, too.
     pub fn heed_news(&self) {
-        self.seats.iter().for_each(|seat| seat.port.heed_news());
+        self.seats.iter().for_each(|seat| seat.port.request_event_poll());
     }
 
     #[inline]
@@ -158,7 +158,7 @@ impl Ports {
     }
 
     /// What all ports did since they were opened; `None` if there never was one.
-    pub fn counters(&self) -> Option<verbs::Counters> {
+    pub fn counters(&self) -> Option<verbs::PortCounters> {
         self.pool.as_ref()?;
         let mut all = self.past;
         self.seats.iter().for_each(|seat| all += seat.port.counters());
@@ -197,7 +197,7 @@ impl Ports {
                     continue;
                 }
                 // One that was refused has no slot.
-                if let Some(Some((known, slot))) = seat.slots.get(id.place())
+                if let Some(Some((known, slot))) = seat.slots.get(id.slot())
                     && *known == id
                 {
                     shard.edge(*slot, edges.readable, edges.writable, edges.closed);
@@ -241,7 +241,7 @@ impl Ports {
 
 impl Seat {
     fn new(port: Port<AnyDevice>, address: &str) -> Self {
-        let (descriptors, news, card) = (port.descriptors(), port.news_descriptors(), port.card().into());
+        let (descriptors, news, card) = (port.descriptors(), port.event_descriptors(), port.card().into());
         let (slots, asking, registered) = (Vec::new(), Vec::new(), Vec::new());
         Seat {
             port,
@@ -276,7 +276,7 @@ impl Seat {
 
     /// Edges of a connection that was asked for. Says whether they were.
     #[cold]
-    fn asked(&mut self, id: LinkId, edges: Readiness, shard: &mut Shard, now: Instant) -> bool {
+    fn asked(&mut self, id: LinkId, edges: ReadinessEdges, shard: &mut Shard, now: Instant) -> bool {
         let Some(place) = self.asking.iter().position(|asking| asking.id() == id) else { return false };
         match self.asking[place].heard(edges) {
             None => {}
@@ -292,10 +292,10 @@ impl Seat {
     }
 
     fn seat(&mut self, id: LinkId, slot: Slot) {
-        if self.slots.len() <= id.place() {
-            self.slots.resize(id.place() + 1, None);
+        if self.slots.len() <= id.slot() {
+            self.slots.resize(id.slot() + 1, None);
         }
-        self.slots[id.place()] = Some((id, slot));
+        self.slots[id.slot()] = Some((id, slot));
     }
 
     /// A peer's connection becomes one of the shard's, if there is room for it.
@@ -308,16 +308,16 @@ impl Seat {
         now: Instant,
     ) {
         if stopping {
-            return link.abort(Abort::Shutdown);
+            return link.abort(AbortReason::Shutdown);
         }
         let ticket = link.token().and_then(|token| shared.tokens.claim(&token));
         if link.token().is_some() && ticket.is_none() {
             // Let in by a token that was forgotten meanwhile.
-            return link.abort(Abort::Overdue);
+            return link.abort(AbortReason::Overdue);
         }
         if !shared.add_connection(shard.number()) {
             tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
-            return link.abort(Abort::Limit);
+            return link.abort(AbortReason::Limit);
         }
         let id = link.id();
         let slot = shard.accept_known(Box::new(link), ticket, now);
@@ -325,7 +325,7 @@ impl Seat {
     }
 
     /// Nobody waits for its device any more. Says that it does not stay.
-    fn leave(&self, registry: &Registry, past: &mut verbs::Counters, shared: &SharedState) -> bool {
+    fn leave(&self, registry: &Registry, past: &mut verbs::PortCounters, shared: &SharedState) -> bool {
         *past += self.port.counters();
         shared.remove_port(self.bytes);
         for descriptor in &self.registered {

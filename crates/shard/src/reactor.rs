@@ -16,13 +16,13 @@ use crate::vigil::Vigil;
 use broker::{Address, Slot};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
-use link::{Abort, Link, Listeners};
+use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
-use verbs::limits::DEADLINES_EVERY;
+use verbs::limits::DEADLINE_CHECK_INTERVAL;
 
 /// The token of the doorbell.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -221,7 +221,7 @@ impl Reactor {
         }
         // Deadlines of connections are looked at even if nobody says anything.
         let has_connections = self.ports.connections() > 0;
-        let wait = if has_connections { Some(wait.unwrap_or(DEADLINES_EVERY).min(DEADLINES_EVERY)) } else { wait };
+        let wait = if has_connections { Some(wait.unwrap_or(DEADLINE_CHECK_INTERVAL).min(DEADLINE_CHECK_INTERVAL)) } else { wait };
         let longest = wait.unwrap_or(Duration::MAX);
         let spin = if has_connections { &mut self.ports_spin } else { &mut self.spin };
         let began = Instant::now();
@@ -284,7 +284,7 @@ impl Reactor {
                 }
                 None => {
                     tracing::warn!(peer = &*link.peer().address, "too many connections: one more is refused");
-                    link.abort(Abort::Limit);
+                    link.abort(AbortReason::Limit);
                 }
             },
             Err(error) => {

@@ -14,7 +14,7 @@ use crate::shared_state::SharedState;
 use crate::stamped::was_here;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
-use link::{LinkError, Received};
+use link::{LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault, FaultScope};
 use std::io;
 use std::time::Instant;
@@ -138,7 +138,7 @@ impl Shard {
         let wanted = connection.inbound_wanted(room);
         let received = connection.link.receive(connection.inbound.direct(), &mut self.scratch[*have..*have + wanted]);
         match received {
-            Ok(Received::Bytes { bytes, drained }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
                 connection.inbound.direct_filled(bytes.min(direct_bytes));
                 *have += bytes.saturating_sub(direct_bytes);
                 // After the peer's end a drained link must be read on, until it says that it is closed.
@@ -158,12 +158,12 @@ impl Shard {
                 }
                 Some(bytes + taken_back)
             }
-            Ok(Received::Idle) => {
+            Ok(ReceiveOutcome::Idle) => {
                 connection.readable = false;
                 connection.peer_closed = false;
                 Some(0)
             }
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 self.lose(slot, "the other broker closed the connection", now);
                 self.remove(slot);
                 None

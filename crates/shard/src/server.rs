@@ -214,7 +214,7 @@ impl Server {
         let mut listeners = Vec::new();
         for address in &options.listen {
             let listener = match (address, &options.tls) {
-                (Address::Rsocket { host, port }, _) => RsocketListener::bound(host, *port, &options.listen_options),
+                (Address::Rsocket { host, port }, _) => RsocketListener::bind_listener(host, *port, &options.listen_options),
                 (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
                 (_, None) => Listener::bind(address, &options.listen_options),
             };

@@ -23,7 +23,7 @@ use crate::stamped;
 use crate::tokens::Ticket;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use session::heartbeat::HeartbeatAction;
 use session::{Greeting, Inbound, Outbound, SessionLimits};
 use slab::Gather;
@@ -142,10 +142,10 @@ impl Shard {
     pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
         let (slot, peer) = (self.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
-        let shape = link.shape();
+        let shape = link.capabilities();
         // A user may have as many channels as it may have.
         let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
-        let is_lent_memory = shape.lend_from_bytes < usize::MAX;
+        let is_lent_memory = shape.lend_threshold_bytes < usize::MAX;
         if is_lent_memory {
             limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
         }
@@ -159,20 +159,20 @@ impl Shard {
         let mut inbound = Inbound::server(&limits, greeting);
         let mut out = Outbound::new();
         if is_lent_memory {
-            inbound.lend_from(shape.lend_from_bytes);
-            out.set_part_bytes_min(shape.lend_from_bytes);
+            inbound.lend_from(shape.lend_threshold_bytes);
+            out.set_part_bytes_min(shape.lend_threshold_bytes);
         }
         let slot = self.place(link, inbound, out, now);
         if let Some(connection) = self.connections.get_mut(slot) {
             (connection.token, connection.ticket) = (token, ticket);
-            connection.lend_from_bytes = shape.lend_from_bytes;
+            connection.lend_from_bytes = shape.lend_threshold_bytes;
         }
         slot
     }
 
     /// A link gets its slot, whoever opened it.
     pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
-        let copy_below_bytes = link.shape().copy_below_bytes;
+        let copy_below_bytes = link.capabilities().copy_threshold_bytes;
         let connection = Connection {
             link,
             inbound,
@@ -214,7 +214,7 @@ impl Shard {
     pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // What the link has to say by itself comes first; an error shows at the next read or write.
-        if writable && connection.link.owes_bytes() {
+        if writable && connection.link.has_pending_output() {
             let _told_later = connection.link.send(&mut Gather::new());
         }
         if readable || closed {
@@ -335,7 +335,7 @@ impl Shard {
                         HeartbeatAction::Dead => {
                             let peer = &*connection.link.peer().address;
                             tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                            self.abort(slot, Abort::Silent, now);
+                            self.abort(slot, AbortReason::Silent, now);
                             continue;
                         }
                         HeartbeatAction::Send => {
@@ -354,7 +354,7 @@ impl Shard {
                 _ if now >= connection.deadline => {
                     let phase = connection.phase;
                     tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-                    self.abort(slot, Abort::Overdue, now);
+                    self.abort(slot, AbortReason::Overdue, now);
                     continue;
                 }
                 _ => connection.deadline,
@@ -373,12 +373,12 @@ impl Shard {
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
         let room_bytes = self.broker.room_bytes();
-        let crowded = self.shared.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
+        let crowded = self.shared.note_held(self.options.shard.0, (pool.mapped_bytes() + room_bytes) as u64);
         if crowded {
             pool.trim();
         }
         let bytes = pool.used_bytes() + room_bytes;
-        self.give_back_heap(room_bytes, crowded, now);
+        self.trim_heap(room_bytes, crowded, now);
         let was_over = self.broker.memory_alarm();
         let over = self.shared.note_memory(self.options.shard.0, bytes as u64, was_over);
         if over != was_over {
@@ -429,12 +429,12 @@ impl Shard {
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
-    fn give_back_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
+    fn trim_heap(&mut self, room_bytes: usize, crowded: bool, now: Instant) {
         self.room_bytes_most = self.room_bytes_most.max(room_bytes);
         self.heap_waits = self.room_bytes_most - room_bytes >= HEAP_FREED_BYTES;
         let rest = if crowded { LOOK_UP } else { HEAP_REST };
         if self.heap_waits && self.heap_given_back.is_none_or(|at| now >= at + rest) {
-            slab::give_back_heap();
+            slab::trim_heap();
             self.heap_given_back = Some(now);
             self.room_bytes_most = room_bytes;
             self.heap_waits = false;
@@ -480,7 +480,7 @@ impl Shard {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
+    pub(crate) fn abort(&mut self, slot: Slot, why: AbortReason, now: Instant) {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.link.abort(why);
         }
@@ -524,7 +524,7 @@ impl Shard {
             );
             match self.connections.get(slot).map(|connection| connection.phase) {
                 Some(Phase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, Abort::Shutdown, now),
+                Some(Phase::Greeting | Phase::LoggedIn { .. }) => self.abort(slot, AbortReason::Shutdown, now),
                 Some(Phase::Closing | Phase::Leaving) | None => {}
             }
         }
@@ -554,6 +554,6 @@ impl Shard {
 
     /// Ends a connection that cannot be served.
     pub fn give_up(&mut self, slot: Slot, now: Instant) {
-        self.abort(slot, Abort::Limit, now);
+        self.abort(slot, AbortReason::Limit, now);
     }
 }

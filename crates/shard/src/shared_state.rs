@@ -38,7 +38,7 @@ pub struct SharedState {
     /// What came with a stamp lately, whichever shard it came to; none where nothing did.
     window: Mutex<Option<Window>>,
     /// What RDMA ports did whose shards have ended; `None` where no shard had one.
-    ports: Mutex<Option<verbs::Counters>>,
+    ports: Mutex<Option<verbs::PortCounters>>,
 }
 
 impl SharedState {
@@ -146,12 +146,12 @@ impl SharedState {
     }
 
     /// A shard with RDMA ports ends, and this is what they did.
-    pub(crate) fn note_ports(&self, counters: verbs::Counters) {
+    pub(crate) fn note_ports(&self, counters: verbs::PortCounters) {
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
     }
 
     /// What all RDMA ports did, once their shards have ended; `None` where no shard had one.
-    pub fn ports(&self) -> Option<verbs::Counters> {
+    pub fn ports(&self) -> Option<verbs::PortCounters> {
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

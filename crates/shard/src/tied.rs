@@ -26,8 +26,8 @@ impl Shard {
     }
 
     pub(crate) fn tie_up(&mut self, number: u32, Dialled { link, login, first }: Dialled, now: Instant) -> Slot {
-        let shape = link.shape();
-        let limits = self.tie_limits(Some(shape.lend_from_bytes < usize::MAX));
+        let shape = link.capabilities();
+        let limits = self.tie_limits(Some(shape.lend_threshold_bytes < usize::MAX));
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
         if let Some(tie) = self.links.get(number) {
             tie.peering.begin(login, limits, &mut out, self.effects.pool());
@@ -189,7 +189,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
         // Only now is it known what suits a link on which both ends have a say.
-        connection.lend_from_bytes = connection.link.shape().lend_from_bytes;
+        connection.lend_from_bytes = connection.link.capabilities().lend_threshold_bytes;
         if connection.lend_from_bytes < usize::MAX {
             connection.inbound.lend_from(connection.lend_from_bytes);
             if let Some(output) = self.effects.output(slot) {

@@ -8,7 +8,7 @@ use crate::limits::TOKENS_WAITING_MAX;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use verbs::{Doorkeeper, Token};
+use verbs::{TokenVerifier, RdmaToken};
 
 /// Whom a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ struct Waiting {
 /// The tokens of a broker. The lock is taken when connections begin and end, and never for a message.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    waiting: Mutex<HashMap<Token, Waiting>>,
+    waiting: Mutex<HashMap<RdmaToken, Waiting>>,
     /// How long they wait; without it none are given.
     wait: Option<Duration>,
 }
@@ -46,13 +46,13 @@ impl Tokens {
         self.wait.is_some()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<RdmaToken, Waiting>> {
         // Nothing panics while it is held, and the map is whole at every moment.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A client may come with this token. If there are too many, it may not, and is refused when it tries.
-    pub fn expect(&self, token: Token, ticket: Ticket, now: Instant) {
+    pub fn expect(&self, token: RdmaToken, ticket: Ticket, now: Instant) {
         let Some(wait) = self.wait else { return };
         let mut waiting = self.waiting();
         if waiting.len() >= TOKENS_WAITING_MAX {
@@ -64,7 +64,7 @@ impl Tokens {
     }
 
     /// The connection is over that the token was given to. A client that is on its way by it still arrives.
-    pub fn forget(&self, token: &Token) {
+    pub fn forget(&self, token: &RdmaToken) {
         let mut waiting = self.waiting();
         if waiting.get(token).is_some_and(|waiting| !waiting.is_used) {
             waiting.remove(token);
@@ -72,11 +72,11 @@ impl Tokens {
     }
 
     /// Who it is that was let in by this token. Once.
-    pub fn claim(&self, token: &Token) -> Option<Ticket> {
+    pub fn claim(&self, token: &RdmaToken) -> Option<Ticket> {
         Some(self.waiting().remove(token).filter(|waiting| waiting.is_used)?.ticket)
     }
 
-    fn admit(&self, token: &Token, now: Instant) -> bool {
+    fn admit(&self, token: &RdmaToken, now: Instant) -> bool {
         match self.waiting().get_mut(token) {
             Some(waiting) if waiting.until > now => !std::mem::replace(&mut waiting.is_used, true),
             _ => false,
@@ -84,9 +84,9 @@ impl Tokens {
     }
 }
 
-impl Doorkeeper for crate::SharedState {
+impl TokenVerifier for crate::SharedState {
     #[expect(clippy::disallowed_methods, reason = "a request for a connection comes when it comes, once in its life")]
-    fn admits(&self, token: &Token) -> bool {
+    fn admits(&self, token: &RdmaToken) -> bool {
         self.tokens.admit(token, Instant::now())
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     fn a_token_is_good_once_and_for_a_while() {
         let (wait, begin) = (Duration::from_secs(30), some_instant());
         let tokens = Tokens::given(wait);
-        let token = |number| Token([number; 16]);
+        let token = |number| RdmaToken([number; 16]);
         let ticket = |user: &str| Ticket { user: user.into(), is_loopback: false, carries: false };
         tokens.expect(token(1), ticket("a"), begin);
         tokens.expect(token(2), ticket("b"), begin);

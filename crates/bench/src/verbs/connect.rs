@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use ib::{About, CmChannel, CmEvent, Id, Reads, Terms};
+use ib::{CmEventKind, CmEventChannel, CmEvent, CmId, ReadLimits, ConnectParams};
 use serde::{Deserialize, Serialize};
 
 use super::device::Facts;
@@ -41,7 +41,7 @@ pub struct Found {
     pub far: (RoleUsage, Asked),
 }
 
-fn event(channel: &CmChannel) -> Result<CmEvent, String> {
+fn event(channel: &CmEventChannel) -> Result<CmEvent, String> {
     let deadline = Deadline::after(VERBS_SET_UP_WAIT);
     loop {
         if let Some(event) = channel.next().map_err(text)? {
@@ -58,11 +58,11 @@ fn event(channel: &CmChannel) -> Result<CmEvent, String> {
 }
 
 fn other_than_expected(event: &CmEvent) -> String {
-    match &event.about {
-        About::Failed { what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
-        About::Rejected { reason: ib::REJECTED_NO_LISTENER } => "nobody listens there".to_owned(),
-        About::Rejected { .. } => {
-            let words: Vec<u8> = event.data.iter().copied().take_while(|&byte| byte != 0).collect();
+    match &event.kind {
+        CmEventKind::Failed { step: what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
+        CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER } => "nobody listens there".to_owned(),
+        CmEventKind::Rejected { .. } => {
+            let words: Vec<u8> = event.private_data.iter().copied().take_while(|&byte| byte != 0).collect();
             format!("it was refused: {}", String::from_utf8_lossy(&words))
         }
         about => format!("something else came than was expected: {about:?}"),
@@ -70,19 +70,19 @@ fn other_than_expected(event: &CmEvent) -> String {
 }
 
 /// Waits for the event of an id that is wanted.
-fn expect(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> Result<CmEvent, String> {
+fn expect(channel: &CmEventChannel, id: &CmId, is_wanted: impl Fn(&CmEventKind) -> bool) -> Result<CmEvent, String> {
     loop {
         let event = event(channel)?;
         if event.id == id.key() {
-            return if is_wanted(&event.about) { Ok(event) } else { Err(other_than_expected(&event)) };
+            return if is_wanted(&event.kind) { Ok(event) } else { Err(other_than_expected(&event)) };
         }
         // Somebody else who asks to be let in: refused by the drop of the event.
     }
 }
 
 /// An id that has a device and a way to its peer.
-fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
-    let id = Id::new(channel).map_err(text)?;
+fn routed(channel: &CmEventChannel, to: SocketAddr) -> Result<CmId, String> {
+    let id = CmId::new(channel).map_err(text)?;
     // Kernels before 5.1 choose for themselves.
     if let Err(error) = id.set_ack_timeout(VERBS_ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(nix::errno::Errno::ENOSYS as i32)
@@ -90,9 +90,9 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
         return Err(text(error));
     }
     id.resolve_address(None, to, VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::AddressResolved))?;
+    expect(channel, &id, |about| matches!(about, CmEventKind::AddressResolved))?;
     id.resolve_route(VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::RouteResolved))?;
+    expect(channel, &id, |about| matches!(about, CmEventKind::RouteResolved))?;
     Ok(id)
 }
 
@@ -101,13 +101,13 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
 /// # Errors
 /// Why there is none.
 pub fn device_towards(to: SocketAddr) -> Result<Facts, String> {
-    let channel = CmChannel::new().map_err(text)?;
+    let channel = CmEventChannel::new().map_err(text)?;
     let id = routed(&channel, to)?;
     id.context().map(|context| Facts::of(&context)).map_err(text)
 }
 
-fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
-    Terms { data, reads, retries: ib::RETRIES_MAX, not_ready_retries: ib::RETRIES_MAX }
+fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
+    ConnectParams { private_data: data, read_limits: reads, retry_count: ib::RETRIES_MAX, rnr_retry_count: ib::RETRIES_MAX }
 }
 
 /// Measures a segment against the end that listens at `to`.
@@ -115,13 +115,13 @@ fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
 /// # Errors
 /// In the words of whoever failed.
 pub fn ask(to: SocketAddr, order: &Order) -> Result<Found, String> {
-    let channel = CmChannel::new().map_err(text)?;
+    let channel = CmEventChannel::new().map_err(text)?;
     let id = routed(&channel, to)?;
     let mut end = End::new(&id, &channel, *order)?;
     let (request, reads) = (order.request(end.memory()), end.reads()?);
     id.connect(&terms(&request, reads)).map_err(text)?;
-    let established = expect(&channel, &id, |about| matches!(about, About::Established { .. }))?;
-    end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
+    let established = expect(&channel, &id, |about| matches!(about, CmEventKind::Established { .. }))?;
+    end.set_peer(of_acceptance(&established.private_data, order.size_bytes)?);
     let mut work = Work::new(end);
     let mut latencies = Latencies::default();
     work.ask(order.warm_up, &mut latencies)?;
@@ -142,14 +142,14 @@ pub fn ask(to: SocketAddr, order: &Order) -> Result<Found, String> {
     let told: Told = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
-    expect(&channel, &id, |about| matches!(about, About::Disconnected))?;
+    expect(&channel, &id, |about| matches!(about, CmEventKind::Disconnected))?;
     Ok(Found { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
 }
 
 /// The end that listens.
 pub struct Far {
-    channel: CmChannel,
-    listener: Id,
+    channel: CmEventChannel,
+    listener: CmId,
 }
 
 impl Far {
@@ -159,8 +159,8 @@ impl Far {
     /// What the system says.
     pub fn listen(address: IpAddr, port: u16) -> Result<Self, String> {
         let text = |error| format!("{address}: {}", text(error));
-        let channel = CmChannel::new().map_err(text)?;
-        let listener = Id::new(&channel).map_err(text)?;
+        let channel = CmEventChannel::new().map_err(text)?;
+        let listener = CmId::new(&channel).map_err(text)?;
         listener.reuse_address().map_err(text)?;
         listener.bind(SocketAddr::new(address, port)).map_err(text)?;
         listener.listen(4).map_err(text)?;
@@ -189,8 +189,8 @@ impl Far {
                 continue;
             };
             // What else comes here is the end of a connection that is gone already.
-            if let About::Request { id, reads } = event.about
-                && let Err(why) = self.serve_one(&id, reads, &event.data)
+            if let CmEventKind::ConnectRequest { id, reads } = event.kind
+                && let Err(why) = self.serve_one(&id, reads, &event.private_data)
             {
                 complain(&why);
             }
@@ -198,7 +198,7 @@ impl Far {
         Ok(())
     }
 
-    fn serve_one(&self, id: &Id, offered: Reads, data: &[u8]) -> Result<(), String> {
+    fn serve_one(&self, id: &CmId, offered: ReadLimits, data: &[u8]) -> Result<(), String> {
         let (mut end, order) = match self.prepared(id, data) {
             Ok(prepared) => prepared,
             Err(why) => {
@@ -209,10 +209,10 @@ impl Far {
         };
         let facts = serde_json::to_string(&end.device()).map_err(|error| error.to_string())?;
         let own = end.reads()?;
-        let reads = Reads { serve: own.serve.min(offered.serve), ask: own.ask.min(offered.ask) };
+        let reads = ReadLimits { responder_resources: own.responder_resources.min(offered.responder_resources), initiator_depth: own.initiator_depth.min(offered.initiator_depth) };
         let data = acceptance(end.memory(), &facts);
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
-        expect(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
+        expect(&self.channel, id, |about| matches!(about, CmEventKind::Established { .. }))?;
         if order.is_one_sided() {
             end.poll = Poll::Events;
         }
@@ -228,12 +228,12 @@ impl Far {
         work.await_next()?;
         let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
         let _kept = work.end.tell(&told)?;
-        expect(&self.channel, id, |about| matches!(about, About::Disconnected))?;
+        expect(&self.channel, id, |about| matches!(about, CmEventKind::Disconnected))?;
         // The peer has gone first; nothing is left to say to it.
         id.disconnect().map_err(text)
     }
 
-    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(End, Order), String> {
+    fn prepared(&self, id: &CmId, data: &[u8]) -> Result<(End, Order), String> {
         let (order, memory) = Order::of_request(data)?;
         let mut end = End::new(id, &self.channel, order)?;
         end.set_peer(memory);

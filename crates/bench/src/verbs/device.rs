@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ib::{Context, PortState};
+use ib::{DeviceContext, PortState};
 use serde::{Deserialize, Serialize};
 
 /// What stands beside figures of a device that is none of hardware.
@@ -26,7 +26,7 @@ pub struct Facts {
 
 impl Facts {
     /// Asks a device.
-    pub fn of(context: &Context) -> Self {
+    pub fn of(context: &DeviceContext) -> Self {
         Self { name: context.name(), description: context.description(), software: context.is_software() }
     }
 
@@ -50,10 +50,10 @@ impl Facts {
 /// # Errors
 /// Why there is none, and what tells more.
 pub fn first_address() -> Result<IpAddr, String> {
-    let text = |error: ib::Error| format!("{error} (`harrier rdma check` says more)");
+    let text = |error: ib::IbError| format!("{error} (`harrier rdma check` says more)");
     let mut found = Vec::new();
     for context in ib::devices().map_err(text)? {
-        for number in 1..=context.facts().map_err(text)?.ports {
+        for number in 1..=context.attributes().map_err(text)?.ports {
             let port = context.port(number).map_err(text)?;
             if port.state != PortState::Active {
                 continue;

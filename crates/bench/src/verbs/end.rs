@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ib::{
-    About, Arena, CmChannel, Completion, CompletionChannel, CompletionQueue, Domain, Finished, Grant, How, Id, IdKey,
-    Key, Options, Pages, Part, Peers, QueuePair, Reads, Receives, Region,
+    CmEventKind, Arena, CmEventChannel, Completion, CompletionChannel, CompletionQueue, ProtectionDomain, CompletedWork, RemoteMemory, PostOptions, CmId, CmIdKey,
+    LocalKey, QueuePairOptions, SharedPages, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -49,7 +49,7 @@ impl Asked {
 }
 
 /// An error of the layer below, in words.
-pub fn text(error: ib::Error) -> String {
+pub fn text(error: ib::IbError) -> String {
     error.to_string()
 }
 
@@ -60,24 +60,24 @@ pub struct End {
     pub poll: Poll,
     /// How long for something to happen.
     pub patience: Duration,
-    pair: QueuePair<Pages, Part>,
-    connection: IdKey,
-    channel: CmChannel,
+    pair: QueuePair<SharedPages, ArenaBlock>,
+    connection: CmIdKey,
+    channel: CmEventChannel,
     wakes: CompletionChannel,
     queue: CompletionQueue,
-    receives: Receives<Part>,
-    receive_key: Key,
+    receives: SharedReceiveQueue<ArenaBlock>,
+    receive_key: LocalKey,
     /// Received into, and to be posted again.
-    returned: Vec<(Part, Key)>,
+    returned: Vec<(ArenaBlock, LocalKey)>,
     /// The bytes of each message, where they go inline.
     body: Vec<u8>,
-    source: Region<Pages>,
-    target: Region<Pages>,
-    word_pages: Region<Pages>,
+    source: MemoryRegion<SharedPages>,
+    target: MemoryRegion<SharedPages>,
+    word_pages: MemoryRegion<SharedPages>,
     /// Where READs go.
-    sinks: Vec<Part>,
-    sink_key: Option<Key>,
-    peer: Option<Grant>,
+    sinks: Vec<ArenaBlock>,
+    sink_key: Option<LocalKey>,
+    peer: Option<RemoteMemory>,
     unsignalled: u32,
     /// Messages that have arrived.
     pub arrived: u64,
@@ -88,10 +88,10 @@ pub struct End {
     /// What was asked of the device until now.
     pub asked: Asked,
     there: Vec<Completion>,
-    finished: Vec<Finished<Part>>,
+    finished: Vec<CompletedWork<ArenaBlock>>,
     // Behind what uses it.
-    _memory: Vec<Region<Arena>>,
-    domain: Domain,
+    _memory: Vec<MemoryRegion<Arena>>,
+    domain: ProtectionDomain,
 }
 
 impl End {
@@ -99,20 +99,20 @@ impl End {
     ///
     /// # Errors
     /// What the device does not have, or what the system says.
-    pub fn new(id: &Id, channel: &CmChannel, order: Order) -> Result<Self, String> {
+    pub fn new(id: &CmId, channel: &CmEventChannel, order: Order) -> Result<Self, String> {
         Self::made(id, channel, order).map_err(text)
     }
 
-    fn made(id: &Id, channel: &CmChannel, order: Order) -> Result<Self, ib::Error> {
+    fn made(id: &CmId, channel: &CmEventChannel, order: Order) -> Result<Self, ib::IbError> {
         let context = id.context()?;
-        let domain = Domain::new(&context)?;
+        let domain = ProtectionDomain::new(&context)?;
         let wakes = CompletionChannel::new(&context)?;
         let (receive_count, work_max) = (order.window + VERBS_SPARE, 2 * order.window + VERBS_SPARE);
         let queue = CompletionQueue::new(&context, receive_count + work_max, Some(&wakes))?;
-        let mut receives = Receives::new(&domain, receive_count)?;
+        let mut receives = SharedReceiveQueue::new(&domain, receive_count)?;
         let received_bytes = if order.kind == Kind::Send { order.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
         let (arena, parts) = Arena::new(receive_count as usize, received_bytes)?;
-        let received = Region::new(&domain, arena, Peers::Nothing)?;
+        let received = MemoryRegion::new(&domain, arena, RemoteAccess::None)?;
         let receive_key = received.key();
         let mut posted = parts.into_iter().map(|part| (part, receive_key)).collect();
         receives.post(&mut posted)?;
@@ -120,7 +120,7 @@ impl End {
         let (mut sinks, mut sink_key) = (Vec::new(), None);
         if order.kind == Kind::Read {
             let (arena, parts) = Arena::new(order.window as usize, order.size_bytes)?;
-            let region = Region::new(&domain, arena, Peers::Nothing)?;
+            let region = MemoryRegion::new(&domain, arena, RemoteAccess::None)?;
             (sinks, sink_key) = (parts, Some(region.key()));
             memory.push(region);
         }
@@ -138,9 +138,9 @@ impl End {
             receive_key,
             returned: posted,
             body: vec![b'x'; order.size_bytes],
-            source: Region::new(&domain, Pages::new(order.size_bytes)?, Peers::Nothing)?,
-            target: Region::for_writes(&domain, Pages::new(order.size_bytes)?)?,
-            word_pages: Region::new(&domain, Pages::new(size_of::<u64>())?, Peers::Nothing)?,
+            source: MemoryRegion::new(&domain, SharedPages::new(order.size_bytes)?, RemoteAccess::None)?,
+            target: MemoryRegion::new_remote_writable(&domain, SharedPages::new(order.size_bytes)?)?,
+            word_pages: MemoryRegion::new(&domain, SharedPages::new(size_of::<u64>())?, RemoteAccess::None)?,
             sinks,
             sink_key,
             peer: None,
@@ -158,15 +158,15 @@ impl End {
 
     /// A queue pair with the inline limit that is asked for, or the largest usual one that the device takes.
     fn queue_pair(
-        id: &Id,
-        domain: &Domain,
+        id: &CmId,
+        domain: &ProtectionDomain,
         queue: &CompletionQueue,
-        receives: &Receives<Part>,
+        receives: &SharedReceiveQueue<ArenaBlock>,
         work_max: u32,
         order: &Order,
-    ) -> Result<QueuePair<Pages, Part>, ib::Error> {
+    ) -> Result<QueuePair<SharedPages, ArenaBlock>, ib::IbError> {
         let with = |inline_bytes_max| {
-            QueuePair::new(id, domain, queue, queue, receives, Options { work_max, pieces_max: 1, inline_bytes_max })
+            QueuePair::new(id, domain, queue, queue, receives, QueuePairOptions { send_wr_max: work_max, send_sge_max: 1, inline_bytes_max })
         };
         if let Some(bytes) = order.inline_bytes {
             return with(bytes);
@@ -178,7 +178,7 @@ impl End {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or(ib::Error::NotYet("no inline limit was tried")))
+        Err(last.unwrap_or(ib::IbError::InvalidState("no inline limit was tried")))
     }
 
     /// What this end is asked to do.
@@ -187,11 +187,11 @@ impl End {
     }
 
     /// READs of both sides, as far as the device has them.
-    pub fn reads(&self) -> Result<Reads, String> {
-        let facts = self.domain.context().facts().map_err(text)?;
-        Ok(Reads {
-            serve: facts.reads_served_max.min(VERBS_READS_MAX),
-            ask: facts.reads_asked_max.min(VERBS_READS_MAX),
+    pub fn reads(&self) -> Result<ReadLimits, String> {
+        let facts = self.domain.context().attributes().map_err(text)?;
+        Ok(ReadLimits {
+            responder_resources: facts.responder_resources_max.min(VERBS_READS_MAX),
+            initiator_depth: facts.initiator_depth_max.min(VERBS_READS_MAX),
         })
     }
 
@@ -201,12 +201,12 @@ impl End {
     }
 
     /// Memory that the peer may write and read.
-    pub fn memory(&self) -> Grant {
-        self.target.grant()
+    pub fn memory(&self) -> RemoteMemory {
+        self.target.remote()
     }
 
     /// Where this end may write and read.
-    pub fn set_peer(&mut self, grant: Grant) {
+    pub fn set_peer(&mut self, grant: RemoteMemory) {
         self.peer = Some(grant);
     }
 
@@ -219,18 +219,18 @@ impl End {
 
     /// Requests that have not ended, as far as completions say.
     pub fn under_way(&self) -> usize {
-        self.pair.under_way()
+        self.pair.outstanding()
     }
 
     /// Requests that can be posted now.
     pub fn room(&self) -> usize {
         let sinks = if self.order.kind == Kind::Read { self.sinks.len() } else { usize::MAX };
-        self.pair.room().min(VERBS_BATCH_MAX).min(sinks)
+        self.pair.free_slots().min(VERBS_BATCH_MAX).min(sinks)
     }
 
     /// The last byte that the peer has written.
     pub fn last_written(&self) -> u8 {
-        self.target.owner().look(self.order.size_bytes - 1)
+        self.target.owner().read_volatile(self.order.size_bytes - 1)
     }
 
     /// What the last byte of the next messages is.
@@ -253,7 +253,7 @@ impl End {
             if signalled {
                 self.unsignalled = 0;
             }
-            let how = How { cookie: 0, signalled };
+            let how = PostOptions { cookie: 0, signalled };
             let pieces = || [(self.source.owner().clone(), self.source.key())];
             match (order.kind, peer) {
                 (Kind::Send, _) if goes_inline => batch.send_inline(&[&self.body], how),
@@ -262,9 +262,9 @@ impl End {
                 (Kind::Write, Some(to)) => batch.write(pieces(), to, how),
                 (Kind::Read, Some(from)) => match (self.sinks.pop(), self.sink_key) {
                     (Some(sink), Some(key)) => batch.read(sink, key, from, how),
-                    _ => Err(ib::Error::Full),
+                    _ => Err(ib::IbError::QueueFull),
                 },
-                (_, None) => Err(ib::Error::NotYet("the peer has not said where its memory is")),
+                (_, None) => Err(ib::IbError::InvalidState("the peer has not said where its memory is")),
             }
             .map_err(text)?;
         }
@@ -276,10 +276,10 @@ impl End {
 
     /// Sends a number.
     pub fn say(&mut self, word: u64) -> Result<(), String> {
-        while self.pair.room() == 0 {
+        while self.pair.free_slots() == 0 {
             self.await_some()?;
         }
-        let how = How { cookie: 0, signalled: true };
+        let how = PostOptions { cookie: 0, signalled: true };
         let (bytes, goes_inline) = (word.to_le_bytes(), self.inline_bytes_max() >= size_of::<u64>());
         let mut batch = self.pair.batch();
         if goes_inline {
@@ -296,18 +296,18 @@ impl End {
     }
 
     /// Sends a text. Its memory, which is to be kept until the connection ends, comes back.
-    pub fn tell(&mut self, said: &str) -> Result<Region<Pages>, String> {
+    pub fn tell(&mut self, said: &str) -> Result<MemoryRegion<SharedPages>, String> {
         if said.is_empty() || said.len() > VERBS_TEXT_BYTES_MAX {
             return Err(format!("{} bytes cannot be told", said.len()));
         }
-        while self.pair.room() == 0 {
+        while self.pair.free_slots() == 0 {
             self.await_some()?;
         }
-        let pages = Pages::new(said.len()).map_err(text)?;
+        let pages = SharedPages::new(said.len()).map_err(text)?;
         pages.write(0, said.as_bytes());
-        let region = Region::new(&self.domain, pages.clone(), Peers::Nothing).map_err(text)?;
+        let region = MemoryRegion::new(&self.domain, pages.clone(), RemoteAccess::None).map_err(text)?;
         let mut batch = self.pair.batch();
-        batch.send([(pages, region.key())], How { cookie: 0, signalled: true }).map_err(text)?;
+        batch.send([(pages, region.key())], PostOptions { cookie: 0, signalled: true }).map_err(text)?;
         batch.post().map_err(text)?;
         Ok(region)
     }
@@ -320,9 +320,9 @@ impl End {
             if !completion.status().is_success() {
                 return Err(format!("the connection broke: {}", completion.status()));
             }
-            if completion.tag() == self.receives.tag() {
+            if completion.work_queue() == self.receives.work_queue() {
                 let bytes = completion.bytes() as usize;
-                let part = self.receives.take(completion).map_err(text)?;
+                let part = self.receives.on_completion(completion).map_err(text)?;
                 self.arrived += 1;
                 if let Some(word) = part[..bytes].try_into().ok().map(u64::from_le_bytes) {
                     self.word = word;
@@ -333,8 +333,8 @@ impl End {
                 }
                 self.returned.push((part, self.receive_key));
             } else {
-                self.pair.settle(completion, &mut self.finished).map_err(text)?;
-                self.sinks.extend(self.finished.drain(..).filter_map(|work| work.filled));
+                self.pair.on_completion(completion, &mut self.finished).map_err(text)?;
+                self.sinks.extend(self.finished.drain(..).filter_map(|work| work.read_memory));
             }
         }
         // One call for many: as many as there may be missing without the peer's noticing.
@@ -397,8 +397,8 @@ impl End {
         }
         while let Some(event) = self.channel.next().map_err(text)? {
             // Whoever else asks for a connection meanwhile is refused, by the drop of the event.
-            if event.id == self.connection && !matches!(event.about, About::Established { .. }) {
-                return Err(format!("the other end has gone ({:?})", event.about));
+            if event.id == self.connection && !matches!(event.kind, CmEventKind::Established { .. }) {
+                return Err(format!("the other end has gone ({:?})", event.kind));
             }
         }
         Ok(())

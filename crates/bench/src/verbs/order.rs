@@ -4,7 +4,7 @@
 //! Owns:   the layout of both messages of the handshake.
 //! Never:  trusts a length or a number of the peer's.
 
-use ib::Grant;
+use ib::RemoteMemory;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX, VERBS_WINDOW_MAX};
@@ -75,7 +75,7 @@ pub const REQUEST_BYTES: usize = 52;
 const AS_THE_DEVICE_HAS: u32 = u32::MAX;
 
 /// Where a peer lets us write and read.
-fn place(grant: Grant) -> [u8; 12] {
+fn place(grant: RemoteMemory) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&grant.address.to_le_bytes());
     bytes[8..].copy_from_slice(&grant.key.to_le_bytes());
@@ -102,7 +102,7 @@ impl Order {
     }
 
     /// The private data of a request, with the memory that this end lets the other write.
-    pub fn request(&self, memory: Grant) -> Vec<u8> {
+    pub fn request(&self, memory: RemoteMemory) -> Vec<u8> {
         let mut data = Vec::with_capacity(REQUEST_BYTES);
         data.extend(MAGIC);
         data.extend([self.kind as u8, self.shape as u8, self.poll as u8, 0]);
@@ -120,7 +120,7 @@ impl Order {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of_request(data: &[u8]) -> Result<(Self, Grant), &'static str> {
+    pub fn of_request(data: &[u8]) -> Result<(Self, RemoteMemory), &'static str> {
         let rest = data.strip_prefix(&MAGIC).ok_or("no request of this version of harrier bench")?;
         let mut numbers = Numbers(rest);
         let mut next = |bytes| numbers.next(bytes).ok_or("a request that is too short");
@@ -136,7 +136,7 @@ impl Order {
         let size_bytes = next(4)? as usize;
         let (window, signal_every, inline) = (next(4)? as u32, next(4)? as u32, next(4)? as u32);
         let (warm_up, count) = (next(8)?, next(8)?);
-        let memory = Grant { address: next(8)?, bytes: size_bytes as u64, key: next(4)? as u32 };
+        let memory = RemoteMemory { address: next(8)?, bytes: size_bytes as u64, key: next(4)? as u32 };
         let order = Self {
             kind,
             shape,
@@ -158,7 +158,7 @@ impl Order {
 }
 
 /// The private data of an acceptance: the memory that may be written and read, and the device in JSON.
-pub fn acceptance(memory: Grant, device: &str) -> Vec<u8> {
+pub fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
     let mut data = MAGIC.to_vec();
     data.extend(place(memory));
     data.extend(device.as_bytes());
@@ -169,11 +169,11 @@ pub fn acceptance(memory: Grant, device: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<Grant, &'static str> {
+pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<RemoteMemory, &'static str> {
     let rest = data.strip_prefix(&MAGIC).ok_or("the other end is no harrier bench of this version")?;
     let mut numbers = Numbers(rest);
     match (numbers.next(8), numbers.next(4)) {
-        (Some(address), Some(key)) => Ok(Grant { address, bytes: size_bytes as u64, key: key as u32 }),
+        (Some(address), Some(key)) => Ok(RemoteMemory { address, bytes: size_bytes as u64, key: key as u32 }),
         _ => Err("the other end's acceptance is too short"),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_request_arrives_as_it_was_made() {
         for order in [ORDER, Order { kind: Kind::Read, shape: Shape::Stream, inline_bytes: Some(0), ..ORDER }] {
-            let memory = Grant { address: u64::MAX - 7, bytes: order.size_bytes as u64, key: 0xdead_beef };
+            let memory = RemoteMemory { address: u64::MAX - 7, bytes: order.size_bytes as u64, key: 0xdead_beef };
             let mut data = order.request(memory);
             assert!(data.len() <= ib::CONNECT_DATA_BYTES_MAX && data.len() <= REQUEST_BYTES);
             // The connection manager fills it up.
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_sends_is_refused() {
-        let data = ORDER.request(Grant { address: 1, bytes: 1, key: 1 });
+        let data = ORDER.request(RemoteMemory { address: 1, bytes: 1, key: 1 });
         for length in 0..52 {
             assert!(Order::of_request(&data[..length]).is_err(), "{length} bytes");
         }
@@ -224,7 +224,7 @@ mod tests {
             Order { warm_up: u64::MAX, ..ORDER },
         ];
         for order in beyond {
-            assert!(Order::of_request(&order.request(Grant { address: 1, bytes: 1, key: 1 })).is_err(), "{order:?}");
+            assert!(Order::of_request(&order.request(RemoteMemory { address: 1, bytes: 1, key: 1 })).is_err(), "{order:?}");
         }
         assert!(of_acceptance(b"hbv\x01short", 1).is_err() && of_acceptance(b"AMQP", 1).is_err());
     }

@@ -12,5 +12,5 @@ use verbs::device::{AnyDevice, DeviceError};
 /// What is missing: a library, a device, a way to the address, or memory that may be locked.
 pub fn towards(address: &str) -> Result<AnyDevice, DeviceError> {
     let more = |error: DeviceError| DeviceError(format!("{} (`harrier rdma check` says more)", error.0));
-    verbs::card::towards(address).map_err(more)
+    verbs::card::open_towards(address).map_err(more)
 }

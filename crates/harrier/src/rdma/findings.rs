@@ -5,7 +5,7 @@
 //! Never:  stops at the first thing that is wrong.
 
 use super::walk::{Walk, walk};
-use ib::{Context, Error, Facts, GidEntry, Layer, Port, PortState};
+use ib::{DeviceContext, IbError, DeviceAttributes, GidEntry, LinkLayer, DevicePort, PortState};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -42,14 +42,14 @@ impl Problem {
 /// A device.
 pub struct Device {
     pub name: String,
-    pub facts: Option<Facts>,
+    pub facts: Option<DeviceAttributes>,
     pub problems: Vec<Problem>,
     pub ports: Vec<PortFound>,
 }
 
 /// A port of a device.
 pub struct PortFound {
-    pub port: Port,
+    pub port: DevicePort,
     pub gids: Vec<GidEntry>,
     pub problems: Vec<Problem>,
     pub walks: Vec<Walk>,
@@ -103,9 +103,9 @@ fn locked() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-fn of_library(error: &Error) -> Problem {
+fn of_library(error: &IbError) -> Problem {
     match error {
-        Error::Missing(missing) => Problem::new(
+        IbError::MissingLibrary(missing) => Problem::new(
             format!("{} cannot be used: {}", missing.file, missing.why),
             format!("apt-get install {}", missing.package.replace(" and ", " ")),
         ),
@@ -113,18 +113,18 @@ fn of_library(error: &Error) -> Problem {
     }
 }
 
-fn of_devices(error: &Error) -> Problem {
+fn of_devices(error: &IbError) -> Problem {
     let fix = match error {
-        Error::NoDevice(_) => "a card and its driver, or Soft-RoCE: see docs/operations/rdma.md",
+        IbError::NoDevice(_) => "a card and its driver, or Soft-RoCE: see docs/operations/rdma.md",
         _ => "the rights of /dev/infiniband/uverbs*: whoever runs this must be able to read and write them",
     };
     Problem::new(error.to_string(), fix)
 }
 
-fn device(context: &Context) -> Device {
+fn device(context: &DeviceContext) -> Device {
     let mut found = Device { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
-    let broken = |error: Error| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
-    match context.facts() {
+    let broken = |error: IbError| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
+    match context.attributes() {
         Ok(facts) => found.facts = Some(facts),
         Err(error) => found.problems.push(broken(error)),
     }
@@ -137,13 +137,13 @@ fn device(context: &Context) -> Device {
     found
 }
 
-fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
+fn port_found(port: DevicePort, gids: Vec<GidEntry>) -> PortFound {
     let mut found = PortFound { port, gids, problems: Vec::new(), walks: Vec::new() };
     let interface = || found.gids.iter().find_map(|entry| entry.interface.clone());
     if found.port.state != PortState::Active {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
-        let fix = match found.port.layer {
-            Layer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
+        let fix = match found.port.link_layer {
+            LinkLayer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
             _ => format!("a cable, and `ip link set {named} up`"),
         };
         found.problems.push(Problem::new("the port is not active", fix));
@@ -153,8 +153,8 @@ fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
     if addresses.is_empty() {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
         let what = "the port has no IP address, by which connections are made";
-        let fix = match found.port.layer {
-            Layer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
+        let fix = match found.port.link_layer {
+            LinkLayer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
             _ => format!("`ip address add ADDRESS/LENGTH dev {named}`"),
         };
         found.problems.push(Problem::new(what, fix));
@@ -167,12 +167,12 @@ fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
 ///
 /// # Errors
 /// Why there is none, and what would help.
-pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
+pub fn first(name: Option<&str>) -> Result<(DeviceContext, IpAddr), Problem> {
     ib::open().map_err(|error| of_library(&error))?;
-    let is_wanted = |context: &Context| name.is_none_or(|name| context.name() == name);
+    let is_wanted = |context: &DeviceContext| name.is_none_or(|name| context.name() == name);
     let devices = ib::devices().map_err(|error| of_devices(&error))?;
     for context in devices.into_iter().filter(is_wanted) {
-        let ports = context.facts().map_or(0, |facts| facts.ports);
+        let ports = context.attributes().map_or(0, |facts| facts.ports);
         for port in (1..=ports).filter_map(|number| context.port(number).ok()) {
             let gids = context.gids(&port).unwrap_or_default();
             if let (PortState::Active, Some(&address)) = (port.state, addresses(&gids).first()) {

@@ -7,8 +7,8 @@
 use super::findings::Problem;
 use super::walk::{Tried, connect_ends, now, tell};
 use ib::{
-    Arena, CmChannel, Completion, CompletionQueue, Domain, Error, Finished, Grant, How, Id, Key, Options, Pages, Part,
-    Peers, QueuePair, Receives, Region,
+    Arena, CmEventChannel, Completion, CompletionQueue, ProtectionDomain, IbError, CompletedWork, RemoteMemory, PostOptions, CmId, LocalKey, QueuePairOptions, SharedPages, ArenaBlock,
+    RemoteAccess, QueuePair, SharedReceiveQueue, MemoryRegion,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -46,48 +46,48 @@ pub struct Ends {
 }
 
 struct End {
-    pair: QueuePair<Pages, Part>,
-    id: Id,
+    pair: QueuePair<SharedPages, ArenaBlock>,
+    id: CmId,
     queue: CompletionQueue,
-    receives: Receives<Part>,
-    key: Key,
+    receives: SharedReceiveQueue<ArenaBlock>,
+    key: LocalKey,
     /// Where bodies end up.
     body: Vec<u8>,
     arrived: usize,
-    returned: Vec<(Part, Key)>,
+    returned: Vec<(ArenaBlock, LocalKey)>,
     there: Vec<Completion>,
-    finished: Vec<Finished<Part>>,
-    domain: Domain,
-    _region: Region<Arena>,
+    finished: Vec<CompletedWork<ArenaBlock>>,
+    domain: ProtectionDomain,
+    _region: MemoryRegion<Arena>,
 }
 
 /// A body at its sender's, registered for its own device as message memory is, in the pieces that eager sends take.
 pub struct Body {
     bytes: Vec<u8>,
-    pieces: Vec<Region<Pages>>,
-    whole: Pages,
+    pieces: Vec<MemoryRegion<SharedPages>>,
+    whole: SharedPages,
     /// Where the receiver reads it to, and the key of that.
-    sink: Option<Part>,
-    sink_region: Region<Arena>,
+    sink: Option<ArenaBlock>,
+    sink_region: MemoryRegion<Arena>,
 }
 
-const SILENT: How = How { cookie: 0, signalled: false };
-const SIGNALLED: How = How { cookie: 0, signalled: true };
+const SILENT: PostOptions = PostOptions { cookie: 0, signalled: false };
+const SIGNALLED: PostOptions = PostOptions { cookie: 0, signalled: true };
 
 impl End {
-    fn new(id: Id, _channel: &CmChannel) -> Result<Self, Error> {
+    fn new(id: CmId, _channel: &CmEventChannel) -> Result<Self, IbError> {
         let context = id.context()?;
-        let domain = Domain::new(&context)?;
+        let domain = ProtectionDomain::new(&context)?;
         let queue = CompletionQueue::new(&context, (RECEIVES + WORK) as u32, None)?;
-        let mut receives = Receives::new(&domain, RECEIVES as u32)?;
+        let mut receives = SharedReceiveQueue::new(&domain, RECEIVES as u32)?;
         let (arena, parts) = Arena::new(RECEIVES, RECEIVE_BYTES)?;
-        let region = Region::new(&domain, arena, Peers::Nothing)?;
+        let region = MemoryRegion::new(&domain, arena, RemoteAccess::None)?;
         let key = region.key();
         let mut returned: Vec<_> = parts.into_iter().map(|part| (part, key)).collect();
         receives.post(&mut returned)?;
-        let mut pair = Err(Error::NotYet("no inline limit was tried"));
+        let mut pair = Err(IbError::InvalidState("no inline limit was tried"));
         for inline_bytes_max in INLINE {
-            let options = Options { work_max: WORK as u32, pieces_max: 1, inline_bytes_max };
+            let options = QueuePairOptions { send_wr_max: WORK as u32, send_sge_max: 1, inline_bytes_max };
             pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options);
             if pair.is_ok() {
                 break;
@@ -116,17 +116,17 @@ impl End {
             if !completion.status().is_success() {
                 return Err(Problem::new(completion.status().to_string(), "see what `harrier rdma check` says"));
             }
-            if completion.tag() == self.receives.tag() {
+            if completion.work_queue() == self.receives.work_queue() {
                 let bytes = completion.bytes() as usize;
-                let part = tell(self.receives.take(completion))?;
+                let part = tell(self.receives.on_completion(completion))?;
                 let room = self.body.len() - self.arrived;
                 let into = &mut self.body[self.arrived..][..bytes.min(room)];
                 into.copy_from_slice(&part[..into.len()]);
                 self.arrived += into.len();
                 self.returned.push((part, self.key));
             } else {
-                tell(self.pair.settle(completion, &mut self.finished))?;
-                self.finished.retain(|work| work.filled.is_some());
+                tell(self.pair.on_completion(completion, &mut self.finished))?;
+                self.finished.retain(|work| work.read_memory.is_some());
             }
         }
         Ok(count)
@@ -157,18 +157,18 @@ impl End {
 }
 
 impl Body {
-    fn new(from: &End, to: &End, bytes: usize) -> Result<Self, Error> {
+    fn new(from: &End, to: &End, bytes: usize) -> Result<Self, IbError> {
         let mut pieces = Vec::new();
         for at in (0..bytes).step_by(RECEIVE_BYTES) {
-            pieces.push(Region::new(&from.domain, Pages::new(RECEIVE_BYTES.min(bytes - at))?, Peers::Nothing)?);
+            pieces.push(MemoryRegion::new(&from.domain, SharedPages::new(RECEIVE_BYTES.min(bytes - at))?, RemoteAccess::None)?);
         }
         let (arena, mut parts) = Arena::new(1, bytes)?;
         Ok(Self {
             bytes: vec![0x5a; bytes],
             pieces,
-            whole: Pages::new(bytes)?,
+            whole: SharedPages::new(bytes)?,
             sink: parts.pop(),
-            sink_region: Region::new(&to.domain, arena, Peers::Nothing)?,
+            sink_region: MemoryRegion::new(&to.domain, arena, RemoteAccess::None)?,
         })
     }
 }
@@ -217,7 +217,7 @@ impl Ends {
         tell(batch.send_inline(&[&body.bytes], SIGNALLED))?;
         tell(batch.post())?;
         self.far.await_bytes(body.bytes.len())?;
-        self.near.wait(|end| end.pair.under_way() == 0)
+        self.near.wait(|end| end.pair.outstanding() == 0)
     }
 
     fn eager(&mut self, body: &Body) -> Tried<()> {
@@ -228,25 +228,25 @@ impl Ends {
         }
         tell(batch.post())?;
         self.far.await_bytes(body.bytes.len())?;
-        self.near.wait(|end| end.pair.under_way() == 0)
+        self.near.wait(|end| end.pair.outstanding() == 0)
     }
 
     fn rendezvous(&mut self, body: &mut Body) -> Tried<()> {
-        let granted = tell(Region::new(&self.near.domain, body.whole.clone(), Peers::Read))?;
-        let from: Grant = granted.grant();
+        let granted = tell(MemoryRegion::new(&self.near.domain, body.whole.clone(), RemoteAccess::Read))?;
+        let from: RemoteMemory = granted.remote();
         self.near.say(&[0; OFFER_BYTES])?;
         self.far.await_bytes(OFFER_BYTES)?;
         let into = body.sink.take().ok_or_else(|| Problem::new("a body is read twice at once", "tell us"))?;
         let mut batch = self.far.pair.batch();
         tell(batch.read(into, body.sink_region.key(), from, SIGNALLED))?;
         tell(batch.post())?;
-        self.far.wait(|end| end.pair.under_way() == 0)?;
-        body.sink = self.far.finished.drain(..).find_map(|work| work.filled);
+        self.far.wait(|end| end.pair.outstanding() == 0)?;
+        body.sink = self.far.finished.drain(..).find_map(|work| work.read_memory);
         self.far.say(&[0; DONE_BYTES])?;
         self.near.await_bytes(DONE_BYTES)?;
         drop(granted);
-        self.near.wait(|end| end.pair.under_way() == 0)?;
-        self.far.wait(|end| end.pair.under_way() == 0)
+        self.near.wait(|end| end.pair.outstanding() == 0)?;
+        self.far.wait(|end| end.pair.outstanding() == 0)
     }
 }
 
@@ -258,12 +258,12 @@ impl End {
             tell(batch.send_inline(&[bytes], SIGNALLED))?;
             return tell(batch.post()).map(drop);
         }
-        let pages = tell(Pages::new(bytes.len()))?;
-        let region = tell(Region::new(&self.domain, pages.clone(), Peers::Nothing))?;
+        let pages = tell(SharedPages::new(bytes.len()))?;
+        let region = tell(MemoryRegion::new(&self.domain, pages.clone(), RemoteAccess::None))?;
         let mut batch = self.pair.batch();
         tell(batch.send([(pages, region.key())], SIGNALLED))?;
         tell(batch.post())?;
         // Its registration ends with this call, so it has to be under way no more.
-        self.wait(|end| end.pair.under_way() == 0)
+        self.wait(|end| end.pair.outstanding() == 0)
     }
 }

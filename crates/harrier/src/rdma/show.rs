@@ -6,7 +6,7 @@
 
 use super::findings::{Device, Findings, PortFound, Problem};
 use super::walk::{Step, Walk};
-use ib::{GidEntry, Layer, PortState};
+use ib::{GidEntry, LinkLayer, PortState};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
@@ -28,7 +28,7 @@ pub fn lines(findings: &Findings) -> String {
         problems(&mut put, 2, "FAILED", &device.problems);
         for found in &device.ports {
             let port = &found.port;
-            let (state, layer) = (state(port.state), layer(port.layer));
+            let (state, layer) = (state(port.state), layer(port.link_layer));
             put(2, &format!("port {}: {state}, {layer}, packets of {} bytes", port.number, port.mtu_bytes));
             for entry in &found.gids {
                 put(4, &gid(entry));
@@ -65,11 +65,11 @@ fn facts(device: &Device) -> String {
         format!(
             ": {} queue pairs of {} requests, {} shared receive queues of {}, {} regions, {} READs at once",
             facts.queue_pairs_max,
-            facts.work_max,
+            facts.work_requests_max,
             facts.shared_receive_queues_max,
-            facts.shared_receives_max,
+            facts.shared_receive_wr_max,
             facts.regions_max,
-            facts.reads_asked_max,
+            facts.initiator_depth_max,
         )
     })
 }
@@ -84,11 +84,11 @@ fn state(state: PortState) -> &'static str {
     }
 }
 
-fn layer(layer: Layer) -> &'static str {
+fn layer(layer: LinkLayer) -> &'static str {
     match layer {
-        Layer::Infiniband => "InfiniBand",
-        Layer::Ethernet => "Ethernet",
-        Layer::Unknown => "unknown link",
+        LinkLayer::Infiniband => "InfiniBand",
+        LinkLayer::Ethernet => "Ethernet",
+        LinkLayer::Unknown => "unknown link",
     }
 }
 
@@ -119,16 +119,16 @@ fn device_json(device: &Device) -> Value {
         json!({
             "firmware": facts.firmware,
             "queue_pairs_max": facts.queue_pairs_max,
-            "work_max": facts.work_max,
-            "pieces_max": facts.pieces_max,
+            "work_max": facts.work_requests_max,
+            "pieces_max": facts.sge_max,
             "completion_queues_max": facts.completion_queues_max,
             "completions_max": facts.completions_max,
             "regions_max": facts.regions_max,
             "region_bytes_max": facts.region_bytes_max,
             "shared_receive_queues_max": facts.shared_receive_queues_max,
-            "shared_receives_max": facts.shared_receives_max,
-            "reads_served_max": facts.reads_served_max,
-            "reads_asked_max": facts.reads_asked_max,
+            "shared_receives_max": facts.shared_receive_wr_max,
+            "reads_served_max": facts.responder_resources_max,
+            "reads_asked_max": facts.initiator_depth_max,
         })
     });
     json!({
@@ -147,7 +147,7 @@ fn port_json(found: &PortFound) -> Value {
     json!({
         "number": found.port.number,
         "state": state(found.port.state),
-        "layer": layer(found.port.layer),
+        "layer": layer(found.port.link_layer),
         "mtu_bytes": found.port.mtu_bytes,
         "message_bytes_max": found.port.message_bytes_max,
         "lid": found.port.lid,

@@ -6,8 +6,8 @@
 
 use super::findings::Problem;
 use ib::{
-    About, Arena, CmChannel, CmEvent, CompletionChannel, CompletionQueue, Domain, Error, Grant, How, Id, Options,
-    Pages, Part, Peers, QueuePair, Reads, Receives, Region, Terms,
+    CmEventKind, Arena, CmEventChannel, CmEvent, CompletionChannel, CompletionQueue, ProtectionDomain, IbError, RemoteMemory, PostOptions, CmId, QueuePairOptions,
+    SharedPages, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, ConnectParams,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ACK_TIMEOUT_EXPONENT: u8 = 14;
 const PART_BYTES: usize = 8192;
 const PARTS: usize = 8;
-const READS: Reads = Reads { serve: 1, ask: 1 };
+const READS: ReadLimits = ReadLimits { responder_resources: 1, initiator_depth: 1 };
 const INLINE: &[u8] = b"harrier rdma check";
 
 /// What came of it.
@@ -79,13 +79,13 @@ impl Walk {
 }
 
 /// What a call's refusal means, and what would help.
-fn refused(error: &Error) -> Problem {
+fn refused(error: &IbError) -> Problem {
     let fix = match (error, error.os_error()) {
-        (Error::NoDevice(_), _) => "`modprobe rdma_ucm`, and the rights of /dev/infiniband/rdma_cm",
-        (Error::Refused { call: "ibv_reg_mr", .. }, _) => {
+        (IbError::NoDevice(_), _) => "`modprobe rdma_ucm`, and the rights of /dev/infiniband/rdma_cm",
+        (IbError::CallFailed { call: "ibv_reg_mr", .. }, _) => {
             "`ulimit -l unlimited`: memory must be locked for a device to reach it"
         }
-        (Error::Refused { call: "rdma_create_qp", .. }, Some(code))
+        (IbError::CallFailed { call: "rdma_create_qp", .. }, Some(code))
             if code == rustix::io::Errno::INVAL.raw_os_error() =>
         {
             "a device that takes fewer or shorter requests than this check asks for: tell us which"
@@ -100,7 +100,7 @@ fn refused(error: &Error) -> Problem {
     Problem::new(error.to_string(), fix)
 }
 
-pub(super) fn tell<T>(result: Result<T, Error>) -> Tried<T> {
+pub(super) fn tell<T>(result: Result<T, IbError>) -> Tried<T> {
     result.map_err(|error| refused(&error))
 }
 
@@ -116,7 +116,7 @@ fn readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
 const BLOCKED: &str =
     "a firewall that lets UDP port 4791 (RoCE v2) through, and the address on an interface that is up";
 
-fn event(channel: &CmChannel) -> Tried<CmEvent> {
+fn event(channel: &CmEventChannel) -> Tried<CmEvent> {
     let deadline = now() + PATIENCE;
     loop {
         if let Some(event) = tell(channel.next())? {
@@ -129,45 +129,45 @@ fn event(channel: &CmChannel) -> Tried<CmEvent> {
 }
 
 fn unexpected(event: &CmEvent) -> Problem {
-    let what = match &event.about {
-        About::Failed { what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
-        About::Rejected { reason } => format!("the connection was rejected, reason {reason}"),
+    let what = match &event.kind {
+        CmEventKind::Failed { step: what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
+        CmEventKind::Rejected { reason } => format!("the connection was rejected, reason {reason}"),
         other => format!("an event that does not belong here: {other:?}"),
     };
     Problem::new(what, BLOCKED)
 }
 
 /// Waits for the event that `is` knows.
-fn await_event(channel: &CmChannel, is: impl FnOnce(&About) -> bool) -> Tried<()> {
+fn await_event(channel: &CmEventChannel, is: impl FnOnce(&CmEventKind) -> bool) -> Tried<()> {
     let event = event(channel)?;
-    if is(&event.about) { Ok(()) } else { Err(unexpected(&event)) }
+    if is(&event.kind) { Ok(()) } else { Err(unexpected(&event)) }
 }
 
 struct End {
-    pair: QueuePair<Part, Part>,
-    id: Id,
-    channel: CmChannel,
+    pair: QueuePair<ArenaBlock, ArenaBlock>,
+    id: CmId,
+    channel: CmEventChannel,
     wakes: CompletionChannel,
     queue: CompletionQueue,
-    receives: Receives<Part>,
-    parts: Vec<Part>,
-    region: Region<Arena>,
-    domain: Domain,
+    receives: SharedReceiveQueue<ArenaBlock>,
+    parts: Vec<ArenaBlock>,
+    region: MemoryRegion<Arena>,
+    domain: ProtectionDomain,
 }
 
 impl End {
-    fn new(id: Id, channel: &CmChannel) -> Result<Self, Error> {
+    fn new(id: CmId, channel: &CmEventChannel) -> Result<Self, IbError> {
         let context = id.context()?;
-        let domain = Domain::new(&context)?;
+        let domain = ProtectionDomain::new(&context)?;
         let wakes = CompletionChannel::new(&context)?;
         let queue = CompletionQueue::new(&context, 64, Some(&wakes))?;
-        let mut receives = Receives::new(&domain, PARTS as u32)?;
+        let mut receives = SharedReceiveQueue::new(&domain, PARTS as u32)?;
         let (arena, mut parts) = Arena::new(2 * PARTS, PART_BYTES)?;
-        let region = Region::new(&domain, arena, Peers::Nothing)?;
+        let region = MemoryRegion::new(&domain, arena, RemoteAccess::None)?;
         let mut posted: Vec<_> = parts.drain(..PARTS).map(|part| (part, region.key())).collect();
         receives.post(&mut posted)?;
         // What every device has: siw takes no more inline.
-        let options = Options { work_max: 16, pieces_max: 2, inline_bytes_max: 64 };
+        let options = QueuePairOptions { send_wr_max: 16, send_sge_max: 2, inline_bytes_max: 64 };
         let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options)?;
         Ok(Self { pair, id, channel: channel.clone(), wakes, queue, receives, parts, region, domain })
     }
@@ -194,28 +194,28 @@ impl End {
             if !completion.status().is_success() {
                 return Err(Problem::new(completion.status().to_string(), BLOCKED));
             }
-            if completion.tag() == self.receives.tag() {
+            if completion.work_queue() == self.receives.work_queue() {
                 let count = completion.bytes() as usize;
-                let part = tell(self.receives.take(completion))?;
+                let part = tell(self.receives.on_completion(completion))?;
                 bytes = part[..count].to_vec();
             } else {
                 let mut done = Vec::new();
-                tell(self.pair.settle(completion, &mut done))?;
-                bytes = done.pop().and_then(|work| work.filled).map(|part| part.to_vec()).unwrap_or_default();
+                tell(self.pair.on_completion(completion, &mut done))?;
+                bytes = done.pop().and_then(|work| work.read_memory).map(|part| part.to_vec()).unwrap_or_default();
             }
         }
         Ok(bytes)
     }
 
-    fn part(&mut self, byte: u8) -> Tried<Part> {
+    fn part(&mut self, byte: u8) -> Tried<ArenaBlock> {
         let mut part = self.parts.pop().ok_or_else(|| Problem::new("the check has no memory left", "tell us"))?;
         part.fill(byte);
         Ok(part)
     }
 }
 
-fn terms() -> Terms<'static> {
-    Terms { data: b"harrier rdma check", reads: READS, retries: 6, not_ready_retries: 6 }
+fn terms() -> ConnectParams<'static> {
+    ConnectParams { private_data: b"harrier rdma check", read_limits: READS, retry_count: 6, rnr_retry_count: 6 }
 }
 
 fn connect(address: IpAddr) -> Tried<(End, End)> {
@@ -225,16 +225,16 @@ fn connect(address: IpAddr) -> Tried<(End, End)> {
 /// Connects two ends on one address, each made from its id and the channel of that. `id` finds it again.
 pub(super) fn connect_ends<E>(
     address: IpAddr,
-    make: impl Fn(Id, &CmChannel) -> Result<E, Error>,
-    id: impl Fn(&E) -> &Id,
+    make: impl Fn(CmId, &CmEventChannel) -> Result<E, IbError>,
+    id: impl Fn(&E) -> &CmId,
 ) -> Tried<(E, E)> {
-    let listening = tell(CmChannel::new())?;
-    let listener = tell(Id::new(&listening))?;
+    let listening = tell(CmEventChannel::new())?;
+    let listener = tell(CmId::new(&listening))?;
     tell(listener.bind(SocketAddr::new(address, 0)))?;
     tell(listener.listen(1))?;
     let to = listener.local_address().ok_or_else(|| Problem::new("a listener has no address", "tell us"))?;
-    let asking = tell(CmChannel::new())?;
-    let near = tell(Id::new(&asking))?;
+    let asking = tell(CmEventChannel::new())?;
+    let near = tell(CmId::new(&asking))?;
     // Kernels before 5.1 choose for themselves.
     if let Err(error) = near.set_ack_timeout(ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error())
@@ -242,24 +242,24 @@ pub(super) fn connect_ends<E>(
         return Err(refused(&error));
     }
     tell(near.resolve_address(None, to, PATIENCE))?;
-    await_event(&asking, |about| matches!(about, About::AddressResolved))?;
+    await_event(&asking, |about| matches!(about, CmEventKind::AddressResolved))?;
     tell(near.resolve_route(PATIENCE))?;
-    await_event(&asking, |about| matches!(about, About::RouteResolved))?;
+    await_event(&asking, |about| matches!(about, CmEventKind::RouteResolved))?;
     let near = tell(make(near, &asking))?;
     tell(id(&near).connect(&terms()))?;
     let asked = event(&listening)?;
-    let far = match asked.about {
-        About::Request { id, .. } => id,
+    let far = match asked.kind {
+        CmEventKind::ConnectRequest { id, .. } => id,
         _ => return Err(unexpected(&asked)),
     };
     let far = tell(make(far, &listening))?;
     tell(id(&far).accept(&terms()))?;
-    await_event(&asking, |about| matches!(about, About::Established { .. }))?;
-    await_event(&listening, |about| matches!(about, About::Established { .. }))?;
+    await_event(&asking, |about| matches!(about, CmEventKind::Established { .. }))?;
+    await_event(&listening, |about| matches!(about, CmEventKind::Established { .. }))?;
     Ok((near, far))
 }
 
-const HOW: How = How { cookie: 0, signalled: true };
+const HOW: PostOptions = PostOptions { cookie: 0, signalled: true };
 
 fn arrived(seen: &[u8], sent: &[u8]) -> Tried<()> {
     if seen == sent {
@@ -287,10 +287,10 @@ fn eager(near: &mut End, far: &mut End) -> Tried<()> {
 }
 
 fn read(near: &mut End, far: &End) -> Tried<()> {
-    let pages = tell(Pages::new(PART_BYTES))?;
+    let pages = tell(SharedPages::new(PART_BYTES))?;
     pages.write(0, &[0x5a; PART_BYTES]);
-    let granted = tell(Region::new(&far.domain, pages, Peers::Read))?;
-    let from: Grant = granted.grant();
+    let granted = tell(MemoryRegion::new(&far.domain, pages, RemoteAccess::Read))?;
+    let from: RemoteMemory = granted.remote();
     let (into, key) = (near.part(0)?, near.region.key());
     let mut batch = near.pair.batch();
     tell(batch.read(into, key, from, HOW))?;
@@ -300,7 +300,7 @@ fn read(near: &mut End, far: &End) -> Tried<()> {
 
 fn end(near: &End, far: &End) -> Tried<()> {
     tell(near.id.disconnect())?;
-    await_event(&far.channel, |about| matches!(about, About::Disconnected))?;
+    await_event(&far.channel, |about| matches!(about, CmEventKind::Disconnected))?;
     tell(far.id.disconnect())?;
-    await_event(&near.channel, |about| matches!(about, About::Disconnected))
+    await_event(&near.channel, |about| matches!(about, CmEventKind::Disconnected))
 }

@@ -6,7 +6,7 @@ use super::format::{CLOSE, CREDIT, DATA, DONE, Hello, Offer, PING, PONG, RENDEZV
 use super::honest::Honest;
 use super::peer::Peer;
 use super::{lab, now, port};
-use ib::Status;
+use ib::WcStatus;
 
 /// The peer's doing. The honest clients lay baits.
 type Deed = fn(&mut Peer, &mut Honest);
@@ -224,8 +224,8 @@ fn offers() -> Vec<Case> {
 fn grants() -> Vec<Case> {
     fn reads(peer: &mut Peer, honest: &mut Honest, shift: i64, bytes: u32) {
         let offer = offered(peer, honest);
-        assert_eq!(peer.read(offer.address, 4_096, offer.key), Status::SUCCESS, "what is offered can be read");
-        assert_eq!(peer.read(offer.address.wrapping_add_signed(shift), bytes, offer.key), Status::REMOTE_ACCESS);
+        assert_eq!(peer.read(offer.address, 4_096, offer.key), WcStatus::SUCCESS, "what is offered can be read");
+        assert_eq!(peer.read(offer.address.wrapping_add_signed(shift), bytes, offer.key), WcStatus::REMOTE_ACCESS);
         // Not every device tells its owner; this broker hears of it when it next has something to say, or from the peer.
         peer.leave();
     }
@@ -240,7 +240,7 @@ fn grants() -> Vec<Case> {
                 peer.send(DONE, &offer.number.to_be_bytes());
                 peer.send(PING, b"");
                 peer.next(PONG, "an answer");
-                assert_eq!(peer.read(offer.address, 100, offer.key), Status::REMOTE_ACCESS);
+                assert_eq!(peer.read(offer.address, 100, offer.key), WcStatus::REMOTE_ACCESS);
                 peer.leave();
             },
             GONE,
@@ -249,7 +249,7 @@ fn grants() -> Vec<Case> {
             "a write to what may be read",
             |peer, honest| {
                 let offer = offered(peer, honest);
-                assert_eq!(peer.write(offer.address, b"changed", offer.key), Status::REMOTE_ACCESS);
+                assert_eq!(peer.write(offer.address, b"changed", offer.key), WcStatus::REMOTE_ACCESS);
                 peer.leave();
             },
             GONE,

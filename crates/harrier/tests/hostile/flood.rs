@@ -6,16 +6,16 @@ use super::honest::{Honest, connect};
 use super::peer::{Peer, terms, towards};
 use super::{PATIENCE, lab, now, port};
 use client::{ClientChannel, Client};
-use ib::{CmChannel, CompletionQueue, Domain, Options, Part, QueuePair, Reads, Receives};
+use ib::{CmEventChannel, CompletionQueue, ProtectionDomain, QueuePairOptions, ArenaBlock, QueuePair, ReadLimits, SharedReceiveQueue};
 
 const REQUESTS: usize = 300;
 
 /// Requests that are made and never heard of again: whoever made them does not take what the broker answers.
 struct Unfinished {
     // Queue pairs first.
-    _pairs: Vec<QueuePair<Part, Part>>,
-    _ids: Vec<ib::Id>,
-    _channels: Vec<CmChannel>,
+    _pairs: Vec<QueuePair<ArenaBlock, ArenaBlock>>,
+    _ids: Vec<ib::CmId>,
+    _channels: Vec<CmEventChannel>,
 }
 
 fn flood(broker: &Broker, count: usize) -> Unfinished {
@@ -23,18 +23,18 @@ fn flood(broker: &Broker, count: usize) -> Unfinished {
     let mut all = Unfinished { _pairs: Vec::new(), _ids: Vec::new(), _channels: Vec::new() };
     let mut shared = None;
     for _ in 0..count {
-        let channel = CmChannel::new().expect("a channel");
+        let channel = CmEventChannel::new().expect("a channel");
         let id = towards(&channel, broker.address);
         let (domain, queue, receives) = shared.get_or_insert_with(|| {
             let context = id.context().expect("a device");
-            let domain = Domain::new(&context).expect("a domain");
+            let domain = ProtectionDomain::new(&context).expect("a domain");
             let queue = CompletionQueue::new(&context, 64, None).expect("a queue");
-            let receives = Receives::<Part>::new(&domain, 16).expect("a receive queue");
+            let receives = SharedReceiveQueue::<ArenaBlock>::new(&domain, 16).expect("a receive queue");
             (domain, queue, receives)
         });
-        let options = Options { work_max: 1, pieces_max: 1, inline_bytes_max: 0 };
+        let options = QueuePairOptions { send_wr_max: 1, send_sge_max: 1, inline_bytes_max: 0 };
         let pair = QueuePair::new(&id, domain, queue, queue, receives, options).expect("a queue pair");
-        id.connect(&terms(&hello, Reads { serve: 1, ask: 1 })).expect("it can be asked");
+        id.connect(&terms(&hello, ReadLimits { responder_resources: 1, initiator_depth: 1 })).expect("it can be asked");
         all._pairs.push(pair);
         all._ids.push(id);
         all._channels.push(channel);

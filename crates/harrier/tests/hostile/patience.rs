@@ -6,7 +6,7 @@ use super::format::{Hello, Offer, RENDEZVOUS};
 use super::honest::Honest;
 use super::peer::Peer;
 use super::{PATIENCE, lab, now, port};
-use ib::Status;
+use ib::WcStatus;
 
 #[test]
 fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
@@ -44,7 +44,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     Talk::open(&mut stuck);
     Talk::consume(&mut stuck, "sink");
     let own = Offer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
-    assert_eq!(stuck.read(own.address - 1, 1, own.key), Status::REMOTE_ACCESS);
+    assert_eq!(stuck.read(own.address - 1, 1, own.key), WcStatus::REMOTE_ACCESS);
     honest.exchange("while others come");
     // It lets nobody read what it offers.
     let mut unreadable = connect(&Hello { reads_answered: 0, ..Hello::default() });
@@ -74,7 +74,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
 
     // Too late: another connection has no use for the key.
     let mut other = connect(&Hello::default());
-    assert_eq!(other.read(offer.address, 100, offer.key), Status::REMOTE_ACCESS);
+    assert_eq!(other.read(offer.address, 100, offer.key), WcStatus::REMOTE_ACCESS);
     drop(other);
     honest.exchange("afterwards");
     honest.clear();

@@ -1,7 +1,7 @@
 //! A simulated fabric with a broker that is none, moved on by a thread of its own, and devices for a proxy.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::{Abort, Link, Received};
+use link::{AbortReason, Link, ReceiveOutcome};
 use proxy::{Devices, Rdma};
 use slab::{BlockMut, Gather, Pool, PoolOptions, Slice};
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use verbs::device::{
-    Abilities, AnyDevice, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
+    DeviceCapabilities, AnyDevice, WorkCompletion, Device, DeviceError, ConnectionEvent, ReadGrant, QueuePairId, QueuePairLimits, ConnectRequestId, WorkRequest, WorkRequestId,
 };
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
-use verbs::{Counters, LinkId, Port, Settings, Token};
+use verbs::{PortCounters, LinkId, Port, PortSettings, RdmaToken};
 
 /// Where the broker listens.
 pub const ADDRESS: &str = "broker:5672";
@@ -47,7 +47,7 @@ pub struct Heard {
 
 enum Order {
     Listen,
-    Expect(Token, Sender<()>),
+    Expect(RdmaToken, Sender<()>),
     Vanish(Sender<()>),
     Stop,
 }
@@ -57,13 +57,13 @@ pub struct Broker {
     fabric: Fabric,
     orders: Sender<Order>,
     heard: Receiver<Heard>,
-    thread: Option<JoinHandle<Counters>>,
+    thread: Option<JoinHandle<PortCounters>>,
     wires: Arc<Mutex<Vec<UnixStream>>>,
     unplugged: Arc<Mutex<Arc<AtomicBool>>>,
 }
 
 impl Broker {
-    pub fn start(manner: Manner, settings: Settings) -> Broker {
+    pub fn start(manner: Manner, settings: PortSettings) -> Broker {
         let fabric = Fabric::new(&FabricOptions::faultless());
         let (orders, ordered) = channel();
         let (hears, heard) = channel();
@@ -80,7 +80,7 @@ impl Broker {
     }
 
     /// Where a proxy gets its devices; with descriptors, or without.
-    pub fn rdma(&self, settings: Settings, wired: bool) -> Rdma {
+    pub fn rdma(&self, settings: PortSettings, wired: bool) -> Rdma {
         let (fabric, wires, unplugged) = (self.fabric.clone(), Arc::clone(&self.wires), Arc::clone(&self.unplugged));
         let devices: Devices = Arc::new(move |address| {
             assert_eq!(address, ADDRESS);
@@ -117,7 +117,7 @@ impl Broker {
     }
 
     /// Lets one in that shows a token, from any thread.
-    pub fn expecting(&self) -> impl Fn(Token) + Send + Sync + 'static {
+    pub fn expecting(&self) -> impl Fn(RdmaToken) + Send + Sync + 'static {
         let orders = self.orders.clone();
         move |token| {
             let (done, is_done) = channel();
@@ -131,7 +131,7 @@ impl Broker {
         self.heard.recv_timeout(crate::world::PATIENCE).expect("a connection ends")
     }
 
-    pub fn end(mut self) -> Counters {
+    pub fn end(mut self) -> PortCounters {
         self.orders.send(Order::Stop).expect("it runs");
         self.thread.take().expect("it runs").join().expect("it ends")
     }
@@ -169,7 +169,7 @@ impl Host {
     fn new(
         fabric: Fabric,
         manner: Manner,
-        settings: Settings,
+        settings: PortSettings,
         hears: Sender<Heard>,
         wires: Arc<Mutex<Vec<UnixStream>>>,
     ) -> Host {
@@ -182,7 +182,7 @@ impl Host {
         Host { fabric, pool, port, node, manner, is_deaf, guests: HashMap::new(), hears, wires }
     }
 
-    fn run(mut self, orders: &Receiver<Order>) -> Counters {
+    fn run(mut self, orders: &Receiver<Order>) -> PortCounters {
         let mut nap = Duration::ZERO;
         loop {
             match orders.recv_timeout(nap) {
@@ -193,7 +193,7 @@ impl Host {
                 }
                 Ok(Order::Listen) => self.is_deaf = false,
                 Ok(Order::Expect(token, done)) => {
-                    assert!(self.port.expect(token), "there is room for a token");
+                    assert!(self.port.expect_token(token), "there is room for a token");
                     done.send(()).expect("somebody waits for it");
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -250,18 +250,18 @@ impl Guest {
             return manner == Manner::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
         let has_room = self.out.bytes() < 1 << 20;
-        let announced = self.link.announced();
+        let announced = self.link.announced_bytes();
         let mut block = pool.block(64 * 1024);
         if has_room && announced > 0 {
             // What is refused is received like any other bytes.
             let _lent = self.link.lend(pool.block(announced), 0..announced);
         }
-        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(Received::Idle) };
+        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(ReceiveOutcome::Idle) };
         let mut moved = false;
         match received {
-            Ok(Received::Bytes { bytes, .. }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, .. }) => {
                 moved = true;
-                let memory = match self.link.take_back() {
+                let memory = match self.link.take_filled() {
                     Some(filled) => filled.memory,
                     None => {
                         block.truncate(bytes);
@@ -270,12 +270,12 @@ impl Guest {
                 };
                 match manner {
                     Manner::Echo => self.out.push(Slice::from(memory)),
-                    Manner::BreaksOff => self.link.abort(Abort::Operator),
+                    Manner::BreaksOff => self.link.abort(AbortReason::Operator),
                     Manner::EndsFirst | Manner::Deaf => self.bytes.extend_from_slice(&memory),
                 }
             }
-            Ok(Received::Idle) => {}
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Idle) => {}
+            Ok(ReceiveOutcome::Closed) => {
                 self.is_over = true;
             }
             // Whoever asks is told by the flag that it was no end in order.
@@ -312,8 +312,8 @@ impl Wired {
 }
 
 impl Device for Wired {
-    fn abilities(&self) -> Abilities {
-        self.device.abilities()
+    fn capabilities(&self) -> DeviceCapabilities {
+        self.device.capabilities()
     }
 
     fn card(&self) -> String {
@@ -324,23 +324,23 @@ impl Device for Wired {
         self.device.now()
     }
 
-    fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
+    fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         self.device.grant(memory)
     }
 
-    fn revoke(&mut self, grant: Grant) {
+    fn revoke(&mut self, grant: ReadGrant) {
         self.device.revoke(grant);
     }
 
-    fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
+    fn post_receives(&mut self, buffers: &mut Vec<(WorkRequestId, BlockMut)>) -> Result<(), DeviceError> {
         self.device.post_receives(buffers)
     }
 
-    fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError> {
+    fn post(&mut self, pair: QueuePairId, list: &mut Vec<WorkRequest>) -> Result<(), DeviceError> {
         self.device.post(pair, list)
     }
 
-    fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
+    fn poll(&mut self, into: &mut Vec<WorkCompletion>, most: usize) -> Result<usize, DeviceError> {
         self.check()?;
         self.device.poll(into, most)
     }
@@ -365,28 +365,28 @@ impl Device for Wired {
         self.device.listen(address)
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         self.check()?;
         self.device.connect(address, private, wanted)
     }
 
-    fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         self.device.accept(request, private, wanted)
     }
 
-    fn reject(&mut self, request: Request, private: &[u8]) {
+    fn reject(&mut self, request: ConnectRequestId, private: &[u8]) {
         self.device.reject(request, private);
     }
 
-    fn disconnect(&mut self, pair: QueuePair) {
+    fn disconnect(&mut self, pair: QueuePairId) {
         self.device.disconnect(pair);
     }
 
-    fn destroy(&mut self, pair: QueuePair) {
+    fn destroy(&mut self, pair: QueuePairId) {
         self.device.destroy(pair);
     }
 
-    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+    fn events(&mut self, now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError> {
         self.device.events(now, into)
     }
 }

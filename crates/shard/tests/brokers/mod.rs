@@ -14,7 +14,7 @@ use shard::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::Fabric;
 use wire::{Table, Value};
 
@@ -40,7 +40,7 @@ impl Dialler for Dials {
                 }
                 Ok(DialPlan::Ask(ask)) => {
                     let RdmaDialRequest { place, token, url, first, .. } = *ask;
-                    let way = fabric.expect("a fabric").way(&place);
+                    let way = fabric.expect("a fabric").route_to(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
                     Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise })))
@@ -89,7 +89,7 @@ impl Broker {
             address: format!("amqp+rdma://{place}").parse().expect("an address"),
             devices: fabric.siblings(shards.into()).into_iter().map(|device| Box::new(device) as _).collect(),
         });
-        let settings = Settings { receive_buffers: 1_024, direct: true, ..Settings::default() };
+        let settings = PortSettings { receive_buffers: 1_024, accepts_direct: true, ..PortSettings::default() };
         let rdma = RdmaOptions { listen: listen.collect(), settings, ..RdmaOptions::default() };
         let vhost = Name::from("/");
         let user = |name: &str, tags: &[&str]| {

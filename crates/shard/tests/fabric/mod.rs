@@ -8,7 +8,7 @@ use session::{Greeting, SessionLimits};
 use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, StartError};
 use std::sync::Arc;
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::device::{AnyDevice, DeviceError};
 use verbs::sim::{Fabric, FabricOptions};
 use wire::{Table, Value};
@@ -34,7 +34,7 @@ impl Joint {
             Joint::Fabric(fabric) => {
                 fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
             }
-            Joint::Card => verbs::card::at(&RdmaListen::place_of(address), count).expect("the card is there"),
+            Joint::Card => verbs::card::open_at(&RdmaListen::place_of(address), count).expect("the card is there"),
         }
     }
 }
@@ -45,7 +45,7 @@ pub struct World {
     addresses: Vec<String>,
     server: Option<Server>,
     pub tcp: String,
-    settings: Settings,
+    settings: PortSettings,
 }
 
 /// What differs between brokers.
@@ -54,14 +54,14 @@ pub struct Plan {
     pub addresses: usize,
     pub connections_max: u32,
     pub poll: RdmaPoll,
-    pub settings: Settings,
+    pub settings: PortSettings,
     pub spin: Duration,
     pub memory_bytes_max: u64,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        let settings = Settings { receive_buffers: 2_048, direct: true, ..Settings::default() };
+        let settings = PortSettings { receive_buffers: 2_048, accepts_direct: true, ..PortSettings::default() };
         Plan {
             shards: 1,
             addresses: 1,
@@ -78,14 +78,14 @@ impl World {
     /// A broker that listens by TCP and over a fabric. Its devices have the first numbers: address by address, shard by
     /// shard.
     pub fn new(plan: Plan) -> World {
-        let fabric = Fabric::live(&FabricOptions::faultless());
+        let fabric = Fabric::real_time(&FabricOptions::faultless());
         let addresses = ADDRESSES[..plan.addresses].iter().map(|address| (*address).to_owned()).collect();
         World::joined(Joint::Fabric(fabric.clone()), fabric, addresses, plan)
     }
 
     /// One that listens at this place of the machine's card (`host:port`).
     pub fn on_card(place: &str, plan: Plan) -> World {
-        let nowhere = Fabric::live(&FabricOptions::faultless());
+        let nowhere = Fabric::real_time(&FabricOptions::faultless());
         World::joined(Joint::Card, nowhere, vec![format!("amqp+rdma://{place}")], plan)
     }
 

@@ -12,7 +12,7 @@ use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US, REST_ROUNDS_MAX};
 use catalog::arguments::X_BOUND_FROM;
 use catalog::{BindingView, Catalog, BindingDestination};
 use federation::{LinkState, LinkStatus};
-use link::sim::Side;
+use link::sim::SimSide;
 use std::collections::BTreeSet;
 use wire::Value;
 
@@ -72,8 +72,8 @@ impl Run {
     /// A round without deeds. Answers whether anything moved.
     pub(super) fn go_on(&mut self) -> bool {
         for cable in &self.cables {
-            cable.set_pace(Side::Left, None);
-            cable.set_pace(Side::Right, None);
+            cable.limit_rate(SimSide::Left, None);
+            cable.limit_rate(SimSide::Right, None);
             cable.step();
         }
         let mut moved = false;
