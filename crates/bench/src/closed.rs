@@ -10,34 +10,34 @@ mod count;
 mod options;
 mod runner;
 
-use crate::arguments::{Given, help_with};
-use crate::failure::Failure;
-use crate::record::Record;
-use crate::setup::Setup;
+use crate::arguments::{ParsedOptions, help_with};
+use crate::failure::CommandFailure;
+use crate::record::RunRecorder;
+use crate::setup::MeasureOptions;
 use report::table::put;
 
 pub use benchmarks::{ALL, Benchmark, find};
-use options::Asked;
-use runner::Runner;
+use options::ClosedLoopOptions;
+use runner::ClosedLoopRunner;
 
 /// Runs a benchmark.
 ///
 /// # Errors
 /// A wrong command line, a target that fails (what was measured until then is written), figures that must not be trusted.
-pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), Failure> {
+pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure> {
     let known = benchmark.options();
-    let given = Given::parse(words, &known)?;
+    let given = ParsedOptions::parse(words, &known)?;
     if given.has("help") {
         let usage = format!("harrier bench {} [OPTIONS]", benchmark.command);
         return Ok(put(&help_with(&usage, benchmark.about, &known, benchmark.examples))?);
     }
-    let setup = Setup::read(&given)?;
-    let asked = Asked::read(benchmark, &given, &setup)?;
+    let setup = MeasureOptions::read(&given)?;
+    let asked = ClosedLoopOptions::read(benchmark, &given, &setup)?;
     setup.shown.prepare()?;
     crate::files::raise_for(asked.connections_max())?;
     let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
-    let mut record = Record::begin(benchmark.command, words, &given, &setup, &targets);
+    let mut record = RunRecorder::begin(benchmark.command, words, &given, &setup, &targets);
     asked.note(&mut record);
-    let outcome = Runner::new(benchmark, &asked, &setup, &targets, &mut record).run();
+    let outcome = ClosedLoopRunner::new(benchmark, &asked, &setup, &targets, &mut record).run();
     record.end(outcome)
 }

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::interrupt;
 
 /// The name of the command, empty if there is none, and the words behind it.
@@ -18,10 +18,10 @@ pub(crate) fn split(words: &[String]) -> (&str, &[String]) {
 }
 
 /// Runs a command of a family.
-pub(crate) fn run(family: &str, command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
-    match interrupt::listen().map_err(Failure::from).and_then(|()| command()) {
+pub(crate) fn run(family: &str, command: impl FnOnce() -> Result<(), CommandFailure>) -> ExitCode {
+    match interrupt::listen().map_err(CommandFailure::from).and_then(|()| command()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Told(_)) => failure.exit(),
+        Err(failure @ CommandFailure::Told(_)) => failure.exit(),
         Err(failure) => {
             let failure = failure.or_interrupted();
             eprintln!("{family}: {failure}");

@@ -6,25 +6,25 @@
 
 use std::collections::BTreeMap;
 
-use report::document::{Pace, Point, Run, Series};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
 use report::table::put;
-use report::{OsuTable, Progress};
+use report::{OsuTable, ProgressLine};
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
-use crate::launcher::Watch;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
+use crate::launcher::TargetMeter;
 use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::plan::{Report, sizes};
-use crate::process::Role;
-use crate::record::{Record, go_on};
-use crate::role::backlog::{BacklogTask, EmptyOrder, FillOrder};
+use crate::plan::{RoleReport, sizes};
+use crate::process::RoleHandle;
+use crate::record::{RunRecorder, go_on};
+use crate::role::backlog::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role::connect;
-use crate::setup::{EFFORT, OUTPUT, Setup, TARGETS};
-use crate::target::{Target, Way};
+use crate::setup::{EFFORT, OUTPUT, MeasureOptions, TARGETS};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
 use gauge::{Steadiness, judge, steadiness};
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
     option("consumers", None, "N", "connections that empty the queue together (default 1)"),
     option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
@@ -45,7 +45,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// What a command line asks for beyond the shared options.
-struct Asked {
+struct DrainOptions {
     sizes: Vec<usize>,
     iterations: Option<u64>,
     consumers: usize,
@@ -53,8 +53,8 @@ struct Asked {
     prefetch: u16,
 }
 
-impl Asked {
-    fn read(given: &Given, setup: &Setup) -> Result<Self, Wrong> {
+impl DrainOptions {
+    fn read(given: &ParsedOptions, setup: &MeasureOptions) -> Result<Self, UsageError> {
         let asked = Self {
             sizes: sizes(given.text("sizes").unwrap_or("64:64K"), 2)?,
             iterations: setup.iterations,
@@ -63,7 +63,7 @@ impl Asked {
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
         };
         if asked.prefetch > 0 && asked.ack_every > u64::from(asked.prefetch) {
-            return Err(Wrong("--ack-every above --prefetch would wait for ever".to_owned()));
+            return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
         }
         Ok(asked)
     }
@@ -79,16 +79,16 @@ impl Asked {
 ///
 /// # Errors
 /// A wrong command line, a broker that fails or takes no more, figures that must not be trusted.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench drain [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let setup = Setup::read(&given)?;
-    let asked = Asked::read(&given, &setup)?;
+    let setup = MeasureOptions::read(&given)?;
+    let asked = DrainOptions::read(&given, &setup)?;
     let targets = setup.targets()?;
-    let mut record = Record::begin("drain", words, &given, &setup, &targets);
+    let mut record = RunRecorder::begin("drain", words, &given, &setup, &targets);
     record.used("sizes", "64:64K");
     record.used("consumers", asked.consumers);
     record.used("ack-every", asked.ack_every);
@@ -97,28 +97,28 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     record.end(outcome)
 }
 
-fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]) -> Result<(), Failure> {
-    let progress = Progress::begin();
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+    let progress = ProgressLine::begin();
     // Of each target two series: filling, then emptying.
     for target in targets {
         record.document.series.extend(["fill", "empty"].map(|phase| series(phase, asked, target)));
     }
     let table = match setup.shown.format.is_incremental() {
         true => {
-            let begun: Vec<&Series> = record.document.series.iter().collect();
+            let begun: Vec<&MeasuredSeries> = record.document.series.iter().collect();
             Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
         }
         false => None,
     };
     let mut backlogs =
-        targets.iter().map(|target| Backlog::start(asked, setup, target)).collect::<Result<Vec<_>, _>>()?;
+        targets.iter().map(|target| DrainRun::start(asked, setup, target)).collect::<Result<Vec<_>, _>>()?;
     let all = (asked.sizes.len() * setup.runs * targets.len()) as f64;
     let mut done = 0.0;
     for &size_bytes in &asked.sizes {
         let count = asked.count(size_bytes);
         for series in &mut record.document.series {
             let at = size_bytes as f64;
-            series.points.push(Point { at, size_bytes: at, runs: Vec::new() });
+            series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
         }
         for run in 1..=setup.runs {
             for position in 0..targets.len() {
@@ -140,14 +140,14 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]
         }
         progress.clear();
         if let Some(table) = &table {
-            let points: Vec<&Point> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
+            let points: Vec<&SeriesPoint> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
             table.row(&points)?;
         }
     }
     Ok(())
 }
 
-fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
+fn series(phase: &str, asked: &DrainOptions, target: &BenchmarkTarget) -> MeasuredSeries {
     let mut parameters = BTreeMap::from([("phase".to_owned(), phase.to_owned())]);
     if phase == "empty" {
         for (name, value) in [
@@ -158,10 +158,10 @@ fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
             parameters.insert(name.to_owned(), value.to_string());
         }
     }
-    Series {
+    MeasuredSeries {
         benchmark: "drain".to_owned(),
         target: target.name.clone(),
-        pace: Pace::Closed,
+        pace: LoopMode::Closed,
         parameters,
         axis: "size_bytes".to_owned(),
         points: Vec::new(),
@@ -169,24 +169,24 @@ fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
 }
 
 /// A target with the two processes that fill and empty its queue.
-struct Backlog {
-    filler: Role,
-    emptier: Role,
-    queue: LeftQueue,
-    broker: Watch,
+struct DrainRun {
+    filler: RoleHandle,
+    emptier: RoleHandle,
+    queue: LeftoverQueue,
+    broker: TargetMeter,
     /// What the broker held before the first message.
     resident_bytes_before: u64,
-    _placed: Option<crate::placement::Pinned>,
+    _placed: Option<crate::placement::PinnedProcess>,
 }
 
 /// The queue, deleted when it may still be there: a backlog is nothing to leave behind on a broker that is not ours.
-struct LeftQueue {
+struct LeftoverQueue {
     url: String,
     name: String,
     may_exist: bool,
 }
 
-impl Drop for LeftQueue {
+impl Drop for LeftoverQueue {
     fn drop(&mut self) {
         if !self.may_exist {
             return;
@@ -202,10 +202,10 @@ impl Drop for LeftQueue {
     }
 }
 
-impl Backlog {
-    fn start(asked: &Asked, setup: &Setup, target: &Target) -> Result<Self, String> {
-        let Way::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
-        let mut broker = Watch::of(target)?;
+impl DrainRun {
+    fn start(asked: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+        let TargetAddress::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
+        let mut broker = TargetMeter::of(target)?;
         let placed = target.place(&setup.placement)?;
         let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
         let task = BacklogTask {
@@ -217,17 +217,17 @@ impl Backlog {
             ack_every: asked.ack_every,
             prefetch: asked.prefetch,
         };
-        let mut filler = Role::start("filler", &task, &setup.placement.publisher)?;
+        let mut filler = RoleHandle::start("filler", &task, &setup.placement.publisher)?;
         filler.ready(ROLE_READY_WAIT)?;
-        let mut emptier = Role::start("emptier", &task, &setup.placement.consumer)?;
+        let mut emptier = RoleHandle::start("emptier", &task, &setup.placement.consumer)?;
         emptier.ready(ROLE_READY_WAIT)?;
         let resident_bytes_before = broker.held_bytes()?;
-        let queue = LeftQueue { url: url.clone(), name, may_exist: false };
+        let queue = LeftoverQueue { url: url.clone(), name, may_exist: false };
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
     /// One backlog: what filling and what emptying came to.
-    fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[Run; 2], String> {
+    fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[MeasuredRun; 2], String> {
         let left_over = self.broker.held_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;
         let (mut filled, held) = self.fill(size_bytes, count)?;
@@ -241,10 +241,10 @@ impl Backlog {
             ));
         }
         let mut emptied = self.empty(size_bytes, count, held)?;
-        self.filler.order(&FillOrder::Delete)?;
+        self.filler.order(&FillCommand::Delete)?;
         match self.filler.report(REPORT_WAIT)? {
-            Report::Worked { operations: 0 } => {}
-            Report::Worked { operations: left } => {
+            RoleReport::Worked { operations: 0 } => {}
+            RoleReport::Worked { operations: left } => {
                 emptied.invalid.push(format!("{left} messages were still in the queue when it was deleted"));
             }
             other => return Err(format!("the filler answered {other:?} instead of deleting the queue")),
@@ -253,35 +253,35 @@ impl Backlog {
         Ok([filled, emptied])
     }
 
-    fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(Run, u64), String> {
+    fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(MeasuredRun, u64), String> {
         self.broker.begin_sampling()?;
-        self.filler.order(&FillOrder::Fill { size_bytes, count })?;
-        let Report::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
+        self.filler.order(&FillCommand::Fill { size_bytes, count })?;
+        let RoleReport::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
             return Err("the filler answered something else than its figures".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
-        let mut run = Run {
+        let mut run = MeasuredRun {
             elapsed_s,
             published: count,
             broker: self.broker.end()?,
             publishers: used.process.known(),
             network: used.network,
-            ..Run::default()
+            ..MeasuredRun::default()
         };
         run.invalid.extend(judge::client_was_full("publishers", &used.process));
         run.notes.extend(judge::client_was_starved("publishers", &used.process, elapsed_s));
         Ok((run, held))
     }
 
-    fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<Run, String> {
+    fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
-        self.emptier.order(&EmptyOrder { size_bytes, count, held })?;
-        let Report::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
+        self.emptier.order(&EmptyCommand { size_bytes, count, held })?;
+        let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
             return Err("the emptier answered something else than its figures".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
-        let mut run = Run {
+        let mut run = MeasuredRun {
             elapsed_s,
             delivered: received,
             delivered_bytes: received * size_bytes as u64,
@@ -289,7 +289,7 @@ impl Backlog {
             broker: self.broker.end()?,
             consumers: used.process.known(),
             network: used.network,
-            ..Run::default()
+            ..MeasuredRun::default()
         };
         run.invalid.extend(judge::faulty(&faults, 0));
         run.invalid.extend(judge::client_was_full("consumers", &used.process));
@@ -304,10 +304,10 @@ impl Backlog {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn asked(line: &str) -> Result<DrainOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let given = Given::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
-        Asked::read(&given, &Setup::read(&given)?)
+        let given = ParsedOptions::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
+        DrainOptions::read(&given, &MeasureOptions::read(&given)?)
     }
 
     #[test]

@@ -7,12 +7,12 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::arguments::Wrong;
+use crate::arguments::UsageError;
 use crate::interrupt;
 
 /// Why a command did not do what was asked. A plain text (`?` on a `Result<_, String>`) is a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CommandFailure {
     /// The run could not be made, or was cut short.
     Failed(String),
     /// The command line asks for something that does not exist, or that cannot be read or understood.
@@ -27,7 +27,7 @@ pub enum Failure {
     Told(u8),
 }
 
-impl Failure {
+impl CommandFailure {
     /// The exit status.
     pub fn status(&self) -> u8 {
         match self {
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(why) | Self::Usage(why) => f.write_str(why),
@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Failure {
+impl CommandFailure {
     /// A figure that must not be trusted is marked where it stands, and no reason to end here.
     ///
     /// # Errors
@@ -75,14 +75,14 @@ impl Failure {
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for CommandFailure {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
 }
 
-impl From<Wrong> for Failure {
-    fn from(wrong: Wrong) -> Self {
+impl From<UsageError> for CommandFailure {
+    fn from(wrong: UsageError) -> Self {
         Self::Usage(wrong.0)
     }
 }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn each_end_has_its_status() {
-        let shown = |failure: Failure| format!("{} {failure}", failure.status());
+        let shown = |failure: CommandFailure| format!("{} {failure}", failure.status());
         assert_eq!(shown("no broker".to_owned().into()), "1 no broker");
-        assert_eq!(shown(Wrong("no such option".to_owned()).into()), "2 no such option");
-        assert_eq!(shown(Failure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
-        assert_eq!(shown(Failure::Missed("p99".to_owned())), "3 objective p99");
-        assert_eq!(shown(Failure::Interrupted), "130 interrupted");
+        assert_eq!(shown(UsageError("no such option".to_owned()).into()), "2 no such option");
+        assert_eq!(shown(CommandFailure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
+        assert_eq!(shown(CommandFailure::Missed("p99".to_owned())), "3 objective p99");
+        assert_eq!(shown(CommandFailure::Interrupted), "130 interrupted");
     }
 }

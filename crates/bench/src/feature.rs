@@ -19,7 +19,7 @@ const SHORT_MS: i64 = 1;
 
 /// A feature of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Feature {
+pub enum QueueFeature {
     /// None.
     #[default]
     None,
@@ -37,10 +37,10 @@ pub enum Feature {
     NoRoom,
 }
 
-impl Feature {
+impl QueueFeature {
     /// Whether messages go through a first queue, that nobody consumes from, and on through the exchange for dead letters.
     pub fn buries(self) -> bool {
-        matches!(self, Feature::Expired | Feature::NoRoom)
+        matches!(self, QueueFeature::Expired | QueueFeature::NoRoom)
     }
 
     /// Adds what a queue with the feature is declared with; `dead_letters` is the exchange for its dead letters.
@@ -50,15 +50,15 @@ impl Feature {
     pub fn arguments(self, own: Table, dead_letters: &str) -> client::Result<Table> {
         let to = || ("x-dead-letter-exchange", Value::text(dead_letters));
         let more = match self {
-            Feature::None => vec![],
-            Feature::Ttl => vec![("x-message-ttl", Value::I64(NEVER_MS))],
-            Feature::Limits => {
+            QueueFeature::None => vec![],
+            QueueFeature::Ttl => vec![("x-message-ttl", Value::I64(NEVER_MS))],
+            QueueFeature::Limits => {
                 vec![("x-max-length", Value::I64(NEVER_MESSAGES)), ("x-max-length-bytes", Value::I64(NEVER_MESSAGES))]
             }
-            Feature::Priorities => vec![("x-max-priority", Value::I32(PRIORITIES))],
-            Feature::DeadLetters => vec![to()],
-            Feature::Expired => vec![("x-message-ttl", Value::I64(SHORT_MS)), to()],
-            Feature::NoRoom => vec![("x-max-length", Value::I64(0)), to()],
+            QueueFeature::Priorities => vec![("x-max-priority", Value::I32(PRIORITIES))],
+            QueueFeature::DeadLetters => vec![to()],
+            QueueFeature::Expired => vec![("x-message-ttl", Value::I64(SHORT_MS)), to()],
+            QueueFeature::NoRoom => vec![("x-max-length", Value::I64(0)), to()],
         };
         let mut table = own;
         for (name, value) in more {
@@ -69,7 +69,7 @@ impl Feature {
 
     /// The priority of its messages.
     pub fn priority(self) -> Option<u8> {
-        (self == Feature::Priorities).then_some(PRIORITY)
+        (self == QueueFeature::Priorities).then_some(PRIORITY)
     }
 }
 
@@ -79,17 +79,17 @@ mod tests {
 
     #[test]
     fn each_feature_has_its_arguments() {
-        let names = |feature: Feature| {
+        let names = |feature: QueueFeature| {
             let table = feature.arguments(Table::new(), "dead").expect("short names");
             table.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect::<Vec<_>>()
         };
-        assert!(names(Feature::None).is_empty());
-        assert_eq!(names(Feature::Ttl), ["x-message-ttl"]);
-        assert_eq!(names(Feature::Limits), ["x-max-length", "x-max-length-bytes"]);
-        assert_eq!(names(Feature::Priorities), ["x-max-priority"]);
-        assert_eq!(names(Feature::DeadLetters), ["x-dead-letter-exchange"]);
-        assert_eq!(names(Feature::Expired), ["x-message-ttl", "x-dead-letter-exchange"]);
-        assert_eq!(names(Feature::NoRoom), ["x-max-length", "x-dead-letter-exchange"]);
-        assert!(Feature::Expired.buries() && Feature::NoRoom.buries() && !Feature::DeadLetters.buries());
+        assert!(names(QueueFeature::None).is_empty());
+        assert_eq!(names(QueueFeature::Ttl), ["x-message-ttl"]);
+        assert_eq!(names(QueueFeature::Limits), ["x-max-length", "x-max-length-bytes"]);
+        assert_eq!(names(QueueFeature::Priorities), ["x-max-priority"]);
+        assert_eq!(names(QueueFeature::DeadLetters), ["x-dead-letter-exchange"]);
+        assert_eq!(names(QueueFeature::Expired), ["x-message-ttl", "x-dead-letter-exchange"]);
+        assert_eq!(names(QueueFeature::NoRoom), ["x-max-length", "x-dead-letter-exchange"]);
+        assert!(QueueFeature::Expired.buries() && QueueFeature::NoRoom.buries() && !QueueFeature::DeadLetters.buries());
     }
 }

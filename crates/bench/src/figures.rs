@@ -13,21 +13,21 @@ mod trips;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use gauge::Environment;
+use gauge::HostEnvironment;
 use report::page;
 use report::table::put;
 
-use crate::arguments::{Given, Option_, help_with, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
 use crate::network::{NetworkBroker, VERBS};
-use crate::perf::record::{Bound, Heading, Record, Row};
-use crate::perf::series::{Effort, Series};
+use crate::perf::record::{GoalBound, PerfHeading, PerfTable, PerfRow};
+use crate::perf::series::{PerfEffort, PerfSeries};
 use crate::record::go_on;
-use crate::verbs::device::{Facts, SOFTWARE_SENTENCE, first_address};
+use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first there is)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "S", "length of each run, about (default 1)"),
@@ -54,30 +54,30 @@ const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];
 const POLLS: [&str; 2] = ["adaptive", "event"];
 
 /// What the parts share.
-struct Figures {
-    effort: Effort,
+struct RdmaGoals {
+    effort: PerfEffort,
     address: IpAddr,
     connections: usize,
-    record: Record,
+    record: PerfTable,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// A wrong command line, no device, a broker that cannot be started. Missed goals are no error: they are the result.
-pub fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse(words, &[OPTIONS])?;
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(Failure::Usage("these figures are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("these figures are those of one host: not under a launcher".to_owned()));
     }
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
-        return Err(Failure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
+        return Err(CommandFailure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
     }
-    let mut figures = Figures::read(&given)?;
+    let mut figures = RdmaGoals::read(&given)?;
     for part in parts {
         go_on()?;
         put(&format!("# {part}\n"))?;
@@ -89,7 +89,7 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
             _ => figures.trips()?,
         }
     }
-    let Figures { record, .. } = figures;
+    let RdmaGoals { record, .. } = figures;
     put(&format!("\n{}", record.text()))?;
     let write = |stem: &Path| -> Result<(), String> {
         page::write_file(&stem.with_extension("md"), &record.markdown())?;
@@ -105,11 +105,11 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Figures {
-    fn read(given: &Given) -> Result<Self, Failure> {
-        let wrong = |text| Failure::Usage(format!("--address is an IP address, not '{text}'"));
+impl RdmaGoals {
+    fn read(given: &ParsedOptions) -> Result<Self, CommandFailure> {
+        let wrong = |text| CommandFailure::Usage(format!("--address is an IP address, not '{text}'"));
         let address = given.text("address").map(|text| text.parse().map_err(|_| wrong(text))).transpose()?;
-        let effort = Effort {
+        let effort = PerfEffort {
             runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
             seconds: given.decimal("seconds", 1.0, 0.05, SECONDS_MAX)?,
         };
@@ -118,9 +118,9 @@ impl Figures {
             Some(address) => address,
             None => first_address()?,
         };
-        let (environment, heading) = (Environment::read(), heading()?);
+        let (environment, heading) = (HostEnvironment::read(), heading()?);
         put(&format!("# harrier bench rdma over {address}: {}\n# {}\n", heading.remark, environment.line()))?;
-        let record = Record::new(heading, environment, effort.runs, effort.seconds);
+        let record = PerfTable::new(heading, environment, effort.runs, effort.seconds);
         Ok(Self { effort, address, connections, record })
     }
 
@@ -131,8 +131,8 @@ impl Figures {
     }
 
     /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
-    fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) -> Result<(), String> {
-        let row = Row::new(what, bound, value, detail);
+    fn row(&mut self, what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Result<(), String> {
+        let row = PerfRow::new(what, bound, value, detail);
         put(&row.line(0))?;
         self.record.rows.push(row);
         Ok(())
@@ -140,12 +140,12 @@ impl Figures {
 }
 
 /// A value of one of several series.
-fn of(all: &[Series], name: &str, value: impl Fn(&Series) -> f64) -> Option<f64> {
+fn of(all: &[PerfSeries], name: &str, value: impl Fn(&PerfSeries) -> f64) -> Option<f64> {
     all.iter().find(|series| series.name == name).map(value)
 }
 
-fn heading() -> Result<Heading, String> {
-    let devices: Vec<Facts> = ib::devices().map_err(|error| error.to_string())?.iter().map(Facts::of).collect();
+fn heading() -> Result<PerfHeading, String> {
+    let devices: Vec<DeviceFacts> = ib::devices().map_err(|error| error.to_string())?.iter().map(DeviceFacts::of).collect();
     let named: Vec<String> = devices.iter().map(|facts| format!("{} ({})", facts.name, facts.words())).collect();
     let is_software = devices.iter().any(|facts| facts.software == Some(true));
     let mut remark = format!(
@@ -155,5 +155,5 @@ fn heading() -> Result<Heading, String> {
     if is_software {
         remark.push_str(&format!(" In every row {SOFTWARE_SENTENCE}."));
     }
-    Ok(Heading { title: "Figures to reach over RDMA", by: "harrier bench rdma", remark })
+    Ok(PerfHeading { title: "Figures to reach over RDMA", by: "harrier bench rdma", remark })
 }

@@ -47,7 +47,7 @@ pub(crate) mod workload;
 
 use std::process::ExitCode;
 
-use failure::Failure;
+use failure::CommandFailure;
 pub use trade::main as market;
 pub use trees::main as topology;
 
@@ -88,7 +88,7 @@ pub fn main(words: &[String]) -> ExitCode {
     command::run("harrier bench", || launcher::within(command, rest, |rest| run(command, rest)))
 }
 
-fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
+fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
     if let Some(benchmark) = closed::find(command) {
         return closed::run(benchmark, rest);
     }
@@ -110,20 +110,20 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "compare" => compare::run(rest),
         "report" => render::run(rest),
         "help" | "--help" | "-h" => Ok(report::table::put(&usage())?),
-        "" => Err(Failure::Usage(usage())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{}", usage()))),
+        "" => Err(CommandFailure::Usage(usage())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{}", usage()))),
     }
 }
 
-fn baseline(words: &[String]) -> Result<(), Failure> {
+fn baseline(words: &[String]) -> Result<(), CommandFailure> {
     match words.split_first() {
         Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::table::put(BASELINES)?),
         Some((word, rest)) if word == "verbs" => verbs::run(rest),
         Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
             Some(benchmark) => closed::run(benchmark, rest),
-            None => Err(Failure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
+            None => Err(CommandFailure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
         },
-        None => Err(Failure::Usage(BASELINES.to_owned())),
+        None => Err(CommandFailure::Usage(BASELINES.to_owned())),
     }
 }
 

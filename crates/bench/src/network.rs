@@ -11,14 +11,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::limits::BROKER_READY_WAIT;
-use crate::placement::Cpus;
-use crate::process::{Process, launched, this_program};
+use crate::placement::CpuList;
+use crate::process::{ChildProcess, launched, this_program};
 use crate::record::go_on;
-use crate::target::{Target, free_port};
+use crate::target::{BenchmarkTarget, free_port};
 use gauge::clock::{Deadline, pause};
 
 /// A network between clients and a broker.
-pub(crate) struct Network {
+pub(crate) struct BrokerNetwork {
     pub name: &'static str,
     pub scheme: &'static str,
     /// More options for the broker.
@@ -28,22 +28,22 @@ pub(crate) struct Network {
 }
 
 /// Those that the papers compared, under their names of today.
-pub(crate) const NETWORKS: [Network; 4] = [
+pub(crate) const NETWORKS: [BrokerNetwork; 4] = [
     TCP,
-    Network { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
-    Network { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
+    BrokerNetwork { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
+    BrokerNetwork { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
     VERBS,
 ];
 /// TCP as everybody has it.
-pub(crate) const TCP: Network = Network { name: "tcp", scheme: "amqp", broker: &[], parameters: "" };
+pub(crate) const TCP: BrokerNetwork = BrokerNetwork { name: "tcp", scheme: "amqp", broker: &[], parameters: "" };
 /// AMQP over RDMA.
-pub(crate) const VERBS: Network =
-    Network { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" };
+pub(crate) const VERBS: BrokerNetwork =
+    BrokerNetwork { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" };
 
 /// A broker of this program's, in a process of its own.
 pub(crate) struct NetworkBroker {
-    process: Process,
-    said: Said,
+    process: ChildProcess,
+    said: CapturedOutput,
     /// How clients reach it.
     pub url: String,
 }
@@ -53,7 +53,7 @@ impl NetworkBroker {
     ///
     /// # Errors
     /// What the broker said last, or why no client was let in.
-    pub fn start(network: &Network, address: IpAddr, more: &[&str]) -> Result<Self, String> {
+    pub fn start(network: &BrokerNetwork, address: IpAddr, more: &[&str]) -> Result<Self, String> {
         let place = SocketAddr::new(address, free_port()?);
         let url = format!("{}://{place}{}", network.scheme, network.parameters);
         let listen = match network.scheme {
@@ -73,10 +73,10 @@ impl NetworkBroker {
         let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
         let words: Vec<String> = std::iter::once("broker".to_owned()).chain(options.iter().cloned()).collect();
         let program = this_program()?;
-        let mut command = launched(&Cpus::default(), &program.to_string_lossy(), &words)?;
-        let mut said = Said::new()?;
+        let mut command = launched(&CpuList::default(), &program.to_string_lossy(), &words)?;
+        let mut said = CapturedOutput::new()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.writer()?);
-        let mut process = Process::start("broker", &mut command)?;
+        let mut process = ChildProcess::start("broker", &mut command)?;
         let deadline = Deadline::after(BROKER_READY_WAIT);
         loop {
             if process.check_alive().is_err() {
@@ -105,8 +105,8 @@ impl NetworkBroker {
     ///
     /// # Errors
     /// Its own URL is not understood.
-    pub fn target(&self, name: &str) -> Result<Target, String> {
-        let mut target = Target::at(&self.url)?;
+    pub fn target(&self, name: &str) -> Result<BenchmarkTarget, String> {
+        let mut target = BenchmarkTarget::at(&self.url)?;
         // Not every network has a port that the system could tell us of.
         target.pid = Some(self.pid());
         target.rename(name);
@@ -122,9 +122,9 @@ impl NetworkBroker {
 }
 
 /// What a process says: a file, so that it never waits for a reader.
-pub(crate) struct Said(fs::File);
+pub(crate) struct CapturedOutput(fs::File);
 
-impl Said {
+impl CapturedOutput {
     /// An empty one, without a name.
     pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!(

@@ -10,27 +10,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gauge::limits::SAMPLES_ABOVE_MIN;
-use report::document::{Pace, Point, Run, Series};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
 use report::table::put;
-use report::{Metric, OsuTable, Progress, complaints};
+use report::{Metric, OsuTable, ProgressLine, complaints};
 
-pub(crate) use self::search::Search;
+pub(crate) use self::search::RateSearch;
 use self::search::{RATE_MAX, RATE_MIN};
-use crate::arguments::{Given, Option_, Wrong, help, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help, option};
+use crate::failure::CommandFailure;
 use crate::limits::{PAIRS_MAX, WORKLOAD_NS_MAX};
 use crate::plan::sizes;
-use crate::record::{Record, go_on, is_broken};
-use crate::setup::{OUTPUT, Setup, TARGETS};
-use crate::target::Target;
+use crate::record::{RunRecorder, go_on, is_broken};
+use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 use crate::workload::spec::{
-    Ack, Arrivals, Binding, Consumers, Exchange, ExchangeType, Popularity, Publishers, Rate, Size, Source, Spec,
+    AckMode, ArrivalProcess, WorkloadBinding, ConsumerGroup, WorkloadExchange, WorkloadExchangeType, SymbolPopularity, PublisherGroup, SendRate, SizeDistribution, QueueSource, WorkloadSpec,
 };
 use crate::workload::stamp::STAMP_BYTES;
 use crate::workload::{check, engine, number, result, units};
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("rate", None, "R,R,…", "messages a second, of all pairs together (default 1000,2000,5000,10000)"),
     option("objective", None, "pQ=TIME", "search the highest rate that keeps it, as in p99=1ms, p99.9=10ms, max=1s"),
     option("arrivals", None, "HOW", "poisson (default) or even"),
@@ -54,16 +54,16 @@ const USAGE: &str = "harrier bench open [OPTIONS]";
 ///
 /// # Errors
 /// A wrong command line, a broker that fails, a generator that fell behind, no rate that keeps the objective.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
-    let given = Given::parse(words, &known)?;
+    let given = ParsedOptions::parse(words, &known)?;
     if given.has("help") {
         return Ok(put(&help(USAGE, &known))?);
     }
-    let asked = Asked::read(&given)?;
-    let setup = Setup::read(&given)?;
+    let asked = OpenLoopOptions::read(&given)?;
+    let setup = MeasureOptions::read(&given)?;
     let targets = setup.targets()?;
-    let mut record = Record::begin("open", words, &given, &setup, &targets);
+    let mut record = RunRecorder::begin("open", words, &given, &setup, &targets);
     asked.note(&mut record);
     let mut found = Ok(());
     let outcome = match &asked.objective {
@@ -76,16 +76,16 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
 
 /// What the search keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Objective {
+struct LatencyObjective {
     quantile: f64,
     most_us: f64,
 }
 
 /// What a command line asks for.
-struct Asked {
+struct OpenLoopOptions {
     rates: Vec<f64>,
-    objective: Option<Objective>,
-    arrivals: Arrivals,
+    objective: Option<LatencyObjective>,
+    arrivals: ArrivalProcess,
     seconds: f64,
     warm_up_s: f64,
     probe_s: f64,
@@ -98,7 +98,7 @@ struct Asked {
     seed: u64,
 }
 
-impl Objective {
+impl LatencyObjective {
     fn parse(text: &str) -> Result<Self, String> {
         let (quantile, time) = text
             .split_once('=')
@@ -119,7 +119,7 @@ impl Objective {
     }
 
     /// The latency of a run in microseconds, and whether it keeps the objective, or why that cannot be said.
-    fn judge(&self, run: &Run) -> (Option<f64>, Result<(), String>) {
+    fn judge(&self, run: &MeasuredRun) -> (Option<f64>, Result<(), String>) {
         let value = Metric::LatencyUs("delivery".to_owned(), self.quantile).of(run);
         if let Some(why) = complaints(run).first() {
             return (value, Err(why.clone()));
@@ -132,24 +132,24 @@ impl Objective {
     }
 }
 
-impl Asked {
-    fn read(given: &Given) -> Result<Self, Wrong> {
+impl OpenLoopOptions {
+    fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let seconds = |name: &str, usual: f64, least: f64| match given.text(name) {
             Some(text) => number(name, text, least, WORKLOAD_NS_MAX as f64 / 4e9),
             None => Ok(usual),
         };
         let rates = given.text("rate").unwrap_or("1000,2000,5000,10000").split(',');
         let rates = rates.map(|text| number("rate", text.trim(), RATE_MIN, RATE_MAX)).collect::<Result<Vec<_>, _>>()?;
-        let objective = given.text("objective").map(Objective::parse).transpose()?;
+        let objective = given.text("objective").map(LatencyObjective::parse).transpose()?;
         if objective.is_some() && given.has("rate") && rates.len() > 1 {
-            return Err(Wrong("--objective searches from one --rate".to_owned()));
+            return Err(UsageError("--objective searches from one --rate".to_owned()));
         }
         let asked = Self {
             rates,
             objective,
             arrivals: match given.one_of("arrivals", &["poisson", "even"])? {
-                "even" => Arrivals::Even,
-                _ => Arrivals::Poisson,
+                "even" => ArrivalProcess::Even,
+                _ => ArrivalProcess::Poisson,
             },
             seconds: seconds("seconds", 5.0, 0.1)?,
             warm_up_s: seconds("warm-up", 1.0, 0.0)?,
@@ -167,13 +167,13 @@ impl Asked {
             seed: given.number("seed", 1, 0, i64::MAX as u64)?,
         };
         if asked.processes > asked.pairs {
-            return Err(Wrong(format!(
+            return Err(UsageError(format!(
                 "--processes {}: there are {} publishers (--pairs)",
                 asked.processes, asked.pairs
             )));
         }
         if asked.sizes.iter().any(|&size| size < STAMP_BYTES) {
-            return Err(Wrong(format!(
+            return Err(UsageError(format!(
                 "-m: a message that carries its intended time has at least {STAMP_BYTES} bytes"
             )));
         }
@@ -182,14 +182,14 @@ impl Asked {
                 let spec = asked.spec(size_bytes, rate, asked.seconds);
                 let parts = check::publishers(&spec.publishers[0], &empty(&spec))
                     .and_then(|()| check::consumers(&spec.consumers[0], &empty(&spec)));
-                parts.and_then(|()| check::whole(&spec)).map_err(Wrong)?;
+                parts.and_then(|()| check::whole(&spec)).map_err(UsageError)?;
             }
         }
         Ok(asked)
     }
 
-    fn note(&self, record: &mut Record) {
-        record.used("arrivals", if self.arrivals == Arrivals::Even { "even" } else { "poisson" });
+    fn note(&self, record: &mut RunRecorder) {
+        record.used("arrivals", if self.arrivals == ArrivalProcess::Even { "even" } else { "poisson" });
         record.used("seconds", self.seconds);
         record.used("warm-up", self.warm_up_s);
         record.used("pairs", self.pairs);
@@ -202,42 +202,42 @@ impl Asked {
     }
 
     /// The workload that sends `rate` messages a second.
-    fn spec(&self, size_bytes: usize, rate: f64, seconds: f64) -> Spec {
-        Spec {
+    fn spec(&self, size_bytes: usize, rate: f64, seconds: f64) -> WorkloadSpec {
+        WorkloadSpec {
             name: "open".to_owned(),
             about: String::new(),
             duration_ns: ((self.warm_up_s + seconds) * 1e9) as u64,
             warm_up_ns: (self.warm_up_s * 1e9) as u64,
             drain_ns: 5_000_000_000,
             seed: self.seed,
-            exchanges: vec![Exchange { name: "x".to_owned(), kind: ExchangeType::Direct }],
+            exchanges: vec![WorkloadExchange { name: "x".to_owned(), kind: WorkloadExchangeType::Direct }],
             queues: Vec::new(),
-            publishers: vec![Publishers {
+            publishers: vec![PublisherGroup {
                 name: "publishers".to_owned(),
                 count: self.pairs,
                 processes: self.processes,
                 exchange: 0,
                 key: "{publisher}".to_owned(),
                 symbols: 1,
-                popularity: Popularity::Uniform,
-                size: Size::Constant(size_bytes),
-                rate: Rate::Constant(rate),
+                popularity: SymbolPopularity::Uniform,
+                size: SizeDistribution::Constant(size_bytes),
+                rate: SendRate::Constant(rate),
                 arrivals: self.arrivals,
                 mandatory: false,
                 persistent: false,
                 confirms: self.confirms,
                 reply_exchange: None,
             }],
-            consumers: vec![Consumers {
+            consumers: vec![ConsumerGroup {
                 name: "consumers".to_owned(),
                 count: self.pairs,
-                from: Source::Own {
-                    bindings: vec![Binding { exchange: 0, key: "{consumer}".to_owned() }],
+                from: QueueSource::Own {
+                    bindings: vec![WorkloadBinding { exchange: 0, key: "{consumer}".to_owned() }],
                     picks: 0,
                     picks_of: 0,
                 },
                 prefetch: self.prefetch,
-                ack: if self.ack_every == 0 { Ack::None } else { Ack::Every(self.ack_every) },
+                ack: if self.ack_every == 0 { AckMode::None } else { AckMode::Every(self.ack_every) },
                 think: None,
                 reject: 0.0,
                 crash: 0.0,
@@ -247,11 +247,11 @@ impl Asked {
         }
     }
 
-    fn series(&self, size_bytes: usize, target: &Target, phase: Option<&str>) -> Series {
+    fn series(&self, size_bytes: usize, target: &BenchmarkTarget, phase: Option<&str>) -> MeasuredSeries {
         let mut parameters = BTreeMap::new();
         let mut note = |name: &str, value: String| _ = parameters.insert(name.to_owned(), value);
         note("pairs", self.pairs.to_string());
-        note("arrivals", if self.arrivals == Arrivals::Even { "even" } else { "poisson" }.to_owned());
+        note("arrivals", if self.arrivals == ArrivalProcess::Even { "even" } else { "poisson" }.to_owned());
         note("size_bytes", size_bytes.to_string());
         if self.confirms > 0 {
             note("confirms", self.confirms.to_string());
@@ -262,10 +262,10 @@ impl Asked {
         if let Some(phase) = phase {
             note("phase", phase.to_owned());
         }
-        Series {
+        MeasuredSeries {
             benchmark: "open".to_owned(),
             target: target.name.clone(),
-            pace: Pace::Open,
+            pace: LoopMode::Open,
             parameters,
             axis: "rate_per_s".to_owned(),
             points: Vec::new(),
@@ -276,13 +276,13 @@ impl Asked {
     fn measure(
         &self,
         (size_bytes, rate, seconds): (usize, f64, f64),
-        target: &Target,
-        setup: &Setup,
-        record: &Record,
-    ) -> Result<Run, Failure> {
+        target: &BenchmarkTarget,
+        setup: &MeasureOptions,
+        record: &RunRecorder,
+    ) -> Result<MeasuredRun, CommandFailure> {
         go_on()?;
         let spec = self.spec(size_bytes, rate, seconds);
-        let progress = Progress::begin();
+        let progress = ProgressLine::begin();
         let show = |share: f64, doing: &str| progress.show(share, &format!("{}: {rate:.0}/s, {doing}", target.name));
         let outcome = engine::run(&spec, target, setup, &show);
         progress.clear();
@@ -292,13 +292,13 @@ impl Asked {
     }
 
     /// Every rate, on every target in turns.
-    fn sweep(&self, setup: &Setup, targets: &[Target], record: &mut Record) -> Result<(), Failure> {
+    fn sweep(&self, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
         for &size_bytes in &self.sizes {
             let first = record.document.series.len();
-            let empty: Vec<Series> = targets.iter().map(|target| self.series(size_bytes, target, None)).collect();
+            let empty: Vec<MeasuredSeries> = targets.iter().map(|target| self.series(size_bytes, target, None)).collect();
             let table = match record.shown.format.is_incremental() {
                 true => {
-                    let series: Vec<&Series> = empty.iter().collect();
+                    let series: Vec<&MeasuredSeries> = empty.iter().collect();
                     Some(OsuTable::begin(&record.document, &series, record.shown.full)?)
                 }
                 false => None,
@@ -327,11 +327,11 @@ impl Asked {
     /// The highest rate of each target that keeps the objective; the inner failure is that there is none.
     fn search(
         &self,
-        objective: &Objective,
-        setup: &Setup,
-        targets: &[Target],
-        record: &mut Record,
-    ) -> Result<Result<(), Failure>, Failure> {
+        objective: &LatencyObjective,
+        setup: &MeasureOptions,
+        targets: &[BenchmarkTarget],
+        record: &mut RunRecorder,
+    ) -> Result<Result<(), CommandFailure>, CommandFailure> {
         let mut missed = Ok(());
         for &size_bytes in &self.sizes {
             for target in targets {
@@ -347,7 +347,7 @@ impl Asked {
                         say(record, &format!("{}: {found}", target.name))?;
                     }
                     None => {
-                        missed = Err(Failure::Missed(format!("{}: kept at no rate from {RATE_MIN}/s on", target.name)));
+                        missed = Err(CommandFailure::Missed(format!("{}: kept at no rate from {RATE_MIN}/s on", target.name)));
                     }
                 }
             }
@@ -357,15 +357,15 @@ impl Asked {
 
     fn probe(
         &self,
-        objective: &Objective,
+        objective: &LatencyObjective,
         size_bytes: usize,
-        target: &Target,
-        setup: &Setup,
-        record: &mut Record,
-    ) -> Result<(Search, Above), Failure> {
-        let mut above = Above::default();
+        target: &BenchmarkTarget,
+        setup: &MeasureOptions,
+        record: &mut RunRecorder,
+    ) -> Result<(RateSearch, LowestMissedRate), CommandFailure> {
+        let mut above = LowestMissedRate::default();
         let guess = self.rates.first().copied().unwrap_or(RATE_MIN);
-        let mut search = Search::from(guess);
+        let mut search = RateSearch::from(guess);
         let series = self.series(size_bytes, target, Some("probe"));
         let at = record.document.series.len();
         record.document.series.push(series);
@@ -391,12 +391,12 @@ impl Asked {
     /// Tries the result of a search for longer, and steps down as long as it is not kept.
     fn confirm(
         &self,
-        objective: &Objective,
+        objective: &LatencyObjective,
         size_bytes: usize,
-        (target, mut search, mut above): (&Target, Search, Above),
-        setup: &Setup,
-        record: &mut Record,
-    ) -> Result<Option<(f64, Above)>, Failure> {
+        (target, mut search, mut above): (&BenchmarkTarget, RateSearch, LowestMissedRate),
+        setup: &MeasureOptions,
+        record: &mut RunRecorder,
+    ) -> Result<Option<(f64, LowestMissedRate)>, CommandFailure> {
         const STEPS_MAX: usize = 5;
         let mut rate = search.best();
         for _step in 0..STEPS_MAX {
@@ -430,9 +430,9 @@ impl Asked {
 
 /// The lowest rate that did not keep the objective, and why.
 #[derive(Clone, Debug, Default)]
-struct Above(Option<(f64, String)>);
+struct LowestMissedRate(Option<(f64, String)>);
 
-impl Above {
+impl LowestMissedRate {
     fn learn(&mut self, rate: f64, kept: &Result<(), String>) {
         if let Err(why) = kept
             && self.0.as_ref().is_none_or(|(lowest, _)| rate <= *lowest)
@@ -442,7 +442,7 @@ impl Above {
     }
 }
 
-impl fmt::Display for Above {
+impl fmt::Display for LowestMissedRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some((rate, why)) => write!(f, "{rate:.0}/s did not: {why}"),
@@ -452,22 +452,22 @@ impl fmt::Display for Above {
 }
 
 /// A workload's exchanges alone, for checking its groups one by one.
-fn empty(spec: &Spec) -> Spec {
-    Spec { publishers: Vec::new(), consumers: Vec::new(), ..spec.clone() }
+fn empty(spec: &WorkloadSpec) -> WorkloadSpec {
+    WorkloadSpec { publishers: Vec::new(), consumers: Vec::new(), ..spec.clone() }
 }
 
-fn point(rate: f64, size_bytes: usize, runs: Vec<Run>) -> Point {
-    Point { at: rate, size_bytes: size_bytes as f64, runs }
+fn point(rate: f64, size_bytes: usize, runs: Vec<MeasuredRun>) -> SeriesPoint {
+    SeriesPoint { at: rate, size_bytes: size_bytes as f64, runs }
 }
 
-fn told(target: &Target, rate: f64, value: Option<f64>, kept: &Result<(), String>) -> String {
+fn told(target: &BenchmarkTarget, rate: f64, value: Option<f64>, kept: &Result<(), String>) -> String {
     let value = value.map_or_else(|| "-".to_owned(), |us| units::shown_ns((us * 1e3) as u64));
     let kept = kept.as_ref().map_or_else(|why| format!("not kept: {why}"), |()| "kept".to_owned());
     format!("{}: {rate:.0}/s, {value}: {kept}", target.name)
 }
 
 /// A line beside the table; nothing where the output is a document.
-fn say(record: &Record, line: &str) -> Result<(), String> {
+fn say(record: &RunRecorder, line: &str) -> Result<(), String> {
     if record.shown.format.is_incremental() { put(&format!("# {line}\n")) } else { Ok(()) }
 }
 
@@ -475,9 +475,9 @@ fn say(record: &Record, line: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn asked(line: &str) -> Result<OpenLoopOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&Given::parse(&words, &[OPTIONS])?)
+        OpenLoopOptions::read(&ParsedOptions::parse(&words, &[OPTIONS])?)
     }
 
     #[test]
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn what_failed_just_above_is_told() {
-        let mut above = Above::default();
+        let mut above = LowestMissedRate::default();
         assert_eq!(above.to_string(), "no higher rate was tried");
         for (rate, kept) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {
             above.learn(rate, &kept.map_err(str::to_owned));
@@ -518,9 +518,9 @@ mod tests {
 
     #[test]
     fn objectives() {
-        assert_eq!(Objective::parse("p99.9=10ms").map(|one| one.most_us), Ok(10_000.0));
-        assert_eq!(Objective::parse("max=1s"), Ok(Objective { quantile: 1.0, most_us: 1e6 }));
-        let p99 = Objective::parse("p99=1ms").expect("it is one");
+        assert_eq!(LatencyObjective::parse("p99.9=10ms").map(|one| one.most_us), Ok(10_000.0));
+        assert_eq!(LatencyObjective::parse("max=1s"), Ok(LatencyObjective { quantile: 1.0, most_us: 1e6 }));
+        let p99 = LatencyObjective::parse("p99=1ms").expect("it is one");
         assert!((p99.seconds_min(1_000.0) - 1.2).abs() < 1e-6 && p99.seconds_min(10.0) <= 20.0);
     }
 }

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX};
-use gauge::{Buckets, Faults, Meter, Network, NetworkMeter, RoleUsage};
+use gauge::{HistogramBuckets, DeliveryFaults, ProcessMeter, NetworkUsage, NetworkMeter, RoleUsage};
 
 /// Sizes from `MIN` to `MAX`, each `factor` times the one before, both included (`MAX` is added when it is none of them).
 pub fn sizes(range: &str, factor: usize) -> Result<Vec<usize>, String> {
@@ -42,14 +42,14 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 
 /// How many messages of one size are measured and how many warm up before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct MessageCounts {
     /// Messages of the measured segment.
     pub measured: u64,
     /// Messages of the segment before it, whose figures are thrown away.
     pub warm_up: u64,
 }
 
-impl Counts {
+impl MessageCounts {
     /// So many messages, and a tenth of them to warm up.
     pub fn with_tenth(measured: u64) -> Self {
         let measured = measured.clamp(1, SEGMENT_MESSAGES_MAX);
@@ -59,7 +59,7 @@ impl Counts {
 
 /// What the roles do in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shape {
+pub enum TrafficShape {
     /// The publisher sends all; each consumer answers once, with a body of 0 bytes, when it has them all.
     Stream,
     /// Each message is answered with one of the same size before the next is sent.
@@ -68,9 +68,9 @@ pub enum Shape {
 
 /// One segment: so many messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
+pub struct LoadSegment {
     /// What is done.
-    pub shape: Shape,
+    pub shape: TrafficShape,
     /// Size of each body.
     pub size_bytes: usize,
     /// How many messages.
@@ -79,42 +79,42 @@ pub struct Segment {
 
 /// What a role's process used in a segment, as it measured itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Used {
+pub struct SelfUsage {
     /// Processor time, memory and the like.
     pub process: RoleUsage,
     /// What its sockets sent and received, if the kernel tells.
-    pub network: Option<Network>,
+    pub network: Option<NetworkUsage>,
 }
 
 /// A role's meters, running.
-pub struct Meters {
-    process: Meter,
+pub struct SelfMeters {
+    process: ProcessMeter,
     network: NetworkMeter,
 }
 
-impl Meters {
+impl SelfMeters {
     /// Begins to measure this process.
     pub fn start() -> Self {
-        Self { network: NetworkMeter::of_self(), process: Meter::of_self() }
+        Self { network: NetworkMeter::of_self(), process: ProcessMeter::of_self() }
     }
 
     /// Ends the measurement.
-    pub fn stop(self) -> Used {
-        Used { process: self.process.stop(), network: self.network.stop() }
+    pub fn stop(self) -> SelfUsage {
+        SelfUsage { process: self.process.stop(), network: self.network.stop() }
     }
 }
 
-impl Used {
+impl SelfUsage {
     /// Adds what another process of the same role used.
     pub fn add(&mut self, other: &Self) {
         self.process.add(&other.process);
-        self.network = Network::of_both(self.network, other.network);
+        self.network = NetworkUsage::of_both(self.network, other.network);
     }
 }
 
 /// What a role reports of itself, one line of JSON each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Report {
+pub enum RoleReport {
     /// Connected, declared and bound (or, the relay: listening on this port).
     Ready {
         /// Port of a relay, zero otherwise.
@@ -131,13 +131,13 @@ pub enum Report {
         /// Messages that were sent: fewer than asked for if no answer came to the last of them.
         published: u64,
         /// Round trips (empty for streams).
-        latencies: Buckets,
+        latencies: HistogramBuckets,
         /// Times from publishing a message until its confirm was read (empty without confirms).
-        confirms: Buckets,
+        confirms: HistogramBuckets,
         /// Messages the broker refused to confirm or returned.
         refused: u64,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// The figures of one hop of plain sockets.
     Hopped {
@@ -150,21 +150,21 @@ pub enum Report {
         /// and as many deliveries.
         delivered: u64,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// The consumer's figures of a segment.
     Consumed {
         /// Messages that arrived.
         received: u64,
         /// What went wrong.
-        faults: Faults,
+        faults: DeliveryFaults,
         /// Messages a second in each twentieth of the segment's messages.
         rates: Vec<f64>,
         /// When the last message was in.
         #[serde(default)]
         ended_ns: u64,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// What a role did that has no messages of its own (the binder: bindings added and taken away).
     Worked {
@@ -182,11 +182,11 @@ pub enum Report {
         /// Openings, each with its closing.
         operations: u64,
         /// How long each opening took.
-        opened: Buckets,
+        opened: HistogramBuckets,
         /// How long each closing took.
-        closed: Buckets,
+        closed: HistogramBuckets,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// The filling end of `drain` has filled the queue.
     Filled {
@@ -197,7 +197,7 @@ pub enum Report {
         /// Messages that it holds.
         held: u64,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// The emptying end of `drain` has emptied it.
     Emptied {
@@ -208,11 +208,11 @@ pub enum Report {
         /// Messages that arrived.
         received: u64,
         /// What went wrong.
-        faults: Faults,
+        faults: DeliveryFaults,
         /// Messages a second in each twentieth of the messages.
         rates: Vec<f64>,
         /// What the process and its sockets used meanwhile.
-        used: Used,
+        used: SelfUsage,
     },
     /// The role cannot go on.
     Failed {
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn counts_are_bounded() {
-        assert_eq!(Counts::with_tenth(2_000_000), Counts { measured: 2_000_000, warm_up: 200_000 });
-        assert_eq!(Counts::with_tenth(7), Counts { measured: 7, warm_up: 1 });
-        assert_eq!(Counts::with_tenth(u64::MAX).measured, SEGMENT_MESSAGES_MAX);
+        assert_eq!(MessageCounts::with_tenth(2_000_000), MessageCounts { measured: 2_000_000, warm_up: 200_000 });
+        assert_eq!(MessageCounts::with_tenth(7), MessageCounts { measured: 7, warm_up: 1 });
+        assert_eq!(MessageCounts::with_tenth(u64::MAX).measured, SEGMENT_MESSAGES_MAX);
     }
 }

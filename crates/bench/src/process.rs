@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::interrupt;
-use crate::launcher::Away;
+use crate::launcher::RemoteRole;
 use crate::limits::CHILD_END_WAIT;
-use crate::placement::Cpus;
-use crate::plan::Report;
+use crate::placement::CpuList;
+use crate::plan::RoleReport;
 use gauge::clock::{Deadline, pause};
 
 /// This program, as it must be started again to play a role.
@@ -27,7 +27,7 @@ pub fn this_program() -> Result<PathBuf, String> {
 }
 
 /// A command that pins itself to `cpus`, ends with its parent, and then becomes `program arguments`.
-pub fn launched(cpus: &Cpus, program: &str, arguments: &[String]) -> Result<Command, String> {
+pub fn launched(cpus: &CpuList, program: &str, arguments: &[String]) -> Result<Command, String> {
     let mut command = Command::new(this_program()?);
     command
         .args(["bench", "role", "launch", &cpus.to_string(), &std::process::id().to_string(), program])
@@ -36,12 +36,12 @@ pub fn launched(cpus: &Cpus, program: &str, arguments: &[String]) -> Result<Comm
 }
 
 /// A running child; ended when dropped.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     name: String,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts a command.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         if interrupt::requested() {
@@ -72,7 +72,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Deadline::after(CHILD_END_WAIT);
@@ -93,7 +93,7 @@ impl Drop for Process {
 
 /// What a spoken-to process is heard to say.
 #[derive(Debug)]
-pub enum Heard {
+pub enum RoleOutput {
     /// A line.
     Line(String),
     /// Its end; what was wrong with its output, if anything was.
@@ -101,15 +101,15 @@ pub enum Heard {
 }
 
 /// A child that takes orders and gives reports, in lines.
-pub struct Spoken {
+pub struct RoleProcess {
     // The first to go: a child that has children of its own ends them when its orders end.
     orders: ChildStdin,
-    process: Process,
+    process: ChildProcess,
 }
 
-impl Spoken {
+impl RoleProcess {
     /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
-    pub fn start(kind: &str, cpus: &Cpus, hear: impl FnMut(Heard) -> bool + Send + 'static) -> Result<Self, String> {
+    pub fn start(kind: &str, cpus: &CpuList, hear: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
         Self::start_within(&[], kind, cpus, hear)
     }
 
@@ -117,8 +117,8 @@ impl Spoken {
     fn start_within(
         within: &[String],
         kind: &str,
-        cpus: &Cpus,
-        mut hear: impl FnMut(Heard) -> bool + Send + 'static,
+        cpus: &CpuList,
+        mut hear: impl FnMut(RoleOutput) -> bool + Send + 'static,
     ) -> Result<Self, String> {
         let own = this_program()?.to_string_lossy().into_owned();
         let words: Vec<String> =
@@ -126,7 +126,7 @@ impl Spoken {
         let (program, arguments) = words.split_first().ok_or("a program without a name")?;
         let mut command = launched(cpus, program, arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(kind, &mut command)?;
+        let mut process = ChildProcess::start(kind, &mut command)?;
         let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
             return Err(format!("the {kind} has no pipes"));
         };
@@ -135,7 +135,7 @@ impl Spoken {
             for line in BufReader::new(output).lines() {
                 match line {
                     Ok(line) => {
-                        if !hear(Heard::Line(line)) {
+                        if !hear(RoleOutput::Line(line)) {
                             return;
                         }
                     }
@@ -145,7 +145,7 @@ impl Spoken {
                     }
                 }
             }
-            hear(Heard::Ended(why));
+            hear(RoleOutput::Ended(why));
         });
         Ok(Self { orders, process })
     }
@@ -175,21 +175,21 @@ impl Spoken {
 }
 
 /// A publisher, consumer or relay in a process of its own: a child of this one, or under a launcher of another rank.
-pub struct Role {
+pub struct RoleHandle {
     kind: String,
-    seat: Seat,
+    seat: RoleLocation,
 }
 
-enum Seat {
-    Here { spoken: Spoken, heard: Receiver<Heard> },
-    Away(Away),
+enum RoleLocation {
+    Here { spoken: RoleProcess, heard: Receiver<RoleOutput> },
+    Away(RemoteRole),
 }
 
-impl Role {
+impl RoleHandle {
     /// Starts the role `kind` with its task, pinned to `cpus`.
-    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus) -> Result<Self, String> {
+    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &CpuList) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        if let Some(away) = Away::start(kind, &line, cpus)? {
+        if let Some(away) = RemoteRole::start(kind, &line, cpus)? {
             return Ok(Self::away(kind, away));
         }
         Self::here(&[], kind, &line, cpus)
@@ -198,31 +198,31 @@ impl Role {
     /// Starts the role on this host, behind a command that becomes another.
     pub fn start_within<T: Serialize>(within: &[String], kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Self::here(within, kind, &line, &Cpus::default())
+        Self::here(within, kind, &line, &CpuList::default())
     }
 
-    fn here(within: &[String], kind: &str, task: &str, cpus: &Cpus) -> Result<Self, String> {
+    fn here(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
         let (hear, heard) = channel();
-        let mut spoken = Spoken::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
+        let mut spoken = RoleProcess::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
         spoken.say(task)?;
-        Ok(Self { kind: kind.to_owned(), seat: Seat::Here { spoken, heard } })
+        Ok(Self { kind: kind.to_owned(), seat: RoleLocation::Here { spoken, heard } })
     }
 
     /// Has a rank play the role `kind`, whatever it is suited for.
     pub fn start_on<T: Serialize>(rank: usize, kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Ok(Self::away(kind, Away::start_on(rank, kind, &line)?))
+        Ok(Self::away(kind, RemoteRole::start_on(rank, kind, &line)?))
     }
 
-    fn away(kind: &str, away: Away) -> Self {
-        Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) }
+    fn away(kind: &str, away: RemoteRole) -> Self {
+        Self { kind: format!("{kind} ({})", away.place()), seat: RoleLocation::Away(away) }
     }
 
     /// Its process id, if it is a process of this host's.
     pub fn pid(&self) -> Option<u32> {
         match &self.seat {
-            Seat::Here { spoken, .. } => Some(spoken.process.pid()),
-            Seat::Away(_) => None,
+            RoleLocation::Here { spoken, .. } => Some(spoken.process.pid()),
+            RoleLocation::Away(_) => None,
         }
     }
 
@@ -230,15 +230,15 @@ impl Role {
     pub fn order<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         match &mut self.seat {
-            Seat::Here { spoken, .. } => {
+            RoleLocation::Here { spoken, .. } => {
                 spoken.say(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
             }
-            Seat::Away(away) => away.say(&line),
+            RoleLocation::Away(away) => away.say(&line),
         }
     }
 
     /// Waits for the next report; a role that failed, ended or stays silent is an error.
-    pub fn report(&mut self, wait: Duration) -> Result<Report, String> {
+    pub fn report(&mut self, wait: Duration) -> Result<RoleReport, String> {
         match self.report_within(wait)? {
             Some(report) => Ok(report),
             None => Err(format!("{}: no report within {} s", self.kind, wait.as_secs())),
@@ -246,33 +246,33 @@ impl Role {
     }
 
     /// The next report if it comes within `wait`; a role that failed or ended is an error.
-    pub fn report_within(&mut self, wait: Duration) -> Result<Option<Report>, String> {
+    pub fn report_within(&mut self, wait: Duration) -> Result<Option<RoleReport>, String> {
         let kind = &self.kind;
         let heard = match &mut self.seat {
-            Seat::Here { heard, .. } => match heard.recv_timeout(wait) {
+            RoleLocation::Here { heard, .. } => match heard.recv_timeout(wait) {
                 Ok(said) => Some(said),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Heard::Ended(None)),
+                Err(RecvTimeoutError::Disconnected) => Some(RoleOutput::Ended(None)),
             },
-            Seat::Away(away) => away.hear(wait)?,
+            RoleLocation::Away(away) => away.hear(wait)?,
         };
         match heard {
-            Some(Heard::Line(line)) => match serde_json::from_str(&line) {
-                Ok(Report::Failed { why }) => Err(format!("{kind}: {why}")),
+            Some(RoleOutput::Line(line)) => match serde_json::from_str(&line) {
+                Ok(RoleReport::Failed { why }) => Err(format!("{kind}: {why}")),
                 Ok(report) => Ok(Some(report)),
                 Err(error) => Err(format!("{kind}: {error} in '{line}'")),
             },
             _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
             None => Ok(None),
-            Some(Heard::Ended(None)) => Err(format!("the {kind} ended early")),
-            Some(Heard::Ended(Some(why))) => Err(format!("{kind}: {why}")),
+            Some(RoleOutput::Ended(None)) => Err(format!("the {kind} ended early")),
+            Some(RoleOutput::Ended(Some(why))) => Err(format!("{kind}: {why}")),
         }
     }
 
     /// Waits until the role is set up, and returns the port it listens on (relays).
     pub fn ready(&mut self, wait: Duration) -> Result<u16, String> {
         match self.report(wait)? {
-            Report::Ready { port } => Ok(port),
+            RoleReport::Ready { port } => Ok(port),
             other => Err(format!("{}: {other:?} instead of being ready", self.kind)),
         }
     }

@@ -7,30 +7,30 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gauge::Environment;
-use report::document::{Document, Run, SCHEMA};
+use gauge::HostEnvironment;
+use report::document::{Document, MeasuredRun, SCHEMA};
 use report::{complaints, json};
 
-use crate::arguments::Given;
-use crate::failure::Failure;
+use crate::arguments::ParsedOptions;
+use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::launcher;
-use crate::setup::{Setup, Shown};
-use crate::target::Target;
-use report::page::{Section, write_file};
+use crate::setup::{MeasureOptions, OutputOptions};
+use crate::target::BenchmarkTarget;
+use report::page::{PageSection, write_file};
 use report::table::put;
 
 /// A document in the making.
-pub struct Record {
+pub struct RunRecorder {
     /// The document; commands add their series to it, and points and runs to these as soon as they are measured.
     pub document: Document,
     /// How it is written.
-    pub shown: Shown,
+    pub shown: OutputOptions,
 }
 
-impl Record {
+impl RunRecorder {
     /// Begins the record of `harrier bench COMMAND WORDS`.
-    pub fn begin(command: &str, words: &[String], given: &Given, setup: &Setup, targets: &[Target]) -> Self {
+    pub fn begin(command: &str, words: &[String], given: &ParsedOptions, setup: &MeasureOptions, targets: &[BenchmarkTarget]) -> Self {
         let mut options = given.shown();
         for name in ["url", "against"] {
             if let Some(urls) = options.get_mut(name) {
@@ -44,7 +44,7 @@ impl Record {
                 began: gauge::clock::timestamp(),
                 ended: None,
                 commit: option_env!("BENCH_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
-                environment: Environment::read(),
+                environment: HostEnvironment::read(),
                 placement: launcher::placement().unwrap_or_else(|| setup.placement.to_string()),
                 options: BTreeMap::new(),
                 targets: targets.iter().map(|target| target.facts.clone()).collect(),
@@ -70,7 +70,7 @@ impl Record {
     ///
     /// # Errors
     /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
-    pub fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    pub fn end(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         self.end_with(outcome, &[])
     }
 
@@ -78,7 +78,7 @@ impl Record {
     ///
     /// # Errors
     /// As `end`.
-    pub fn end_with(mut self, outcome: Result<(), Failure>, sections: &[Section]) -> Result<(), Failure> {
+    pub fn end_with(mut self, outcome: Result<(), CommandFailure>, sections: &[PageSection]) -> Result<(), CommandFailure> {
         for series in &mut self.document.series {
             series.points.retain(|point| !point.runs.is_empty());
         }
@@ -89,8 +89,8 @@ impl Record {
         finish(&self.document, outcome, self.write(sections))
     }
 
-    fn write(&self, sections: &[Section]) -> Result<(), Failure> {
-        let Shown { format, full, json, html } = &self.shown;
+    fn write(&self, sections: &[PageSection]) -> Result<(), CommandFailure> {
+        let OutputOptions { format, full, json, html } = &self.shown;
         if let Some(file) = json {
             write_file(file, &json::write(&self.document)?)?;
         }
@@ -118,8 +118,8 @@ impl Record {
 }
 
 /// What became of it all is written into its document: it is complete if `outcome` is, and cut short otherwise.
-pub fn conclude(document: &mut Document, outcome: Result<(), Failure>) -> Result<(), Failure> {
-    let outcome = outcome.map_err(Failure::or_interrupted);
+pub fn conclude(document: &mut Document, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    let outcome = outcome.map_err(CommandFailure::or_interrupted);
     match &outcome {
         Ok(()) => document.ended = Some(gauge::clock::timestamp()),
         Err(failure) => document.cut_short = Some(failure.to_string()),
@@ -131,11 +131,11 @@ pub fn conclude(document: &mut Document, outcome: Result<(), Failure>) -> Result
 ///
 /// # Errors
 /// What `outcome` failed with, else what `written` did, else `Failure::Invalid` for figures that must not be trusted.
-pub fn finish(document: &Document, outcome: Result<(), Failure>, written: Result<(), Failure>) -> Result<(), Failure> {
+pub fn finish(document: &Document, outcome: Result<(), CommandFailure>, written: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     outcome?;
     written?;
     match verdict(document) {
-        Some(why) => Err(Failure::Invalid(why)),
+        Some(why) => Err(CommandFailure::Invalid(why)),
         None => Ok(()),
     }
 }
@@ -179,7 +179,7 @@ pub fn verdict(document: &Document) -> Option<String> {
 }
 
 /// Whether a run lost, doubled or changed a message: the reasons that no circumstance excuses.
-pub fn is_broken(run: &Run) -> bool {
+pub fn is_broken(run: &MeasuredRun) -> bool {
     run.faults.total() + run.refused > 0
 }
 
@@ -205,8 +205,8 @@ fn without_password(text: &str) -> String {
 }
 
 /// Whether a run has been asked to stop, or a rank of it cannot go on, as an error.
-pub fn go_on() -> Result<(), Failure> {
-    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(launcher::check()?) }
+pub fn go_on() -> Result<(), CommandFailure> {
+    if interrupt::requested() { Err(CommandFailure::Interrupted) } else { Ok(launcher::check()?) }
 }
 
 #[cfg(test)]

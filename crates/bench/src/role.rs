@@ -30,12 +30,12 @@ pub(crate) mod verbs;
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::plan::Report;
-pub(crate) use orders::Orders;
+use crate::plan::RoleReport;
+pub(crate) use orders::CommandReader;
 
 /// Runs a role; the arguments are those after `bench role`.
 pub fn run(arguments: &[String]) -> ExitCode {
-    let mut orders = match Orders::open() {
+    let mut orders = match CommandReader::open() {
         Ok(orders) => orders,
         Err(error) => {
             eprintln!("harrier bench role: standard input: {error}");
@@ -74,7 +74,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Err(why) => {
             if launches_stranger(arguments) {
                 eprintln!("harrier bench: {why}");
-            } else if report(&Report::Failed { why: why.clone() }).is_err() {
+            } else if report(&RoleReport::Failed { why: why.clone() }).is_err() {
                 eprintln!("harrier bench role: {why}");
             }
             ExitCode::FAILURE
@@ -89,7 +89,7 @@ fn launches_stranger(arguments: &[String]) -> bool {
 }
 
 /// Writes one report.
-pub(crate) fn report(report: &Report) -> Result<(), String> {
+pub(crate) fn report(report: &RoleReport) -> Result<(), String> {
     let mut line = serde_json::to_string(report).map_err(|error| error.to_string())?;
     line.push('\n');
     let mut output = std::io::stdout().lock();

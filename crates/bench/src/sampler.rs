@@ -7,23 +7,23 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-use gauge::{Meter, RoleUsage};
+use gauge::{ProcessMeter, RoleUsage};
 
 use crate::limits::SAMPLE_INTERVAL;
 
 /// A running meter.
-pub struct Sampler {
+pub struct MemorySampler {
     end: Sender<()>,
     thread: JoinHandle<RoleUsage>,
 }
 
-impl Sampler {
+impl MemorySampler {
     /// Begins to measure; `None` if there is nothing to measure here.
     pub fn start(pids: &[u32]) -> Option<Self> {
         if pids.is_empty() {
             return None;
         }
-        let mut meter = Meter::start(pids);
+        let mut meter = ProcessMeter::start(pids);
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
             while ended.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn what_came_and_went_is_seen() {
-        assert!(Sampler::start(&[]).is_none());
+        assert!(MemorySampler::start(&[]).is_none());
         const BYTES: usize = 96 << 20;
-        let sampler = Sampler::start(&[std::process::id()]).expect("this process is here");
+        let sampler = MemorySampler::start(&[std::process::id()]).expect("this process is here");
         drop(std::hint::black_box(vec![1_u8; BYTES]));
         let usage = sampler.stop().expect("this process can be read");
         assert!(usage.resident_bytes > BYTES as u64 / 2, "{usage:?}");

@@ -6,17 +6,17 @@
 
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 
-use crate::arguments::{Given, Option_, help, option};
-use crate::placement::{Cpus, Placement};
-use crate::plan::{Segment, Shape};
+use crate::arguments::{ParsedOptions, OptionSpec, help, option};
+use crate::placement::{CpuList, CpuPlacement};
+use crate::plan::{LoadSegment, TrafficShape};
 use crate::role::connect;
-use crate::scenario::{Running, Scenario};
-use crate::target::{Target, Way};
+use crate::scenario::{RunningScenario, Scenario};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use gauge::clock::{Deadline, pause};
 use gauge::resident_bytes;
 use report::table::put;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option(
         "broker-command",
         None,
@@ -30,14 +30,14 @@ const OPTIONS: &[Option_] = &[
 
 /// Things that are made in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum ScaledObject {
     Connections,
     Queues,
     Bindings,
     Messages,
 }
 
-impl Thing {
+impl ScaledObject {
     /// What one is called, and how many bytes of the broker's memory it may cost.
     pub(crate) fn promise(self) -> (&'static str, f64) {
         match self {
@@ -90,7 +90,7 @@ impl Thing {
 }
 
 /// What making things in a broker cost it.
-pub(crate) struct Cost {
+pub(crate) struct MemoryCost {
     /// Bytes of resident memory for each.
     pub bytes_each: f64,
     /// The clients that keep them alive.
@@ -98,7 +98,7 @@ pub(crate) struct Cost {
 }
 
 /// Makes `count` things in a broker that does nothing else, and divides its growth.
-pub(crate) fn cost(broker: &Target, thing: Thing, count: usize) -> Result<Cost, String> {
+pub(crate) fn cost(broker: &BenchmarkTarget, thing: ScaledObject, count: usize) -> Result<MemoryCost, String> {
     let url = amqp(broker)?;
     // The first connection brings in what all share.
     let first = connect(url, "first").map_err(|error| error.to_string())?;
@@ -106,11 +106,11 @@ pub(crate) fn cost(broker: &Target, thing: Thing, count: usize) -> Result<Cost, 
     let mut clients = thing.make(url, count).map_err(|error| format!("{count} x {}: {error}", thing.promise().0))?;
     let after = settled_bytes(broker)?;
     clients.push(first);
-    Ok(Cost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
+    Ok(MemoryCost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
 }
 
 /// Resident memory once it no longer changes.
-pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
+pub(crate) fn settled_bytes(broker: &BenchmarkTarget) -> Result<u64, String> {
     let read = || broker.pid.and_then(resident_bytes).ok_or_else(|| "the broker's memory cannot be read".to_owned());
     let deadline = Deadline::after(std::time::Duration::from_secs(5));
     let mut last = read()?;
@@ -124,10 +124,10 @@ pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
     }
 }
 
-fn amqp(broker: &Target) -> Result<&str, String> {
+fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
     match &broker.way {
-        Way::Amqp(url) => Ok(url),
-        Way::Raw { .. } | Way::Sink(_) | Way::Source(_) | Way::Hop(_) => {
+        TargetAddress::Amqp(url) => Ok(url),
+        TargetAddress::Raw { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::Hop(_) => {
             Err("what is no broker has no queues".to_owned())
         }
     }
@@ -138,13 +138,13 @@ fn amqp(broker: &Target) -> Result<&str, String> {
 /// # Errors
 /// A broker that fails, or a promise that is not kept (after all have been looked at).
 pub fn run(words: &[String]) -> Result<(), String> {
-    let given = Given::parse(words, &[OPTIONS])?;
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return put(&help("harrier bench scale [OPTIONS]", &[OPTIONS]));
     }
     let part = given.number("part", 1, 1, 1_000)? as usize;
     let extra: Vec<String> = given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
-    let start = || Target::embedded(given.text("broker-command"), &extra, &Cpus::default());
+    let start = || BenchmarkTarget::embedded(given.text("broker-command"), &extra, &CpuList::default());
     let mut broken = 0;
     let mut tell = |kept: bool, text: String| {
         broken += usize::from(!kept);
@@ -152,14 +152,14 @@ pub fn run(words: &[String]) -> Result<(), String> {
     };
     let open_files = raise_open_files()?;
     for (thing, count) in [
-        (Thing::Connections, 10_000),
-        (Thing::Queues, 100_000),
-        (Thing::Bindings, 1_000_000),
-        (Thing::Messages, 10_000_000),
+        (ScaledObject::Connections, 10_000),
+        (ScaledObject::Queues, 100_000),
+        (ScaledObject::Bindings, 1_000_000),
+        (ScaledObject::Messages, 10_000_000),
     ] {
         let (name, most) = thing.promise();
         let count = count / part;
-        if thing == Thing::Connections && open_files < count as u64 + 100 {
+        if thing == ScaledObject::Connections && open_files < count as u64 + 100 {
             put(&format!("SKIPPED: {count} connections: only {open_files} files may be open\n"))?;
             continue;
         }
@@ -168,18 +168,18 @@ pub fn run(words: &[String]) -> Result<(), String> {
         let each = made.bytes_each;
         tell(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
         match thing {
-            Thing::Connections => {
+            ScaledObject::Connections => {
                 let busy = round_trips(&broker)?;
                 tell(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
             }
-            Thing::Messages => {
+            ScaledObject::Messages => {
                 let received = drain(amqp(&broker)?, count)?;
                 tell(
                     received == count as u64,
                     format!("{received} of {count} queued messages come out again, in order"),
                 )?;
             }
-            Thing::Queues | Thing::Bindings => {}
+            ScaledObject::Queues | ScaledObject::Bindings => {}
         }
         drop(made.clients);
     }
@@ -187,10 +187,10 @@ pub fn run(words: &[String]) -> Result<(), String> {
 }
 
 /// Round trips a second of one pair.
-fn round_trips(broker: &Target) -> Result<f64, String> {
-    let mut running = Running::start(&Scenario::default(), broker, &Placement::default())?;
-    running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 200 })?;
-    Ok(running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
+fn round_trips(broker: &BenchmarkTarget) -> Result<f64, String> {
+    let mut running = RunningScenario::start(&Scenario::default(), broker, &CpuPlacement::default())?;
+    running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 200 })?;
+    Ok(running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
 }
 
 /// Consumes what `Thing::Messages` left; says how many came in the order of their tags.

@@ -11,9 +11,9 @@ use report::document::Document;
 use report::json;
 
 /// The folder.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct ScratchDirectory(PathBuf);
 
-impl Scratch {
+impl ScratchDirectory {
     /// A new one.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // What is left there harms nobody.
         let _left = fs::remove_dir_all(&self.0);

@@ -7,16 +7,16 @@
 use std::fs;
 use std::path::PathBuf;
 
-use report::Format;
+use report::DocumentFormat;
 
-use crate::arguments::{Given, Option_, Wrong, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX, TARGETS_MAX};
-use crate::placement::Placement;
-use crate::target::Target;
+use crate::placement::CpuPlacement;
+use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
 /// Which brokers are measured, and where everything runs.
-pub const TARGETS: &[Option_] = &[
+pub const TARGETS: &[OptionSpec] = &[
     option(
         "url",
         None,
@@ -50,17 +50,17 @@ pub const TARGETS: &[Option_] = &[
 ];
 
 /// The last of them, for commands that have sockets and no brokers.
-pub const SOCKETS: &[Option_] = TARGETS.split_at(6).1;
+pub const SOCKETS: &[OptionSpec] = TARGETS.split_at(6).1;
 
 /// How much is measured.
-pub const EFFORT: &[Option_] = &[
+pub const EFFORT: &[OptionSpec] = &[
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
     option("iterations", Some('i'), "COUNT", "messages of each size (default: by size, and fewer for slow brokers)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
 ];
 
 /// How the result is written.
-pub const OUTPUT: &[Option_] = &[
+pub const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "all columns"),
     option("format", None, "FORMAT", "osu (default), json, csv or md"),
     option("json", None, "FILE", "write everything as JSON too"),
@@ -70,7 +70,7 @@ pub const OUTPUT: &[Option_] = &[
 
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum BrokerSource {
     /// It runs already.
     Url(String),
     /// It is started for the run.
@@ -79,9 +79,9 @@ enum Source {
 
 /// How the result is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct OutputOptions {
     /// The format on standard output.
-    pub format: Format,
+    pub format: DocumentFormat,
     /// All columns.
     pub full: bool,
     /// Where the document goes as JSON.
@@ -90,7 +90,7 @@ pub struct Shown {
     pub html: Option<PathBuf>,
 }
 
-impl Shown {
+impl OutputOptions {
     /// Makes sure that the files can be written, before anything is measured.
     ///
     /// # Errors
@@ -113,14 +113,14 @@ impl Shown {
 
 /// What a measuring command is asked.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    source: Source,
+pub struct MeasureOptions {
+    source: BrokerSource,
     against: Vec<String>,
     broker_pid: Option<u32>,
     /// Options of sockets, and how large a queue may be.
     pub tcp: TcpOptions,
     /// Where each role runs.
-    pub placement: Placement,
+    pub placement: CpuPlacement,
     /// Runs of each point.
     pub runs: usize,
     /// Messages of each size, if the number is given.
@@ -128,42 +128,42 @@ pub struct Setup {
     /// Whether sequence and checksum of every message are checked.
     pub checks: bool,
     /// How the result is written.
-    pub shown: Shown,
+    pub shown: OutputOptions,
 }
 
-impl Setup {
+impl MeasureOptions {
     /// Reads the shared options; those that a command does not take keep their defaults.
     ///
     /// # Errors
     /// A value that is not understood, or options that exclude each other.
-    pub fn read(given: &Given) -> Result<Self, Wrong> {
+    pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let starts = ["broker-command", "broker-options"].into_iter().find(|name| given.has(name));
         let source = match (given.text("url"), starts) {
-            (Some(_), Some(name)) => return Err(Wrong(format!("--{name} starts a broker, --url names one that runs"))),
-            (Some(url), None) => Source::Url(url.to_owned()),
-            (None, _) => Source::Started {
+            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url names one that runs"))),
+            (Some(url), None) => BrokerSource::Url(url.to_owned()),
+            (None, _) => BrokerSource::Started {
                 command: given.text("broker-command").map(str::to_owned),
                 options: given.words("broker-options"),
             },
         };
         let against = given.texts("against").to_vec();
         for url in given.texts("url").iter().chain(&against) {
-            client::Url::parse(url).map_err(|error| Wrong(error.to_string()))?;
+            client::Url::parse(url).map_err(|error| UsageError(error.to_string()))?;
         }
         if against.len() >= TARGETS_MAX {
-            return Err(Wrong(format!("at most {TARGETS_MAX} brokers are measured in turns")));
+            return Err(UsageError(format!("at most {TARGETS_MAX} brokers are measured in turns")));
         }
         Ok(Self {
             source,
             against,
             broker_pid: given.number_if_given("broker-pid", 1, u64::from(u32::MAX >> 1))?.map(|pid| pid as u32),
             tcp: TcpOptions::read(given)?,
-            placement: Placement::parse(given.text("cpus").unwrap_or(""))?,
+            placement: CpuPlacement::parse(given.text("cpus").unwrap_or(""))?,
             runs: given.number("runs", 1, 1, RUNS_MAX as u64)? as usize,
             iterations: given.number_if_given("iterations", 1, SEGMENT_MESSAGES_MAX)?,
             checks: given.has("check"),
-            shown: Shown {
-                format: Format::parse(given.text("format").unwrap_or("osu"))?,
+            shown: OutputOptions {
+                format: DocumentFormat::parse(given.text("format").unwrap_or("osu"))?,
                 full: given.has("full"),
                 json: given.text("json").map(PathBuf::from),
                 html: given.text("html").map(PathBuf::from),
@@ -175,14 +175,14 @@ impl Setup {
     ///
     /// # Errors
     /// A broker that cannot be started, reached or logged in to, in its own words.
-    pub fn targets(&self) -> Result<Vec<Target>, String> {
+    pub fn targets(&self) -> Result<Vec<BenchmarkTarget>, String> {
         let mut first = match &self.source {
-            Source::Url(url) => Target::at(url)?,
-            Source::Started { command, options } => {
+            BrokerSource::Url(url) => BenchmarkTarget::at(url)?,
+            BrokerSource::Started { command, options } => {
                 // Another broker's command may not know these options; --broker-options has what it does.
                 let tcp = if command.is_none() { self.tcp.broker_words() } else { Vec::new() };
                 let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
-                Target::embedded(command.as_deref(), &options, &self.placement.broker)?
+                BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?
             }
         };
         if let Some(pid) = self.broker_pid {
@@ -193,9 +193,9 @@ impl Setup {
         }
         let mut targets = vec![first];
         for url in &self.against {
-            targets.push(Target::at(url)?);
+            targets.push(BenchmarkTarget::at(url)?);
         }
-        let own = matches!(self.source, Source::Started { command: None, .. });
+        let own = matches!(self.source, BrokerSource::Started { command: None, .. });
         for (index, target) in targets.iter_mut().enumerate() {
             target.set_tcp(&self.tcp)?;
             target.introduce(&self.tcp, own && index == 0)?;
@@ -239,9 +239,9 @@ fn unique_names(known: &[(Option<&str>, &str)]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn setup(line: &str) -> Result<Setup, Wrong> {
+    fn setup(line: &str) -> Result<MeasureOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Setup::read(&Given::parse(&words, &[TARGETS, EFFORT, OUTPUT])?)
+        MeasureOptions::read(&ParsedOptions::parse(&words, &[TARGETS, EFFORT, OUTPUT])?)
     }
 
     #[test]
@@ -254,12 +254,12 @@ mod tests {
     fn defaults_and_values() {
         let usual = setup("").expect("nothing is wrong");
         assert_eq!((usual.runs, usual.iterations, usual.checks, usual.shown.full), (1, None, false, false));
-        assert_eq!(usual.source, Source::Started { command: None, options: Vec::new() });
+        assert_eq!(usual.source, BrokerSource::Started { command: None, options: Vec::new() });
         let asked = setup("--url amqp://h --against amqp://a --against amqp://b -c -f --runs 5 -i 10 --format csv");
         let asked = asked.expect("nothing is wrong");
         assert_eq!(asked.against, ["amqp://a", "amqp://b"]);
         assert_eq!((asked.runs, asked.iterations, asked.checks, asked.shown.full), (5, Some(10), true, true));
-        assert_eq!(asked.shown.format, Format::Csv);
+        assert_eq!(asked.shown.format, DocumentFormat::Csv);
     }
 
     #[test]

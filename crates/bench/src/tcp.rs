@@ -9,15 +9,15 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use client::{Table, Url, Value};
-use gauge::{Environment, options_found};
+use gauge::{HostEnvironment, options_found};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Given, Option_, Wrong, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::SOCKET_BUFFER_BYTES_MAX;
 
 /// Of commands whose queues can be limited; the options of sockets are in `setup::TARGETS`.
-pub const QUEUE: &[Option_] = &[option(
+pub const QUEUE: &[OptionSpec] = &[option(
     "queue-bytes",
     None,
     "N",
@@ -44,14 +44,14 @@ impl TcpOptions {
     ///
     /// # Errors
     /// A number out of bounds, or a congestion control that the kernel does not have.
-    pub fn read(given: &Given) -> Result<Self, Wrong> {
+    pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let bytes = |name: &str| given.number_if_given(name, 1, SOCKET_BUFFER_BYTES_MAX);
         let congestion = given.text("congestion").map(str::to_owned);
         if let Some(name) = &congestion {
-            let known = Environment::read().congestion_controls;
+            let known = HostEnvironment::read().congestion_controls;
             if !known.contains(name) {
                 let known = known.join(", ");
-                return Err(Wrong(format!("--congestion: this kernel has no '{name}' (it has {known})")));
+                return Err(UsageError(format!("--congestion: this kernel has no '{name}' (it has {known})")));
             }
         }
         Ok(Self {
@@ -195,14 +195,14 @@ mod tests {
     use super::*;
     use crate::setup::TARGETS;
 
-    fn read(line: &str) -> Result<TcpOptions, Wrong> {
+    fn read(line: &str) -> Result<TcpOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        TcpOptions::read(&Given::parse(&words, &[TARGETS, QUEUE])?)
+        TcpOptions::read(&ParsedOptions::parse(&words, &[TARGETS, QUEUE])?)
     }
 
     #[test]
     fn options_become_parameters_and_words() {
-        let name = Environment::read().congestion_control;
+        let name = HostEnvironment::read().congestion_control;
         let all = format!("--nagle --send-buffer-bytes 1000 --receive-buffer-bytes 2000 --congestion {name}");
         let options = read(&all).expect("nothing is wrong");
         let url = options.on_url("amqp://u:p@h:1/v?heartbeat=5&nodelay=true").expect("TCP");
@@ -263,7 +263,7 @@ mod tests {
         let (accepted, _) = listener.accept().expect("a client waits");
         let facts = TcpOptions::default().facts(&format!("amqp://{address}?nodelay=false"), false);
         assert_eq!(facts.get("client_nodelay").map(String::as_str), Some("false"));
-        assert_eq!(facts.get("congestion_control"), Some(&Environment::read().congestion_control));
+        assert_eq!(facts.get("congestion_control"), Some(&HostEnvironment::read().congestion_control));
         let reno = TcpOptions { congestion: Some("reno".to_owned()), ..TcpOptions::default() };
         reno.set_on(&accepted).expect("every kernel has it");
         let facts = reno.facts(&format!("amqp://{address}"), false);

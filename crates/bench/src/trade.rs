@@ -32,8 +32,8 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::arguments::{Option_, help_with};
-use crate::failure::Failure;
+use crate::arguments::{OptionSpec, help_with};
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
 use report::table::put;
 
@@ -67,8 +67,8 @@ pub fn main(words: &[String]) -> ExitCode {
         "engine" => programs::engine(rest),
         "reporter" => programs::reporter(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
@@ -76,11 +76,11 @@ pub fn main(words: &[String]) -> ExitCode {
 ///
 /// # Errors
 /// As the command.
-pub(crate) fn sweep(words: &[String]) -> Result<(), Failure> {
+pub(crate) fn sweep(words: &[String]) -> Result<(), CommandFailure> {
     sweep::run(words)
 }
 
 /// The help on a command of `harrier market`.
-fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier market ")
 }

@@ -37,7 +37,7 @@ pub(crate) use book::text;
 use planner::paper;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
 use report::table::put;
 
@@ -67,7 +67,7 @@ pub fn main(words: &[String]) -> ExitCode {
                 "run" => run::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
-                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                _ if launcher::has_ranks() => Err(CommandFailure::Usage(format!(
                     "{command} is about one host: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
@@ -78,16 +78,16 @@ pub fn main(words: &[String]) -> ExitCode {
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
-fn clean(words: &[String]) -> Result<(), Failure> {
+fn clean(words: &[String]) -> Result<(), CommandFailure> {
     match words {
         [] => {}
         [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
-        [word, ..] => return Err(Failure::Usage(format!("clean takes no words, as '{word}'"))),
+        [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no words, as '{word}'"))),
     }
     let removed = namespaces::clean()?;
     Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)

@@ -13,27 +13,27 @@ mod work;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use report::document::{Pace, Point, Run, Series, TargetFacts};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries, TargetFacts};
 use report::table::put;
-use report::{OsuTable, Progress};
+use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
 use crate::limits::{
     REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_UNDER_WAY_BYTES, VERBS_WINDOW_MAX,
 };
-use crate::plan::{Counts, Report, Shape, sizes};
-use crate::process::Role;
-use crate::record::{Record, go_on};
-use crate::role::verbs::{FarReady, FarTask, NearTask};
-use crate::setup::{EFFORT, OUTPUT, Setup};
-use connect::{Far, Found};
-use device::{Facts, SOFTWARE_SENTENCE, first_address};
+use crate::plan::{MessageCounts, RoleReport, TrafficShape, sizes};
+use crate::process::RoleHandle;
+use crate::record::{RunRecorder, go_on};
+use crate::role::verbs::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
+use crate::setup::{EFFORT, OUTPUT, MeasureOptions};
+use connect::{VerbsListener, VerbsResults};
+use device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 use gauge::judge;
-use order::{Kind, Order, Poll};
+use order::{VerbsOperation, VerbsRequest, CompletionWait};
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
     option("shape", None, "SHAPE", "latency, stream or both (default)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
@@ -64,7 +64,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// Where the other end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PeerLocation {
     /// A process that is started: of this host, or of another rank's.
     Started(Option<IpAddr>),
     /// It listens already.
@@ -73,44 +73,44 @@ enum Place {
 
 /// What a command line asks for beyond the shared options.
 #[derive(Debug)]
-struct Asked {
-    kinds: Vec<Kind>,
-    shapes: Vec<Shape>,
+struct VerbsOptions {
+    kinds: Vec<VerbsOperation>,
+    shapes: Vec<TrafficShape>,
     sizes: Vec<usize>,
     seconds: f64,
     window: u32,
     signal_every: Option<u32>,
     inline_bytes: Option<u32>,
-    poll: Poll,
-    place: Place,
+    poll: CompletionWait,
+    place: PeerLocation,
     listen: Option<SocketAddr>,
 }
 
-impl Asked {
-    fn read(given: &Given) -> Result<Self, Wrong> {
+impl VerbsOptions {
+    fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let kind = given.one_of("kind", &["all", "send", "write", "read"])?;
         let shape = given.one_of("shape", &["both", "latency", "stream"])?;
         let factor = given.number("step", 2, 2, STEP_MAX)?;
         let window = given.number("window", 64, 1, u64::from(VERBS_WINDOW_MAX))? as u32;
-        let place = |name: &str| -> Result<Option<SocketAddr>, Wrong> {
-            let wrong = |text| Wrong(format!("--{name} is an IP address and a port, not '{text}'"));
+        let place = |name: &str| -> Result<Option<SocketAddr>, UsageError> {
+            let wrong = |text| UsageError(format!("--{name} is an IP address and a port, not '{text}'"));
             given.text(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         let address: Option<IpAddr> = given
             .text("address")
-            .map(|text| text.parse().map_err(|_| Wrong(format!("--address is an IP address, not '{text}'"))))
+            .map(|text| text.parse().map_err(|_| UsageError(format!("--address is an IP address, not '{text}'"))))
             .transpose()?;
         let (listen, connect) = (place("listen")?, place("connect")?);
         if u8::from(listen.is_some()) + u8::from(connect.is_some()) + u8::from(address.is_some()) > 1 {
-            return Err(Wrong("--listen, --connect and --address exclude one another".to_owned()));
+            return Err(UsageError("--listen, --connect and --address exclude one another".to_owned()));
         }
-        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { Poll::Busy } else { Poll::Events };
+        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { CompletionWait::Busy } else { CompletionWait::Events };
         let mut asked = Self {
-            kinds: Kind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
+            kinds: VerbsOperation::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             shapes: match shape {
-                "latency" => vec![Shape::PingPong],
-                "stream" => vec![Shape::Stream],
-                _ => vec![Shape::PingPong, Shape::Stream],
+                "latency" => vec![TrafficShape::PingPong],
+                "stream" => vec![TrafficShape::Stream],
+                _ => vec![TrafficShape::PingPong, TrafficShape::Stream],
             },
             sizes: sizes(given.text("sizes").unwrap_or("1:1M"), factor as usize)?,
             seconds: given.decimal("seconds", 0.5, 0.01, SECONDS_MAX)?,
@@ -118,34 +118,34 @@ impl Asked {
             signal_every: given.number_if_given("signal-every", 1, u64::from(window))?.map(|every| every as u32),
             inline_bytes: given.number_if_given("inline", 0, 4_096)?.map(|bytes| bytes as u32),
             poll,
-            place: connect.map_or(Place::Started(address), Place::At),
+            place: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
             listen,
         };
-        if asked.kinds == [Kind::Write] && asked.shapes == [Shape::PingPong] && poll == Poll::Events {
-            return Err(Wrong("--poll events: nothing wakes whoever is written to".to_owned()));
+        if asked.kinds == [VerbsOperation::Write] && asked.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
+            return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
         }
-        if asked.place != Place::Started(None) && crate::launcher::has_ranks() {
-            return Err(Wrong("under a launcher the ranks are the two ends".to_owned()));
+        if asked.place != PeerLocation::Started(None) && crate::launcher::has_ranks() {
+            return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
         }
         asked.sizes.retain(|&size| size > 0);
         Ok(asked)
     }
 
     /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
-    fn series(&self) -> Vec<(Kind, Shape)> {
+    fn series(&self) -> Vec<(VerbsOperation, TrafficShape)> {
         let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
-        all.filter(|&pair| pair != (Kind::Write, Shape::PingPong) || self.poll == Poll::Busy).collect()
+        all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy).collect()
     }
 
     /// An order for messages of a size, whose counts are still to be found.
-    fn order(&self, (kind, shape): (Kind, Shape), size_bytes: usize) -> Order {
-        let window = if shape == Shape::PingPong { 1 } else { self.window };
+    fn order(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
+        let window = if shape == TrafficShape::PingPong { 1 } else { self.window };
         let fits = (VERBS_UNDER_WAY_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
         let window = window.min(fits.max(4)).max(1);
         let usual = (window / 4).max(1);
         let signal_every = self.signal_every.unwrap_or(usual).min(window);
         let (poll, inline_bytes) = (self.poll, self.inline_bytes);
-        Order { kind, shape, poll, size_bytes, warm_up: 1, count: 1, window, signal_every, inline_bytes }
+        VerbsRequest { kind, shape, poll, size_bytes, warm_up: 1, count: 1, window, signal_every, inline_bytes }
     }
 }
 
@@ -153,19 +153,19 @@ impl Asked {
 ///
 /// # Errors
 /// A wrong command line, no library, no device, another end that fails.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench baseline verbs [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (setup, asked) = (Setup::read(&given)?, Asked::read(&given)?);
+    let (setup, asked) = (MeasureOptions::read(&given)?, VerbsOptions::read(&given)?);
     if let Some(address) = asked.listen {
         return listen(address);
     }
     setup.shown.prepare()?;
-    let mut ends = Ends::start(&asked, &setup)?;
-    let mut record = Record::begin("baseline verbs", words, &given, &setup, &[]);
+    let mut ends = VerbsPair::start(&asked, &setup)?;
+    let mut record = RunRecorder::begin("baseline verbs", words, &given, &setup, &[]);
     record.document.targets.push(ends.facts());
     for (name, value) in [("kind", "all"), ("shape", "both"), ("sizes", "1:1M"), ("poll", "busy")] {
         record.used(name, value);
@@ -177,40 +177,40 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
     record.end(outcome)
 }
 
-fn listen(address: SocketAddr) -> Result<(), Failure> {
+fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     let ip = if address.ip().is_unspecified() { first_address()? } else { address.ip() };
-    let far = Far::listen(ip, address.port())?;
+    let far = VerbsListener::listen(ip, address.port())?;
     put(&format!("listening on {} ({}); Ctrl-C ends it\n", far.address()?, far.device()?.name))?;
     Ok(far.serve(|why| eprintln!("harrier bench: {why}"))?)
 }
 
 /// The two processes, or the one of them that is here.
-struct Ends {
-    near: Role,
-    _far: Option<Role>,
+struct VerbsPair {
+    near: RoleHandle,
+    _far: Option<RoleHandle>,
     to: SocketAddr,
-    device: Facts,
-    far_device: Option<Facts>,
+    device: DeviceFacts,
+    far_device: Option<DeviceFacts>,
 }
 
-fn heard<T: DeserializeOwned>(report: Report) -> Result<T, String> {
+fn heard<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
+        RoleReport::Found(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
         other => Err(format!("an end answered {other:?} instead of its figures")),
     }
 }
 
-impl Ends {
-    fn start(asked: &Asked, setup: &Setup) -> Result<Self, String> {
+impl VerbsPair {
+    fn start(asked: &VerbsOptions, setup: &MeasureOptions) -> Result<Self, String> {
         let (far, to, far_device) = match asked.place {
-            Place::At(to) => (None, to, None),
-            Place::Started(address) => {
-                let mut far = Role::start("verbs-consumer", &FarTask { address }, &setup.placement.consumer)?;
-                let FarReady { address, device } = heard(far.report(ROLE_READY_WAIT)?)?;
+            PeerLocation::At(to) => (None, to, None),
+            PeerLocation::Started(address) => {
+                let mut far = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
+                let VerbsConsumerReady { address, device } = heard(far.report(ROLE_READY_WAIT)?)?;
                 (Some(far), address, Some(device))
             }
         };
-        let mut near = Role::start("verbs-publisher", &NearTask { to }, &setup.placement.publisher)?;
+        let mut near = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
         let device = heard(near.report(ROLE_READY_WAIT)?)?;
         Ok(Self { near, _far: far, to, device, far_device })
     }
@@ -230,31 +230,31 @@ impl Ends {
         }
     }
 
-    fn segment(&mut self, order: &Order) -> Result<Found, String> {
+    fn segment(&mut self, order: &VerbsRequest) -> Result<VerbsResults, String> {
         self.near.order(order)?;
         heard(self.near.report(REPORT_WAIT)?)
     }
 
     /// How many messages last about `seconds`: found by trials that grow until they can be timed.
-    fn counts(&mut self, setup: &Setup, asked: &Asked, order: &Order) -> Result<Counts, String> {
+    fn counts(&mut self, setup: &MeasureOptions, asked: &VerbsOptions, order: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
-            return Ok(Counts::with_tenth(iterations));
+            return Ok(MessageCounts::with_tenth(iterations));
         }
         let mut count = 2 * u64::from(order.window.max(8));
         loop {
-            let found = self.segment(&Order { count, warm_up: (count / 8).max(1), ..*order })?;
+            let found = self.segment(&VerbsRequest { count, warm_up: (count / 8).max(1), ..*order })?;
             let elapsed_s = found.elapsed_ns.max(1) as f64 / 1e9;
             if elapsed_s >= TRIAL_S || count >= SEGMENT_MESSAGES_MAX / 16 {
-                return Ok(Counts::with_tenth((count as f64 * asked.seconds / elapsed_s).max(16.0) as u64));
+                return Ok(MessageCounts::with_tenth((count as f64 * asked.seconds / elapsed_s).max(16.0) as u64));
             }
             count *= 8;
         }
     }
 }
 
-fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -> Result<(), Failure> {
-    let progress = Progress::begin();
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &VerbsOptions, ends: &mut VerbsPair) -> Result<(), CommandFailure> {
+    let progress = ProgressLine::begin();
     let series = asked.series();
     let all = (series.len() * asked.sizes.len() * setup.runs) as f64;
     let mut done = 0.0;
@@ -278,8 +278,8 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -
             go_on()?;
             let order = asked.order(pair, size_bytes);
             let counts = ends.counts(setup, asked, &order)?;
-            let order = Order { warm_up: counts.warm_up, count: counts.measured, ..order };
-            let mut point = Point { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
+            let order = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..order };
+            let mut point = SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
             for run in 1..=setup.runs {
                 go_on()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
@@ -300,21 +300,21 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -
     Ok(())
 }
 
-fn begin(asked: &Asked, (kind, shape): (Kind, Shape), device: &Facts) -> Series {
+fn begin(asked: &VerbsOptions, (kind, shape): (VerbsOperation, TrafficShape), device: &DeviceFacts) -> MeasuredSeries {
     let shape_name = match (shape, kind) {
-        (Shape::Stream, _) => "stream",
-        (Shape::PingPong, Kind::Read) => "fetch",
-        (Shape::PingPong, _) => "ping-pong",
+        (TrafficShape::Stream, _) => "stream",
+        (TrafficShape::PingPong, VerbsOperation::Read) => "fetch",
+        (TrafficShape::PingPong, _) => "ping-pong",
     };
-    let poll = if asked.poll == Poll::Busy { "busy" } else { "events" };
+    let poll = if asked.poll == CompletionWait::Busy { "busy" } else { "events" };
     let mut parameters = BTreeMap::from([("kind", kind.name()), ("shape", shape_name), ("poll", poll)].map(owned));
-    if shape == Shape::Stream {
+    if shape == TrafficShape::Stream {
         parameters.insert("window".to_owned(), asked.window.to_string());
     }
-    Series {
+    MeasuredSeries {
         benchmark: "verbs".to_owned(),
         target: device.name.clone(),
-        pace: Pace::Closed,
+        pace: LoopMode::Closed,
         parameters,
         axis: "size_bytes".to_owned(),
         points: Vec::new(),
@@ -326,15 +326,15 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 }
 
 /// A segment as a run of the document. The ends stand where publisher and consumer do.
-fn to_run(order: &Order, found: &Found) -> Run {
-    let latency = if order.kind == Kind::Read { "fetch" } else { "round_trip" };
-    let latencies = if order.shape == Shape::PingPong {
+fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
+    let latency = if order.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
+    let latencies = if order.shape == TrafficShape::PingPong {
         BTreeMap::from([(latency.to_owned(), found.latencies.clone())])
     } else {
         BTreeMap::new()
     };
     let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
-    let note = |name: &str, asked: &end::Asked| {
+    let note = |name: &str, asked: &end::DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
             of_thousand(asked.posts),
@@ -343,8 +343,8 @@ fn to_run(order: &Order, found: &Found) -> Run {
             of_thousand(asked.sleeps),
         )
     };
-    let way = if order.kind != Kind::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
-    Run {
+    let way = if order.kind != VerbsOperation::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
+    MeasuredRun {
         elapsed_s: found.elapsed_ns.max(1) as f64 / 1e9,
         published: order.count,
         delivered: order.count,
@@ -357,7 +357,7 @@ fn to_run(order: &Order, found: &Found) -> Run {
             note("measuring end", &found.near.1),
             note("other end", &found.far.1),
         ],
-        ..Run::default()
+        ..MeasuredRun::default()
     }
 }
 
@@ -365,33 +365,33 @@ fn to_run(order: &Order, found: &Found) -> Run {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn asked(line: &str) -> Result<VerbsOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&Given::parse(&words, &[OWN, EFFORT, OUTPUT])?)
+        VerbsOptions::read(&ParsedOptions::parse(&words, &[OWN, EFFORT, OUTPUT])?)
     }
 
     #[test]
     fn what_is_asked() {
         let usual = asked("").expect("nothing is wrong");
-        assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, Place::Started(None)));
+        assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, PeerLocation::Started(None)));
         let few = asked("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
-        assert_eq!(few.series(), [(Kind::Read, Shape::PingPong)]);
-        assert_eq!(few.place, Place::At("10.0.0.2:7471".parse().expect("an address")));
+        assert_eq!(few.series(), [(VerbsOperation::Read, TrafficShape::PingPong)]);
+        assert_eq!(few.place, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
         let sleeping = asked("--poll events").expect("nothing is wrong");
-        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(Kind::Write, Shape::PingPong)));
+        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong)));
     }
 
     #[test]
     fn windows_are_smaller_for_large_messages_and_one_for_round_trips() {
         let asked = asked("--window 128").expect("nothing is wrong");
         let of = |shape, size_bytes| {
-            let order = asked.order((Kind::Send, shape), size_bytes);
+            let order = asked.order((VerbsOperation::Send, shape), size_bytes);
             (order.window, order.signal_every)
         };
-        assert_eq!(of(Shape::Stream, 64), (128, 32));
-        assert_eq!(of(Shape::Stream, 1 << 20), (16, 4));
-        assert_eq!(of(Shape::Stream, 128 << 20), (4, 1));
-        assert_eq!(of(Shape::PingPong, 64), (1, 1));
+        assert_eq!(of(TrafficShape::Stream, 64), (128, 32));
+        assert_eq!(of(TrafficShape::Stream, 1 << 20), (16, 4));
+        assert_eq!(of(TrafficShape::Stream, 128 << 20), (4, 1));
+        assert_eq!(of(TrafficShape::PingPong, 64), (1, 1));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::limits::DIAG_ANSWER_BYTES;
 
 /// One TCP socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Socket {
+pub(crate) struct SocketInfo {
     /// Number in `/proc/PID/fd`; zero for a socket that no process holds any more.
     pub inode: u64,
     pub local_port: u16,
@@ -21,7 +21,7 @@ pub(crate) struct Socket {
     /// Whether it waits for connections.
     pub listens: bool,
     /// What it counted; `None` if the kernel does not tell.
-    pub counts: Option<Counts>,
+    pub counts: Option<SocketCounters>,
     /// Name of its congestion control.
     pub congestion: Option<String>,
     /// `SO_RCVBUF` and `SO_SNDBUF` as they stand now (twice what was asked for; the system may move them).
@@ -30,7 +30,7 @@ pub(crate) struct Socket {
 
 /// Counts of `struct tcp_info` since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct SocketCounters {
     pub segments_sent: u64,
     pub segments_received: u64,
     /// Bytes of payload sent, those sent again included.
@@ -57,7 +57,7 @@ const SOCKET_BYTES: usize = 72;
 ///
 /// # Errors
 /// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
-pub(crate) fn sockets() -> io::Result<Vec<Socket>> {
+pub(crate) fn sockets() -> io::Result<Vec<SocketInfo>> {
     let protocol = SockProtocol::NetlinkSockDiag;
     let descriptor = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     let mut kernel = File::from(descriptor);
@@ -92,7 +92,7 @@ fn question(family: u8) -> Vec<u8> {
 }
 
 /// Takes the sockets of one answer in; says whether it was the last.
-fn take(mut answer: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
+fn take(mut answer: &[u8], found: &mut Vec<SocketInfo>) -> io::Result<bool> {
     let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "an answer about sockets is cut");
     while !answer.is_empty() {
         let length = u32_at(answer, 0).ok_or_else(cut)? as usize;
@@ -115,14 +115,14 @@ fn take(mut answer: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
 }
 
 /// `struct inet_diag_msg` and its attributes.
-fn read(message: &[u8]) -> Option<Socket> {
+fn read(message: &[u8]) -> Option<SocketInfo> {
     let port = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
-    let mut socket = Socket {
+    let mut socket = SocketInfo {
         listens: *message.get(1)? == STATE_LISTEN,
         local_port: port(4)?,
         remote_port: port(6)?,
         inode: u64::from(u32_at(message, 68)?),
-        ..Socket::default()
+        ..SocketInfo::default()
     };
     let mut attributes = message.get(SOCKET_BYTES..)?;
     while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
@@ -144,8 +144,8 @@ fn read(message: &[u8]) -> Option<Socket> {
 }
 
 /// From `struct tcp_info`, which newer kernels lengthen at its end.
-fn counts(info: &[u8]) -> Option<Counts> {
-    Some(Counts {
+fn counts(info: &[u8]) -> Option<SocketCounters> {
+    Some(SocketCounters {
         retransmits: u64::from(u32_at(info, 100)?),
         bytes_received: u64_at(info, 128)?,
         segments_sent: u64::from(u32_at(info, 136)?),

@@ -4,10 +4,10 @@
 //! Owns:   the rules; the limits in them are in `limits`.
 //! Never:  measures, forgives.
 
-use crate::environment::Environment;
+use crate::environment::HostEnvironment;
 use crate::limits::{CLIENT_CORES_SHARE_MAX, LATE_SEND_NS, LATE_SENDS_SHARE_MAX};
 use crate::role_usage::RoleUsage;
-use crate::tally::Faults;
+use crate::tally::DeliveryFaults;
 
 /// A client that used more than 85 % of the processors it could have: the broker may be faster than the figures say.
 /// `role` names it in the sentence: `publishers`, `consumers`.
@@ -54,13 +54,13 @@ pub fn generator_fell_behind(late: u64, intended: u64) -> Option<String> {
 }
 
 /// Figures of a build without optimisation.
-pub fn unoptimised(environment: &Environment) -> Option<String> {
+pub fn unoptimised(environment: &HostEnvironment) -> Option<String> {
     (!environment.optimised).then(|| "this program was built without optimisation: its figures mean nothing".to_owned())
 }
 
 /// Loss, duplicates, reordering, damage, refusals.
-pub fn faulty(faults: &Faults, refused: u64) -> Option<String> {
-    let Faults { lost, duplicates, reordered, strays, damaged } = *faults;
+pub fn faulty(faults: &DeliveryFaults, refused: u64) -> Option<String> {
+    let DeliveryFaults { lost, duplicates, reordered, strays, damaged } = *faults;
     let kinds = [
         (lost, "lost"),
         (duplicates, "doubled"),
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn faults_are_told_by_kind() {
-        assert_eq!(faulty(&Faults::default(), 0), None);
-        let faults = Faults { lost: 2, damaged: 1, ..Faults::default() };
+        assert_eq!(faulty(&DeliveryFaults::default(), 0), None);
+        let faults = DeliveryFaults { lost: 2, damaged: 1, ..DeliveryFaults::default() };
         assert_eq!(faulty(&faults, 3).as_deref(), Some("messages: 2 lost, 1 damaged, 3 refused or returned"));
     }
 
     #[test]
     fn builds() {
-        let mut environment = Environment::read();
+        let mut environment = HostEnvironment::read();
         environment.optimised = true;
         assert_eq!(unoptimised(&environment), None);
         environment.optimised = false;

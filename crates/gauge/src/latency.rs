@@ -11,28 +11,28 @@ use crate::limits::{LATENCY_NS_MAX, SAMPLES_ABOVE_MIN};
 
 /// A histogram of latencies in nanoseconds.
 #[derive(Clone, Debug)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     histogram: Histogram<u64>,
 }
 
 /// The non-empty buckets of a histogram: value in nanoseconds and count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Buckets(Vec<(u64, u64)>);
+pub struct HistogramBuckets(Vec<(u64, u64)>);
 
-impl Buckets {
+impl HistogramBuckets {
     /// Values in nanoseconds, ascending, and their counts.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
 }
 
-impl FromIterator<(u64, u64)> for Buckets {
+impl FromIterator<(u64, u64)> for HistogramBuckets {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(buckets: I) -> Self {
         Self(buckets.into_iter().collect())
     }
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         match Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3) {
             Ok(histogram) => Self { histogram },
@@ -41,7 +41,7 @@ impl Default for Latencies {
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Counts one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
@@ -82,15 +82,15 @@ impl Latencies {
     }
 
     /// Takes in all latencies of another histogram.
-    pub fn merge(&mut self, buckets: &Buckets) {
+    pub fn merge(&mut self, buckets: &HistogramBuckets) {
         for &(value, count) in &buckets.0 {
             self.histogram.saturating_record_n(value, count);
         }
     }
 
     /// All non-empty buckets.
-    pub fn buckets(&self) -> Buckets {
-        Buckets(
+    pub fn buckets(&self) -> HistogramBuckets {
+        HistogramBuckets(
             self.histogram
                 .iter_recorded()
                 .map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()))
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn buckets_carry_the_whole_histogram() {
-        let mut here = Latencies::default();
+        let mut here = LatencyHistogram::default();
         for us in 1..=1_000_u64 {
             here.record(us * 1_000);
         }
-        let mut there = Latencies::default();
-        let carried: Buckets = here.buckets().iter().collect();
+        let mut there = LatencyHistogram::default();
+        let carried: HistogramBuckets = here.buckets().iter().collect();
         there.merge(&carried);
         assert_eq!(there.count(), 1_000);
         for share in [0.5, 0.99, 1.0] {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn quantiles_need_samples_above_them() {
         let of = |count: u64| {
-            let mut latencies = Latencies::default();
+            let mut latencies = LatencyHistogram::default();
             (1..=count).for_each(|us| latencies.record(us * 1_000));
             latencies
         };

@@ -14,7 +14,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// The counts of one process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct ProcessSnapshot {
     /// When it started, in ticks after the machine: with the id it names a process.
     pub started: u64,
     /// Processor time, precise.
@@ -31,12 +31,12 @@ pub(crate) struct Look {
     /// Voluntary and involuntary switches of the whole process, ended threads included; known for one's own only.
     pub switches: Option<(u64, u64)>,
     /// Living threads.
-    pub threads: BTreeMap<u32, Thread>,
+    pub threads: BTreeMap<u32, ThreadSnapshot>,
 }
 
 /// The counts of one thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Thread {
+pub(crate) struct ThreadSnapshot {
     pub voluntary: u64,
     pub involuntary: u64,
     pub cpu_ns: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Thread {
     pub allowed: Vec<u32>,
 }
 
-impl Look {
+impl ProcessSnapshot {
     /// Looks at a process; `None` if it is not there or hidden.
     pub fn at(pid: u32) -> Option<Self> {
         let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
@@ -100,7 +100,7 @@ pub(crate) fn tick_ns() -> Option<u64> {
     1_000_000_000_u64.checked_div(u64::try_from(per_s).ok()?)
 }
 
-fn threads(pid: u32) -> BTreeMap<u32, Thread> {
+fn threads(pid: u32) -> BTreeMap<u32, ThreadSnapshot> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeMap::new() };
     tasks
         .flatten()
@@ -110,7 +110,7 @@ fn threads(pid: u32) -> BTreeMap<u32, Thread> {
             // Three numbers: ran, waited (both in nanoseconds), turns. Kernels without scheduling figures have no file.
             let schedule = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             let mut schedule = schedule.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
-            let thread = Thread {
+            let thread = ThreadSnapshot {
                 voluntary: number(&status, "voluntary_ctxt_switches:")?,
                 involuntary: number(&status, "nonvoluntary_ctxt_switches:")?,
                 cpu_ns: schedule.next().unwrap_or(0),
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there() {
-        assert!(Look::at(u32::MAX).is_none());
-        assert!(Look::at(i32::MAX as u32).is_none());
+        assert!(ProcessSnapshot::at(u32::MAX).is_none());
+        assert!(ProcessSnapshot::at(i32::MAX as u32).is_none());
         assert_eq!(resident_bytes(u32::MAX), None);
         assert!(resident_bytes(std::process::id()) > Some(100_000));
     }

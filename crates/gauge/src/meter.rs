@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::now_ns;
-use crate::look::{Look, Thread};
+use crate::look::{ProcessSnapshot, ThreadSnapshot};
 use crate::role_usage::RoleUsage;
 
 /// Measures processes over an interval: `start`, `sample` now and then, `stop`.
@@ -16,35 +16,35 @@ use crate::role_usage::RoleUsage;
 /// two looks has its processor time counted (the kernel keeps it with the process) but its context switches and its
 /// waiting not. Of the own process the kernel tells all switches.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ProcessMeter {
     began_ns: u64,
-    watched: Vec<Watched>,
+    watched: Vec<MeteredProcess>,
     resident_bytes_max: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct MeteredProcess {
     pid: u32,
-    first: Look,
-    last: Look,
-    threads: BTreeMap<u32, Span>,
+    first: ProcessSnapshot,
+    last: ProcessSnapshot,
+    threads: BTreeMap<u32, ThreadSpan>,
     /// Threads whose ids were given to others.
-    gone: Vec<Span>,
+    gone: Vec<ThreadSpan>,
     threads_max: usize,
 }
 
 /// A thread from the first look at it (nothing, if it began later) to the last.
 #[derive(Debug, Default)]
-struct Span {
-    first: Thread,
-    last: Thread,
+struct ThreadSpan {
+    first: ThreadSnapshot,
+    last: ThreadSnapshot,
 }
 
-impl Meter {
+impl ProcessMeter {
     /// Begins to measure; processes that cannot be read are left out (see [`RoleUsage::processes`]).
     pub fn start(pids: &[u32]) -> Self {
         let distinct: BTreeSet<u32> = pids.iter().copied().collect();
-        let watched: Vec<Watched> = distinct.into_iter().filter_map(Watched::begin).collect();
+        let watched: Vec<MeteredProcess> = distinct.into_iter().filter_map(MeteredProcess::begin).collect();
         let resident_bytes_max = watched.iter().map(|watched| watched.first.resident_bytes).sum();
         // The clock last: reading took time in which nothing of the interval happened.
         Self { began_ns: now_ns(), watched, resident_bytes_max }
@@ -57,7 +57,7 @@ impl Meter {
 
     /// Looks at the processes once more and keeps what is largest (resident memory), and what a thread has used that may end.
     pub fn sample(&mut self) {
-        self.watched.iter_mut().for_each(Watched::look);
+        self.watched.iter_mut().for_each(MeteredProcess::look);
         let resident_bytes = self.watched.iter().map(|watched| watched.last.resident_bytes).sum();
         self.resident_bytes_max = self.resident_bytes_max.max(resident_bytes);
     }
@@ -69,19 +69,19 @@ impl Meter {
         let mut usage: RoleUsage =
             self.watched.iter().map(|watched| watched.usage(elapsed_s)).collect::<Vec<_>>().iter().collect();
         // A peak of one process that no sample saw: the others may have had less then, so it is taken alone.
-        let unseen = self.watched.iter().map(Watched::unseen_peak_bytes).max().unwrap_or(0);
+        let unseen = self.watched.iter().map(MeteredProcess::unseen_peak_bytes).max().unwrap_or(0);
         usage.resident_bytes = self.resident_bytes_max.max(unseen);
         usage
     }
 }
 
-impl Watched {
+impl MeteredProcess {
     fn begin(pid: u32) -> Option<Self> {
-        let first = Look::at(pid)?;
+        let first = ProcessSnapshot::at(pid)?;
         let threads = first
             .threads
             .iter()
-            .map(|(&id, thread)| (id, Span { first: thread.clone(), last: thread.clone() }))
+            .map(|(&id, thread)| (id, ThreadSpan { first: thread.clone(), last: thread.clone() }))
             .collect();
         let threads_max = first.threads.len();
         Some(Self { pid, last: first.clone(), first, threads, gone: Vec::new(), threads_max })
@@ -89,7 +89,7 @@ impl Watched {
 
     /// Looks again; a process that has ended, or whose id another has now, stays as it was seen last.
     fn look(&mut self) {
-        let Some(look) = Look::at(self.pid).filter(|look| look.started == self.first.started) else {
+        let Some(look) = ProcessSnapshot::at(self.pid).filter(|look| look.started == self.first.started) else {
             self.last.resident_bytes = 0;
             return;
         };
@@ -113,7 +113,7 @@ impl Watched {
         let cpu_s = last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / 1e9;
         let user_s = cpu_s * user_share(first, last);
         let spans = || self.threads.values().chain(&self.gone);
-        let sum = |count: &dyn Fn(&Thread) -> u64| -> u64 {
+        let sum = |count: &dyn Fn(&ThreadSnapshot) -> u64| -> u64 {
             spans().map(|span| count(&span.last).saturating_sub(count(&span.first))).sum()
         };
         let (voluntary_switches, involuntary_switches) = match (first.switches, last.switches) {
@@ -143,7 +143,7 @@ impl Watched {
 
 /// How much of the processor time was in user space: in this interval, or since the process began where the interval is
 /// shorter than a tick.
-fn user_share(first: &Look, last: &Look) -> f64 {
+fn user_share(first: &ProcessSnapshot, last: &ProcessSnapshot) -> f64 {
     let user_ns = last.user_ns.saturating_sub(first.user_ns);
     let system_ns = last.system_ns.saturating_sub(first.system_ns);
     let share = |user_ns: u64, system_ns: u64| user_ns as f64 / (user_ns + system_ns) as f64;
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn own_work_is_seen_and_earlier_work_is_not() {
         burn(20_000_000);
-        let meter = Meter::of_self();
+        let meter = ProcessMeter::of_self();
         burn(30_000_000);
         let usage = meter.stop();
         assert_eq!(usage.processes, 1);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn switches_of_threads_that_ended_are_counted() {
-        let meter = Meter::of_self();
+        let meter = ProcessMeter::of_self();
         // Each side waits in the kernel for the other's byte, so that a round trip makes at least one of them wait.
         let (mut here, mut there) = UnixStream::pair().expect("two ends");
         let other = std::thread::spawn(move || {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn memory_that_came_and_went_is_seen() {
         const BYTES: usize = 64 << 20;
-        let mut meter = Meter::of_self();
+        let mut meter = ProcessMeter::of_self();
         let block = vec![1_u8; BYTES];
         meter.sample();
         drop(std::hint::black_box(block));
@@ -224,18 +224,18 @@ mod tests {
     #[test]
     fn another_process_and_its_end() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat starts");
-        let mut meter = Meter::start(&[child.id(), child.id(), u32::MAX]);
+        let mut meter = ProcessMeter::start(&[child.id(), child.id(), u32::MAX]);
         meter.sample();
         drop(child.stdin.take());
         child.wait().expect("cat ends");
         let usage = meter.stop();
         assert_eq!(usage.processes, 1, "each process once, those that are not there not at all");
-        assert_eq!(Meter::start(&[child.id()]).stop().known(), None);
+        assert_eq!(ProcessMeter::start(&[child.id()]).stop().known(), None);
     }
 
     #[test]
     fn times_are_split_where_ticks_are_too_coarse() {
-        let at = |user_ns, system_ns| Look { user_ns, system_ns, ..Look::default() };
+        let at = |user_ns, system_ns| ProcessSnapshot { user_ns, system_ns, ..ProcessSnapshot::default() };
         assert_eq!(user_share(&at(10, 10), &at(40, 20)), 0.75);
         assert_eq!(user_share(&at(30, 10), &at(30, 10)), 0.75);
         assert_eq!(user_share(&at(0, 0), &at(0, 0)), 1.0);

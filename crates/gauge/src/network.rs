@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::diag::{self, Counts, Socket};
+use crate::diag::{self, SocketCounters, SocketInfo};
 use crate::listener::socket_inodes;
 
 /// What crossed the network in the interval, over all sockets of the roles.
@@ -16,7 +16,7 @@ use crate::listener::socket_inodes;
 /// A client's socket counts both ways, what it sent and what it received: the sum over all clients is all that passed
 /// between them and the broker, and the broker's own sockets must not be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Network {
+pub struct NetworkUsage {
     /// TCP segments.
     pub packets: u64,
     /// Bytes in them, without the headers of TCP and below.
@@ -28,7 +28,7 @@ pub struct Network {
     pub retransmits: u64,
 }
 
-impl Network {
+impl NetworkUsage {
     /// Adds the sockets of another role.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
@@ -66,7 +66,7 @@ impl Network {
 
 /// Which sockets are counted.
 #[derive(Clone, Debug)]
-enum Whose {
+enum SocketOwner {
     /// Those that these processes hold.
     Processes(Vec<u32>),
     /// Those connected to this port of a broker.
@@ -76,12 +76,12 @@ enum Whose {
 /// Measures TCP sockets from its start to its stop. Sockets that were closed meanwhile are not counted.
 #[derive(Debug)]
 pub struct NetworkMeter {
-    whose: Whose,
-    before: Option<Reading>,
+    whose: SocketOwner,
+    before: Option<SocketReadings>,
 }
 
 /// What each socket has counted: by its inode and its ports.
-type Reading = BTreeMap<(u64, u16, u16), Counts>;
+type SocketReadings = BTreeMap<(u64, u16, u16), SocketCounters>;
 
 impl NetworkMeter {
     /// Begins to measure the TCP sockets of this process.
@@ -91,21 +91,21 @@ impl NetworkMeter {
 
     /// Begins to measure the TCP sockets that these processes of the same network namespace hold.
     pub fn of(pids: &[u32]) -> Self {
-        Self::begin(Whose::Processes(pids.to_vec()))
+        Self::begin(SocketOwner::Processes(pids.to_vec()))
     }
 
     /// Begins to measure all connections of this network namespace to a broker's port.
     pub fn of_clients(port: u16) -> Self {
-        Self::begin(Whose::ClientsOf(port))
+        Self::begin(SocketOwner::ClientsOf(port))
     }
 
-    fn begin(whose: Whose) -> Self {
+    fn begin(whose: SocketOwner) -> Self {
         let before = read(&whose);
         Self { whose, before }
     }
 
     /// Ends the measurement; `None` if there was no such socket (Unix sockets have no packets), or the kernel does not tell.
-    pub fn stop(self) -> Option<Network> {
+    pub fn stop(self) -> Option<NetworkUsage> {
         let (before, after) = (self.before?, read(&self.whose)?);
         (!(before.is_empty() && after.is_empty())).then(|| difference(&before, &after))
     }
@@ -115,10 +115,10 @@ impl NetworkMeter {
 /// `receive_buffer_bytes` (as the kernel holds them now), each only if all sockets agree.
 pub fn options_found(port: u16) -> BTreeMap<String, String> {
     let sockets = diag::sockets().unwrap_or_default();
-    let accepted: Vec<&Socket> =
+    let accepted: Vec<&SocketInfo> =
         sockets.iter().filter(|socket| socket.local_port == port && !socket.listens && socket.inode != 0).collect();
     let mut found = BTreeMap::new();
-    let mut note = |name: &str, of: &dyn Fn(&Socket) -> Option<String>| {
+    let mut note = |name: &str, of: &dyn Fn(&SocketInfo) -> Option<String>| {
         let values: BTreeSet<Option<String>> = accepted.iter().map(|socket| of(socket)).collect();
         if let (1, Some(Some(value))) = (values.len(), values.first()) {
             found.insert(name.to_owned(), value.clone());
@@ -130,13 +130,13 @@ pub fn options_found(port: u16) -> BTreeMap<String, String> {
     found
 }
 
-fn read(whose: &Whose) -> Option<Reading> {
-    let chosen: Box<dyn Fn(&Socket) -> bool> = match whose {
-        Whose::Processes(pids) => {
+fn read(whose: &SocketOwner) -> Option<SocketReadings> {
+    let chosen: Box<dyn Fn(&SocketInfo) -> bool> = match whose {
+        SocketOwner::Processes(pids) => {
             let inodes: BTreeSet<u64> = pids.iter().flat_map(|&pid| socket_inodes(pid)).collect();
             Box::new(move |socket| inodes.contains(&socket.inode))
         }
-        Whose::ClientsOf(port) => {
+        SocketOwner::ClientsOf(port) => {
             let port = *port;
             Box::new(move |socket| socket.remote_port == port)
         }
@@ -146,8 +146,8 @@ fn read(whose: &Whose) -> Option<Reading> {
     chosen.map(|socket| Some(((socket.inode, socket.local_port, socket.remote_port), socket.counts?))).collect()
 }
 
-fn difference(before: &Reading, after: &Reading) -> Network {
-    let mut sum = Network::default();
+fn difference(before: &SocketReadings, after: &SocketReadings) -> NetworkUsage {
+    let mut sum = NetworkUsage::default();
     for (socket, now) in after {
         // A socket that is new began with nothing.
         let then = before.get(socket).copied().unwrap_or_default();
@@ -227,9 +227,9 @@ mod tests {
     #[test]
     fn counters_go_round_and_sockets_come_and_go() {
         assert_eq!(wrapped(5, u64::from(u32::MAX) - 4), 10);
-        let counts = |segments_sent| Counts { segments_sent, bytes_sent: 10 * segments_sent, ..Counts::default() };
+        let counts = |segments_sent| SocketCounters { segments_sent, bytes_sent: 10 * segments_sent, ..SocketCounters::default() };
         let before = BTreeMap::from([((1, 1, 1), counts(5)), ((2, 2, 2), counts(100))]);
         let after = BTreeMap::from([((1, 1, 1), counts(7)), ((3, 3, 3), counts(4))]);
-        assert_eq!(difference(&before, &after), Network { packets: 6, bytes: 60, bytes_sent: 60, retransmits: 0 });
+        assert_eq!(difference(&before, &after), NetworkUsage { packets: 6, bytes: 60, bytes_sent: 60, retransmits: 0 });
     }
 }

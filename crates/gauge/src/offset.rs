@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A question and its answer. A side that cannot tell the two times in the middle apart gives the same twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exchange {
+pub struct ClockExchange {
     /// When the question left, on this clock.
     pub asked_ns: u64,
     /// When it arrived, on the other clock.
@@ -21,7 +21,7 @@ pub struct Exchange {
 
 /// The other clock's lead over this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offset {
+pub struct ClockOffset {
     /// What must be added to this clock to get the other.
     pub offset_ns: i64,
     /// The true offset is at most this far away, as long as neither clock was set or ran visibly faster meanwhile.
@@ -31,19 +31,19 @@ pub struct Offset {
 /// The offset that all exchanges allow. Each one bounds it from both sides, since no message arrives before it leaves;
 /// the quickest ones bound it best, and all together better still. Where they contradict each other (a clock drifted or
 /// was set) the quickest exchange decides alone. `None` without an exchange whose times make sense.
-pub fn offset(exchanges: &[Exchange]) -> Option<Offset> {
-    let bounds: Vec<(i128, i128)> = exchanges.iter().filter_map(Exchange::bounds).collect();
+pub fn offset(exchanges: &[ClockExchange]) -> Option<ClockOffset> {
+    let bounds: Vec<(i128, i128)> = exchanges.iter().filter_map(ClockExchange::bounds).collect();
     let quickest = *bounds.iter().min_by_key(|(low, high)| high - low)?;
     let low = bounds.iter().map(|bound| bound.0).max()?;
     let high = bounds.iter().map(|bound| bound.1).min()?;
     let (low, high) = if low <= high { (low, high) } else { quickest };
-    Some(Offset {
+    Some(ClockOffset {
         offset_ns: i64::try_from((low + high).div_euclid(2)).ok()?,
         error_ns: u64::try_from((high - low + 1).div_euclid(2)).ok()?,
     })
 }
 
-impl Exchange {
+impl ClockExchange {
     /// The least and the largest offset with which nothing arrives before it left.
     fn bounds(&self) -> Option<(i128, i128)> {
         let between = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
@@ -57,9 +57,9 @@ mod tests {
     use super::*;
 
     /// An exchange with a clock that is `lead` ahead; `there`, `at` and `back` are what each part took.
-    fn exchange(asked_ns: u64, lead: i64, there: u64, at: u64, back: u64) -> Exchange {
+    fn exchange(asked_ns: u64, lead: i64, there: u64, at: u64, back: u64) -> ClockExchange {
         let other = |ns: u64| ns.checked_add_signed(lead).expect("a time");
-        Exchange {
+        ClockExchange {
             asked_ns,
             arrived_ns: other(asked_ns + there),
             answered_ns: other(asked_ns + there + at),
@@ -67,7 +67,7 @@ mod tests {
         }
     }
 
-    fn check(exchanges: &[Exchange], lead: i64, error_ns_max: u64) {
+    fn check(exchanges: &[ClockExchange], lead: i64, error_ns_max: u64) {
         let found = offset(exchanges).expect("exchanges");
         assert!(found.offset_ns.abs_diff(lead) <= found.error_ns, "{found:?}, true {lead}");
         assert!(found.error_ns <= error_ns_max, "{found:?}");
@@ -87,20 +87,20 @@ mod tests {
     #[test]
     fn contradictions_leave_it_to_the_quickest() {
         let drifted = [exchange(1_000_000, 500, 10, 0, 10), exchange(2_000_000, 90_000, 40, 0, 40)];
-        assert_eq!(offset(&drifted), Some(Offset { offset_ns: 500, error_ns: 10 }));
+        assert_eq!(offset(&drifted), Some(ClockOffset { offset_ns: 500, error_ns: 10 }));
     }
 
     #[test]
     fn nonsense_is_left_out() {
-        let backwards = Exchange { asked_ns: 10, arrived_ns: 5, answered_ns: 5, heard_ns: 9 };
+        let backwards = ClockExchange { asked_ns: 10, arrived_ns: 5, answered_ns: 5, heard_ns: 9 };
         assert_eq!(offset(&[backwards]), None);
         assert_eq!(offset(&[]), None);
         // Longer at the other side than the whole took here.
-        let impossible = Exchange { asked_ns: 10, arrived_ns: 0, answered_ns: 100, heard_ns: 20 };
+        let impossible = ClockExchange { asked_ns: 10, arrived_ns: 0, answered_ns: 100, heard_ns: 20 };
         assert_eq!(offset(&[impossible]), None);
-        let far = Exchange { asked_ns: 0, arrived_ns: u64::MAX, answered_ns: u64::MAX, heard_ns: 0 };
+        let far = ClockExchange { asked_ns: 0, arrived_ns: u64::MAX, answered_ns: u64::MAX, heard_ns: 0 };
         assert_eq!(offset(&[far]), None, "no such lead fits");
         let good = exchange(100, 7, 1, 0, 1);
-        assert_eq!(offset(&[backwards, good]), Some(Offset { offset_ns: 7, error_ns: 1 }));
+        assert_eq!(offset(&[backwards, good]), Some(ClockOffset { offset_ns: 7, error_ns: 1 }));
     }
 }

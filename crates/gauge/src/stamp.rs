@@ -18,13 +18,13 @@ const HEAD_BYTES: usize = SEQUENCE_BYTES_MAX + SUM_BYTES;
 
 /// The constant part of the bodies of one size.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct BodyStamp {
     pattern: Vec<u8>,
     /// Sum of the pattern behind the head.
     begun: Hasher,
 }
 
-impl Stamp {
+impl BodyStamp {
     /// For bodies of this size.
     pub fn new(size_bytes: usize) -> Self {
         // Each place has its own byte, as far as 251 and 8 bits allow: a part that is moved or cut does not fit.
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn every_damaged_byte_is_noticed() {
         for size_bytes in [0, 1, 4, 8, 9, 11, 12, 13, 64, 4_096] {
-            let stamp = Stamp::new(size_bytes);
+            let stamp = BodyStamp::new(size_bytes);
             let mut body = vec![0; size_bytes];
             stamp.fill(&mut body);
             stamp.write(&mut body, 0x0102_0304_0506_0708);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_part_of_another_place_is_noticed() {
-        let stamp = Stamp::new(8_192);
+        let stamp = BodyStamp::new(8_192);
         let mut body = vec![0; 8_192];
         stamp.fill(&mut body);
         stamp.write(&mut body, 5);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_body_is_stamped_again_and_again() {
-        let stamp = Stamp::new(100);
+        let stamp = BodyStamp::new(100);
         let mut body = vec![0; 100];
         stamp.fill(&mut body);
         for sequence in 0..1_000 {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DRIFT_MAX, STEADINESS_RATES_MIN};
-use crate::summary::Runs;
+use crate::summary::RunValues;
 
 /// How steady a run was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub fn steadiness(rates: &[f64]) -> Option<Steadiness> {
     if rates.len() < STEADINESS_RATES_MIN || rates.iter().any(|rate| !rate.is_finite()) {
         return None;
     }
-    let median = |rates: &[f64]| rates.iter().copied().collect::<Runs>().median();
+    let median = |rates: &[f64]| rates.iter().copied().collect::<RunValues>().median();
     let (first, second) = rates.split_at(rates.len() / 2);
     let (first, second, all) = (median(first)?, median(second)?, median(rates)?);
     let share = |value: f64, of: f64| match (value == 0.0, of == 0.0) {

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// Values of one measurement, one a run, in the order of the runs.
 #[derive(Clone, Debug, Default)]
-pub struct Runs {
+pub struct RunValues {
     values: Vec<f64>,
 }
 
 /// Median and interval of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The middle value (the mean of the two middle ones for an even number).
     pub median: f64,
     /// Lower end of the interval.
@@ -26,23 +26,23 @@ pub struct Summary {
     pub confidence: f64,
 }
 
-impl Runs {
+impl RunValues {
     /// The median, if there is a run.
     pub fn median(&self) -> Option<f64> {
         self.summary().map(|summary| summary.median)
     }
 
     /// Median and interval, if there is a run.
-    pub fn summary(&self) -> Option<Summary> {
+    pub fn summary(&self) -> Option<RunSummary> {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
         let (&low, &high) = (sorted.first()?, sorted.last()?);
         let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
-        let mut summary = Summary { median, low, high, confidence: coverage(count, 0) };
+        let mut summary = RunSummary { median, low, high, confidence: coverage(count, 0) };
         let mut trimmed = 1;
         while trimmed < count / 2 && coverage(count, trimmed) >= 0.95 {
-            summary = Summary {
+            summary = RunSummary {
                 median,
                 low: sorted[trimmed],
                 high: sorted[count - 1 - trimmed],
@@ -54,7 +54,7 @@ impl Runs {
     }
 }
 
-impl FromIterator<f64> for Runs {
+impl FromIterator<f64> for RunValues {
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
         Self { values: values.into_iter().collect() }
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn check(values: &[f64], median: f64, low: f64, high: f64) {
-        let summary = values.iter().copied().collect::<Runs>().summary().expect("some runs");
+        let summary = values.iter().copied().collect::<RunValues>().summary().expect("some runs");
         assert_eq!((summary.median, summary.low, summary.high), (median, low, high), "{values:?}");
     }
 
@@ -88,12 +88,12 @@ mod tests {
         check(&[4.0, 1.0, 2.0, 3.0], 2.5, 1.0, 4.0);
         // Nine runs: dropping one at each end still covers 96 %, dropping two covers 82 %.
         check(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 5.0, 2.0, 8.0);
-        assert!(Runs::default().summary().is_none());
+        assert!(RunValues::default().summary().is_none());
     }
 
     #[test]
     fn three_runs_cover_three_quarters() {
-        let summary = [1.0, 2.0, 3.0].into_iter().collect::<Runs>().summary().expect("some runs");
+        let summary = [1.0, 2.0, 3.0].into_iter().collect::<RunValues>().summary().expect("some runs");
         assert!((summary.confidence - 0.75).abs() < 1e-9);
     }
 }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stamp::Stamp;
+use crate::stamp::BodyStamp;
 
 /// Bytes of a body that carry its sequence number, little-endian: as many as fit, at most eight.
 pub const SEQUENCE_BYTES_MAX: usize = 8;
@@ -47,7 +47,7 @@ fn sequence_of(body: &[u8]) -> u64 {
 
 /// What went wrong in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Faults {
+pub struct DeliveryFaults {
     /// Messages that never came (exact for bodies of 4 bytes and more).
     pub lost: u64,
     /// Messages that came more than once.
@@ -61,14 +61,14 @@ pub struct Faults {
     pub damaged: u64,
 }
 
-impl Faults {
+impl DeliveryFaults {
     /// Sum of all kinds.
     pub fn total(&self) -> u64 {
         self.lost + self.duplicates + self.reordered + self.strays + self.damaged
     }
 
     /// Adds another consumer's faults.
-    pub fn add(&mut self, other: Faults) {
+    pub fn add(&mut self, other: DeliveryFaults) {
         self.lost += other.lost;
         self.duplicates += other.duplicates;
         self.reordered += other.reordered;
@@ -78,18 +78,18 @@ impl Faults {
 }
 
 /// Counts the messages of one segment at one consumer.
-pub struct Tally {
+pub struct SequenceTally {
     size_bytes: usize,
     count: u64,
     received: u64,
     expected_next: u64,
     mask: u64,
     seen: Vec<u64>,
-    faults: Faults,
-    stamp: Option<Stamp>,
+    faults: DeliveryFaults,
+    stamp: Option<BodyStamp>,
 }
 
-impl Tally {
+impl SequenceTally {
     /// For a segment of `count` messages of `size_bytes` each.
     pub fn new(size_bytes: usize, count: u64) -> Self {
         let sequence_bytes = size_bytes.min(SEQUENCE_BYTES_MAX);
@@ -102,14 +102,14 @@ impl Tally {
             expected_next: 0,
             mask,
             seen: vec![0; words as usize],
-            faults: Faults::default(),
+            faults: DeliveryFaults::default(),
             stamp: None,
         }
     }
 
     /// The same for bodies that a [`Stamp`] of this size was written into, each of whose bytes is checked.
     pub fn checking(size_bytes: usize, count: u64) -> Self {
-        Self { stamp: Some(Stamp::new(size_bytes)), ..Self::new(size_bytes, count) }
+        Self { stamp: Some(BodyStamp::new(size_bytes)), ..Self::new(size_bytes, count) }
     }
 
     /// One message arrived.
@@ -166,7 +166,7 @@ impl Tally {
     }
 
     /// The counts at the end of the segment.
-    pub fn faults(&self) -> Faults {
+    pub fn faults(&self) -> DeliveryFaults {
         let mut faults = self.faults;
         let distinct = if self.seen.is_empty() {
             self.received
@@ -184,8 +184,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn check(size_bytes: usize, count: u64, arrivals: &[u64], expected: Faults) {
-        let mut tally = Tally::new(size_bytes, count);
+    fn check(size_bytes: usize, count: u64, arrivals: &[u64], expected: DeliveryFaults) {
+        let mut tally = SequenceTally::new(size_bytes, count);
         for &sequence in arrivals {
             let mut body = vec![0; size_bytes];
             write_sequence(&mut body, sequence);
@@ -210,22 +210,22 @@ mod tests {
 
     #[test]
     fn each_fault_is_told_apart() {
-        let none = Faults::default();
+        let none = DeliveryFaults::default();
         check(64, 4, &[0, 1, 2, 3], none);
-        check(64, 4, &[0, 1, 3], Faults { lost: 1, ..none });
-        check(64, 4, &[0, 1, 1, 2, 3], Faults { duplicates: 1, ..none });
-        check(64, 4, &[0, 2, 1, 3], Faults { reordered: 1, ..none });
-        check(64, 4, &[0, 1, 2, 3, 900], Faults { strays: 1, ..none });
-        check(4, 3, &[2, 1, 0], Faults { reordered: 2, ..none });
-        check(1, 3, &[0, 2, 1], Faults { reordered: 2, ..none });
+        check(64, 4, &[0, 1, 3], DeliveryFaults { lost: 1, ..none });
+        check(64, 4, &[0, 1, 1, 2, 3], DeliveryFaults { duplicates: 1, ..none });
+        check(64, 4, &[0, 2, 1, 3], DeliveryFaults { reordered: 1, ..none });
+        check(64, 4, &[0, 1, 2, 3, 900], DeliveryFaults { strays: 1, ..none });
+        check(4, 3, &[2, 1, 0], DeliveryFaults { reordered: 2, ..none });
+        check(1, 3, &[0, 2, 1], DeliveryFaults { reordered: 2, ..none });
         check(1, 600, &(0..600).collect::<Vec<_>>(), none);
     }
 
     #[test]
     fn damage_is_told_from_loss() {
         for (size_bytes, place) in [(9, 8), (12, 3), (64, 3), (64, 60)] {
-            let stamp = Stamp::new(size_bytes);
-            let mut tally = Tally::checking(size_bytes, 4);
+            let stamp = BodyStamp::new(size_bytes);
+            let mut tally = SequenceTally::checking(size_bytes, 4);
             for sequence in 0..4 {
                 let mut body = vec![0; size_bytes];
                 stamp.fill(&mut body);
@@ -236,15 +236,15 @@ mod tests {
                 tally.arrived(&body);
             }
             assert!(tally.complete());
-            assert_eq!(tally.faults(), Faults { damaged: 1, ..Faults::default() }, "{size_bytes} bytes");
+            assert_eq!(tally.faults(), DeliveryFaults { damaged: 1, ..DeliveryFaults::default() }, "{size_bytes} bytes");
         }
     }
 
     #[test]
     fn a_damaged_number_without_a_sum_is_still_a_fault() {
         for size_bytes in [1, 2, 4, 8] {
-            let stamp = Stamp::new(size_bytes);
-            let mut tally = Tally::checking(size_bytes, 3);
+            let stamp = BodyStamp::new(size_bytes);
+            let mut tally = SequenceTally::checking(size_bytes, 3);
             for sequence in 0..3 {
                 let mut body = vec![0; size_bytes];
                 stamp.fill(&mut body);
@@ -259,15 +259,15 @@ mod tests {
     #[test]
     fn faults_of_an_older_document_are_read() {
         let old = r#"{"lost":1,"duplicates":2,"reordered":3,"strays":4}"#;
-        let faults: Faults = serde_json::from_str(old).expect("an older form");
+        let faults: DeliveryFaults = serde_json::from_str(old).expect("an older form");
         assert_eq!(faults.total(), 10);
     }
 
     #[test]
     fn another_size_is_a_stray() {
-        let mut tally = Tally::new(8, 1);
+        let mut tally = SequenceTally::new(8, 1);
         tally.arrived(&[0; 9]);
         assert!(!tally.complete());
-        assert_eq!(tally.faults(), Faults { lost: 1, strays: 1, ..Faults::default() });
+        assert_eq!(tally.faults(), DeliveryFaults { lost: 1, strays: 1, ..DeliveryFaults::default() });
     }
 }

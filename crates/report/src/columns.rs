@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::document::Series;
-use crate::metric::{Metric, Role};
+use crate::document::MeasuredSeries;
+use crate::metric::{Metric, MetricRole};
 
 /// Quantiles of latencies, when all columns are asked for. Each is shown only where the samples can bear it.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -15,7 +15,7 @@ pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 /// The metrics that are shown of a series by default, the most important first.
 ///
 /// The first of a stream are MB/s and Messages/s, and of round trips the latency one way, as the OSU benchmarks print them.
-pub fn usual(series: &Series) -> Vec<Metric> {
+pub fn usual(series: &MeasuredSeries) -> Vec<Metric> {
     let us = |kind: &str, quantiles: &[f64]| {
         quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
     };
@@ -66,13 +66,13 @@ pub fn usual(series: &Series) -> Vec<Metric> {
 }
 
 /// Whether messages go to and fro one at a time.
-pub fn is_ping_pong(series: &Series) -> bool {
+pub fn is_ping_pong(series: &MeasuredSeries) -> bool {
     series.benchmark == "de-pp" || series.parameters.get("shape").is_some_and(|shape| shape == "ping-pong")
 }
 
 /// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
 /// left out as soon as it has a run.
-pub fn all(series: &Series) -> Vec<Metric> {
+pub fn all(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = every(series);
     let runs = || series.points.iter().flat_map(|point| &point.runs);
     if runs().next().is_some() {
@@ -82,7 +82,7 @@ pub fn all(series: &Series) -> Vec<Metric> {
 }
 
 /// The same with those that none of its runs has: what its benchmark may have.
-pub fn every(series: &Series) -> Vec<Metric> {
+pub fn every(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = usual(series);
     let mut others = vec![
         Metric::MbPerS,
@@ -96,7 +96,7 @@ pub fn every(series: &Series) -> Vec<Metric> {
         others.push(Metric::LatencyMeanUs(kind.clone()));
         others.extend(QUANTILES.map(|quantile| Metric::LatencyUs(kind.clone(), quantile)));
     }
-    for role in Role::ALL {
+    for role in MetricRole::ALL {
         others.extend([
             Metric::CpuSPerMillion(role),
             Metric::CpuPercent(role),
@@ -125,7 +125,7 @@ pub fn every(series: &Series) -> Vec<Metric> {
 }
 
 /// The kinds of latency of a series: those its runs have, or those its benchmark will have.
-fn kinds(series: &Series) -> Vec<String> {
+fn kinds(series: &MeasuredSeries) -> Vec<String> {
     let found: BTreeSet<&String> =
         series.points.iter().flat_map(|point| &point.runs).flat_map(|run| run.latencies.keys()).collect();
     if !found.is_empty() {
@@ -175,7 +175,7 @@ mod tests {
         assert!(all(&empty).starts_with(&usual(&empty)) && all(&empty).contains(&Metric::PacketGapUs));
         let document = fixture::document();
         let found = all(&document.series[0]);
-        assert!(found.contains(&Metric::Cores(Role::Broker)) && !found.contains(&Metric::OperationsPerS));
+        assert!(found.contains(&Metric::Cores(MetricRole::Broker)) && !found.contains(&Metric::OperationsPerS));
         let mut keys: Vec<_> = all(&empty).iter().map(Metric::key).collect();
         keys.sort();
         let count = keys.len();

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::columns;
-use crate::document::{Document, Pace, Point, Run, Series};
+use crate::document::{Document, LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
 use crate::estimate::complaints;
 use crate::metric::Metric;
 use crate::osu::plain;
@@ -58,14 +58,14 @@ pub fn write(document: &Document) -> String {
     text
 }
 
-fn pace(series: &Series) -> &'static str {
+fn pace(series: &MeasuredSeries) -> &'static str {
     match series.pace {
-        Pace::Closed => "closed",
-        Pace::Open => "open",
+        LoopMode::Closed => "closed",
+        LoopMode::Open => "open",
     }
 }
 
-fn figures(point: &Point, index: usize, run: &Run) -> [String; BETWEEN.len()] {
+fn figures(point: &SeriesPoint, index: usize, run: &MeasuredRun) -> [String; BETWEEN.len()] {
     [
         plain(point.at),
         plain(point.size_bytes),
@@ -78,7 +78,7 @@ fn figures(point: &Point, index: usize, run: &Run) -> [String; BETWEEN.len()] {
     ]
 }
 
-fn verdict(run: &Run) -> [String; BEHIND.len()] {
+fn verdict(run: &MeasuredRun) -> [String; BEHIND.len()] {
     let faults = run.faults;
     let why = complaints(run);
     [

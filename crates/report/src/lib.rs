@@ -27,10 +27,10 @@ mod schema;
 pub mod table;
 pub mod turns;
 
-pub use compare::Comparison;
+pub use compare::DocumentComparison;
 pub use document::Document;
-pub use estimate::{Estimate, complaints, marks};
-pub use format::Format;
-pub use metric::{Better, Metric, Role};
-pub use osu::{OsuTable, Share, Yardstick};
-pub use progress::Progress;
+pub use estimate::{MetricEstimate, complaints, marks};
+pub use format::DocumentFormat;
+pub use metric::{MetricDirection, Metric, MetricRole};
+pub use osu::{OsuTable, YardstickShare, Yardstick};
+pub use progress::ProgressLine;

@@ -5,8 +5,8 @@
 //! Never:  a table without what was measured where, a mark without its reason.
 
 use crate::columns;
-use crate::document::{Document, Series};
-use crate::estimate::{Estimate, marks};
+use crate::document::{Document, MeasuredSeries};
+use crate::estimate::{MetricEstimate, marks};
 use crate::metric::Metric;
 use crate::osu::{axis_name, title};
 
@@ -29,7 +29,7 @@ pub fn title_of(document: &Document) -> String {
 }
 
 /// One series as a table, with the reasons of its marks below.
-pub fn table(series: &Series, full: bool) -> String {
+pub fn table(series: &MeasuredSeries, full: bool) -> String {
     let metrics = if full { columns::all(series) } else { columns::usual(series) };
     let mut names = vec![axis_name(&series.axis)];
     names.extend(metrics.iter().map(Metric::name));
@@ -39,7 +39,7 @@ pub fn table(series: &Series, full: bool) -> String {
         let reasons = marks(point);
         let mark = if reasons.is_empty() { "" } else { " \\*" };
         let mut cells = vec![format!("{}{mark}", series.place(point.at))];
-        cells.extend(metrics.iter().map(|metric| Estimate::of(metric, point).map_or("-".to_owned(), cell)));
+        cells.extend(metrics.iter().map(|metric| MetricEstimate::of(metric, point).map_or("-".to_owned(), cell)));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
         for reason in reasons {
             below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.place(point.at)));
@@ -53,7 +53,7 @@ pub fn head(names: &[String]) -> String {
     format!("| {} |\n|{}\n", names.join(" | "), "---:|".repeat(names.len()))
 }
 
-fn cell(estimate: Estimate) -> String {
+fn cell(estimate: MetricEstimate) -> String {
     match estimate.interval {
         None => number(estimate.median),
         Some((low, high)) => format!("{} ({} – {})", number(estimate.median), number(low), number(high)),

@@ -4,13 +4,13 @@
 //! Owns:   the definition of every figure that is shown anywhere.
 //! Never:  a quantile that the number of samples cannot bear.
 
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 
-use crate::document::{RoleUsage, Run};
+use crate::document::{RoleUsage, MeasuredRun};
 
 /// Which way is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum MetricDirection {
     /// More is better.
     Higher,
     /// Less is better.
@@ -39,23 +39,23 @@ pub enum Metric {
     /// A quantile (0 to 1) of a kind of latency, in microseconds; 1 is the largest.
     LatencyUs(String, f64),
     /// Processor seconds of a role for a million deliveries (operations in `churn`, messages filled in in `drain`).
-    CpuSPerMillion(Role),
+    CpuSPerMillion(MetricRole),
     /// Processors that a role used.
-    Cores(Role),
+    Cores(MetricRole),
     /// The part of them in user space.
-    UserCores(Role),
+    UserCores(MetricRole),
     /// The part of them in the kernel.
-    SystemCores(Role),
+    SystemCores(MetricRole),
     /// Processors that a role used, in percent of one, for each publisher-consumer pair or consumer: the paper normalises so.
-    CpuPercent(Role),
+    CpuPercent(MetricRole),
     /// Context switches of a role for a thousand deliveries.
-    SwitchesPerThousand(Role),
+    SwitchesPerThousand(MetricRole),
     /// Page faults of a role for a thousand deliveries, with and without a disk.
-    FaultsPerThousand(Role),
+    FaultsPerThousand(MetricRole),
     /// Most resident memory of a role, in MiB.
-    ResidentMib(Role),
+    ResidentMib(MetricRole),
     /// Seconds a second in which a role waited for a processor.
-    RunQueue(Role),
+    RunQueue(MetricRole),
     /// TCP segments in the interval, both ways.
     Packets,
     /// TCP segments for each delivery.
@@ -70,7 +70,7 @@ pub enum Metric {
 
 /// Whose processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum MetricRole {
     /// The target.
     Broker,
     /// All publishers.
@@ -79,32 +79,32 @@ pub enum Role {
     Consumers,
 }
 
-impl Role {
+impl MetricRole {
     /// All of them.
-    pub const ALL: [Role; 3] = [Role::Broker, Role::Publishers, Role::Consumers];
+    pub const ALL: [MetricRole; 3] = [MetricRole::Broker, MetricRole::Publishers, MetricRole::Consumers];
 
     /// Its name in headings.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Broker => "Broker",
-            Role::Publishers => "Publisher",
-            Role::Consumers => "Consumer",
+            MetricRole::Broker => "Broker",
+            MetricRole::Publishers => "Publisher",
+            MetricRole::Consumers => "Consumer",
         }
     }
 
     fn key(self) -> &'static str {
         match self {
-            Role::Broker => "broker",
-            Role::Publishers => "publishers",
-            Role::Consumers => "consumers",
+            MetricRole::Broker => "broker",
+            MetricRole::Publishers => "publishers",
+            MetricRole::Consumers => "consumers",
         }
     }
 
-    fn of(self, run: &Run) -> Option<RoleUsage> {
+    fn of(self, run: &MeasuredRun) -> Option<RoleUsage> {
         match self {
-            Role::Broker => run.broker,
-            Role::Publishers => run.publishers,
-            Role::Consumers => run.consumers,
+            MetricRole::Broker => run.broker,
+            MetricRole::Publishers => run.publishers,
+            MetricRole::Consumers => run.consumers,
         }
     }
 }
@@ -187,15 +187,15 @@ impl Metric {
     }
 
     /// Which way is good.
-    pub fn better(&self) -> Better {
+    pub fn better(&self) -> MetricDirection {
         match self {
             Metric::PublishedPerS
             | Metric::DeliveredPerS
             | Metric::MbPerS
             | Metric::OperationsPerS
             | Metric::PacketBytes
-            | Metric::PacketGapUs => Better::Higher,
-            _ => Better::Lower,
+            | Metric::PacketGapUs => MetricDirection::Higher,
+            _ => MetricDirection::Lower,
         }
     }
 
@@ -205,18 +205,18 @@ impl Metric {
     }
 
     /// Its value in a run; `None` if the run does not have it, or not enough samples for it.
-    pub fn of(&self, run: &Run) -> Option<f64> {
+    pub fn of(&self, run: &MeasuredRun) -> Option<f64> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
         // Where nothing is delivered, what was done instead: `churn` operates, `drain` fills.
         let done = [run.delivered, run.operations.unwrap_or(0), run.published].into_iter().find(|&count| count > 0);
         let per_delivery = |value: f64| done.map(|count| value / count as f64);
         let latencies = |kind: &str| {
-            let mut latencies = Latencies::default();
+            let mut latencies = LatencyHistogram::default();
             latencies.merge(run.latencies.get(kind)?);
             (latencies.count() > 0).then_some(latencies)
         };
         let share = |seconds: f64| (run.elapsed_s > 0.0).then(|| seconds / run.elapsed_s);
-        let cores = |role: Role| {
+        let cores = |role: MetricRole| {
             let usage = role.of(run)?;
             share(usage.user_s + usage.system_s)
         };

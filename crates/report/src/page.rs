@@ -18,15 +18,15 @@ mod tables;
 
 use std::fmt::Write as _;
 
-pub use curves::{Curve, Value, curves};
+pub use curves::{Curve, CurveValue, curves};
 use section::table as table_of;
-pub use section::{Section, escaped, number, opening, render_section, table, write_file};
+pub use section::{PageSection, escaped, number, opening, render_section, table, write_file};
 
 use crate::columns;
 use crate::document::Document;
 use crate::metric::Metric;
-use catalogue::Spec;
-use gather::{Contestant, Entry};
+use catalogue::FigureSpec;
+use gather::{PageContestant, SeriesEntry};
 
 /// Metrics of a series that no figure of the catalogue shows, drawn all the same.
 const PLAIN_METRICS_MAX: usize = 3;
@@ -37,7 +37,7 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
 }
 
 /// The same with tables made by hand, which come first.
-pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[Section]) -> String {
+pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[PageSection]) -> String {
     let documents: Vec<&Document> = documents.into_iter().collect();
     let contestants = gather::contestants(&documents);
     let entries = entries(&documents, &contestants);
@@ -77,7 +77,7 @@ fn section_id(index: usize) -> String {
 }
 
 /// A part of the page with its figures drawn.
-struct Drawn {
+struct DrawnChapter {
     id: String,
     title: String,
     about: &'static str,
@@ -86,24 +86,24 @@ struct Drawn {
     html: String,
 }
 
-fn entries<'a>(documents: &[&'a Document], contestants: &[Contestant]) -> Vec<Entry<'a>> {
+fn entries<'a>(documents: &[&'a Document], contestants: &[PageContestant]) -> Vec<SeriesEntry<'a>> {
     let mut entries = Vec::new();
     for (number, document) in documents.iter().enumerate() {
         for series in &document.series {
             let found = contestants.iter().position(|one| one.has(number, series));
-            entries.extend(found.map(|contestant| Entry { document: number, contestant, series }));
+            entries.extend(found.map(|contestant| SeriesEntry { document: number, contestant, series }));
         }
     }
     entries
 }
 
-fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entry<'_>]) -> Vec<Drawn> {
+fn chapters(documents: &[&Document], contestants: &[PageContestant], entries: &[SeriesEntry<'_>]) -> Vec<DrawnChapter> {
     let mut number = 1;
     let mut chapters = Vec::new();
     let mut shown = vec![false; entries.len()];
     for chapter in catalogue::chapters() {
         let mut figures = draw(&chapter.figures, contestants, entries, &mut number, &mut shown, false);
-        let mine = |entry: &Entry<'_>| chapter_of(entry) == chapter.id;
+        let mine = |entry: &SeriesEntry<'_>| chapter_of(entry) == chapter.id;
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index]) && !shown[index]).collect();
         let more = leftovers(entries, &left);
         figures.extend(draw(&more, contestants, entries, &mut number, &mut shown, true));
@@ -121,7 +121,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
         }
     }
     for (index, name) in others.into_iter().enumerate() {
-        let mine = |entry: &Entry<'_>| entry.series.benchmark == name;
+        let mine = |entry: &SeriesEntry<'_>| entry.series.benchmark == name;
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index])).collect();
         let specs = leftovers(entries, &left);
         let figures = draw(&specs, contestants, entries, &mut number, &mut shown, true);
@@ -130,7 +130,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
     }
     let compared: String = documents.iter().map(|document| tables::comparisons(document)).collect();
     if !compared.is_empty() {
-        chapters.push(Drawn {
+        chapters.push(DrawnChapter {
             id: "compared".to_owned(),
             title: "Side by side".to_owned(),
             about: "Ratios of medians with intervals found by resampling the runs, which were made in turns.",
@@ -145,7 +145,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
 const OTHER: &str = "other";
 
 /// Which chapter's tables list a series.
-fn chapter_of(entry: &Entry<'_>) -> &'static str {
+fn chapter_of(entry: &SeriesEntry<'_>) -> &'static str {
     let first = entry.series.benchmark.split_whitespace().next().unwrap_or("");
     match first {
         "sockets" | "null" if columns::is_ping_pong(entry.series) => "de-pp",
@@ -157,13 +157,13 @@ fn chapter_of(entry: &Entry<'_>) -> &'static str {
 /// Draws the figures that have data. A figure of the catalogue (`even_dots`: false) wants a line; what comes last shows
 /// single points too.
 fn draw(
-    specs: &[Spec],
-    contestants: &[Contestant],
-    entries: &[Entry<'_>],
+    specs: &[FigureSpec],
+    contestants: &[PageContestant],
+    entries: &[SeriesEntry<'_>],
     number: &mut usize,
     shown: &mut [bool],
     even_dots: bool,
-) -> Vec<figure::Figure> {
+) -> Vec<figure::PageFigure> {
     let mut figures = Vec::new();
     for spec in specs {
         let Some(gathered) = gather::gather(spec, contestants, entries) else { continue };
@@ -182,14 +182,14 @@ fn draw(
 }
 
 /// Whether someone was measured in more than one way.
-fn has_variants(gathered: &gather::Gathered) -> bool {
+fn has_variants(gathered: &gather::FigureData) -> bool {
     gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.label.contains(", "))
 }
 
 /// Figures for series that the catalogue shows nowhere: the first metrics over their own axis, and the percentiles where a
 /// benchmark has one point only.
-fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
-    let mut specs: Vec<Spec> = Vec::new();
+fn leftovers(entries: &[SeriesEntry<'_>], left: &[usize]) -> Vec<FigureSpec> {
+    let mut specs: Vec<FigureSpec> = Vec::new();
     for &index in left {
         let series = entries[index].series;
         let id = |what: &str| {
@@ -200,7 +200,7 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
                 .collect();
             format!("{name}-by-{what}")
         };
-        let mut push = |spec: Spec| {
+        let mut push = |spec: FigureSpec| {
             if specs.iter().all(|known| known.id != spec.id) {
                 specs.push(spec);
             }
@@ -228,7 +228,7 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
     specs
 }
 
-fn tables_of(documents: &[&Document], entries: &[Entry<'_>], mine: impl Fn(&Entry<'_>) -> bool) -> String {
+fn tables_of(documents: &[&Document], entries: &[SeriesEntry<'_>], mine: impl Fn(&SeriesEntry<'_>) -> bool) -> String {
     entries
         .iter()
         .filter(|entry| mine(entry))
@@ -236,7 +236,7 @@ fn tables_of(documents: &[&Document], entries: &[Entry<'_>], mine: impl Fn(&Entr
         .collect()
 }
 
-fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::Figure>, tables: &str) -> Drawn {
+fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::PageFigure>, tables: &str) -> DrawnChapter {
     let mut html = String::new();
     if !figures.is_empty() {
         html.push_str("<div class=\"figures\">\n");
@@ -249,7 +249,7 @@ fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure:
             "<details class=\"all\"><summary>All figures, and what they took</summary>\n{tables}</details>"
         );
     }
-    Drawn { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
+    DrawnChapter { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
 }
 
 fn head(documents: &[&Document]) -> String {
@@ -274,7 +274,7 @@ fn head(documents: &[&Document]) -> String {
     html + "</header>\n"
 }
 
-fn contents(sections: &[Section], chapters: &[Drawn]) -> String {
+fn contents(sections: &[PageSection], chapters: &[DrawnChapter]) -> String {
     let mut html = "<nav aria-label=\"Contents\">\n<ol>\n".to_owned();
     for (index, section) in sections.iter().enumerate() {
         _ = writeln!(html, "<li><a href=\"#{}\">{}</a></li>", section_id(index), escaped(&section.name));
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn tables_made_by_hand_come_first_with_their_anchors() {
-        let section = Section {
+        let section = PageSection {
             name: "Table <1>".to_owned(),
             facts: vec!["a fact".to_owned()],
             columns: vec!["tree".to_owned()],

@@ -11,12 +11,12 @@ use gauge::clock::now_ns;
 const BAR: usize = 24;
 
 /// How far a run is.
-pub struct Progress {
+pub struct ProgressLine {
     shown: bool,
     began_ns: u64,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Begins now.
     pub fn begin() -> Self {
         Self { shown: std::io::stderr().is_terminal(), began_ns: now_ns() }
@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }

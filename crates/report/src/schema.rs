@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::columns;
 use crate::fixture;
-use crate::metric::{Better, Metric, Role};
+use crate::metric::{MetricDirection, Metric, MetricRole};
 
 const PAGE: &str = include_str!("../../../docs/measurements/schema.md");
 /// Objects whose keys are names of things, not fields.
@@ -79,7 +79,7 @@ fn every_metric_is_documented_with_its_direction() {
         if let Metric::LatencyUs(kind, _) | Metric::LatencyMeanUs(kind) | Metric::OneWayMeanUs(kind) = &metric {
             key = key.replacen(kind.as_str(), "KIND", 1);
         }
-        for role in Role::ALL {
+        for role in MetricRole::ALL {
             let prefix = format!("{}_", role.name().to_lowercase());
             let plural = format!("{}s_", role.name().to_lowercase());
             for prefix in [prefix, plural] {
@@ -94,7 +94,7 @@ fn every_metric_is_documented_with_its_direction() {
         }
         let row = rows.iter().find(|row| row.starts_with(&format!("| `{key}`")));
         let row = row.unwrap_or_else(|| panic!("{key} is not documented"));
-        let direction = if metric.better() == Better::Higher { "| more |" } else { "| less |" };
+        let direction = if metric.better() == MetricDirection::Higher { "| more |" } else { "| less |" };
         assert!(row.contains(direction), "{key}: {row}");
         listed.insert(key);
     }

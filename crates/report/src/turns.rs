@@ -4,21 +4,21 @@
 //! Owns:   the pairing: what disturbed a turn disturbed both, and is no difference between them.
 //! Never:  pairs runs of different turns.
 
-use gauge::Runs;
+use gauge::RunValues;
 
-use crate::document::Point;
+use crate::document::SeriesPoint;
 use crate::metric::Metric;
 
 /// The first, in parts of the second, in each turn in which both have it.
-pub fn ratios(metric: &Metric, of: &Point, to: &Point) -> Vec<f64> {
+pub fn ratios(metric: &Metric, of: &SeriesPoint, to: &SeriesPoint) -> Vec<f64> {
     let each = of.runs.iter().zip(&to.runs);
     let ratios = each.filter_map(|(of, to)| Some(metric.of(of)? / metric.of(to)?));
     ratios.filter(|ratio| ratio.is_finite()).collect()
 }
 
 /// The middle one of these ratios; `None` if there is no turn that both have it in.
-pub fn ratio(metric: &Metric, of: &Point, to: &Point) -> Option<f64> {
-    let ratios = ratios(metric, of, to).into_iter().collect::<Runs>();
+pub fn ratio(metric: &Metric, of: &SeriesPoint, to: &SeriesPoint) -> Option<f64> {
+    let ratios = ratios(metric, of, to).into_iter().collect::<RunValues>();
     Some(ratios.summary()?.median)
 }
 

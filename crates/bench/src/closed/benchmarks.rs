@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, NULL, PAIRS, RAW, SIZES, TOPIC};
-use crate::arguments::{Given, Option_, Wrong};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError};
 use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX};
-use crate::patterns::Matching;
-use crate::plan::Shape;
-use crate::scenario::{ExchangeType, Scenario};
+use crate::patterns::PatternMatching;
+use crate::plan::TrafficShape;
+use crate::scenario::{ScenarioExchange, Scenario};
 use crate::setup::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use crate::tcp::QUEUE;
 
@@ -30,16 +30,16 @@ pub struct Benchmark {
     /// Whether it goes through a relay and no broker.
     pub is_raw: bool,
     /// The options that are its own.
-    own: &'static [&'static [Option_]],
+    own: &'static [&'static [OptionSpec]],
     /// Whether messages go one way or to and fro.
-    shape: fn(&Given) -> Shape,
+    shape: fn(&ParsedOptions) -> TrafficShape,
     /// The workloads it is made of.
-    variants: fn(&Given) -> Result<Vec<Variant>, Wrong>,
+    variants: fn(&ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError>,
 }
 
 /// One workload of a benchmark, with what makes it different from the others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Variant {
+pub struct BenchmarkVariant {
     /// What it differs in.
     pub parameters: BTreeMap<String, String>,
     /// What is done.
@@ -64,8 +64,8 @@ broker takes them; the consumer answers with an empty message when it has them a
         ],
         is_raw: false,
         own: &[SIZES, DELIVERY, BASELINE, NULL],
-        shape: |_| Shape::Stream,
-        variants: |given| delivery(given, Scenario::default()).map(|scenario| vec![Variant::new(scenario, &[])]),
+        shape: |_| TrafficShape::Stream,
+        variants: |given| delivery(given, Scenario::default()).map(|scenario| vec![BenchmarkVariant::new(scenario, &[])]),
     },
     Benchmark {
         name: "de-mpmc",
@@ -80,12 +80,12 @@ pairs together, from the first message of the first pair to the last answer of t
         ],
         is_raw: false,
         own: &[PAIRS, SIZES, DELIVERY, BASELINE, NULL],
-        shape: |_| Shape::Stream,
+        shape: |_| TrafficShape::Stream,
         variants: |given| {
             let pairs = given.list("pairs", &[1, 2, 4, 8], 1, PAIRS_MAX)?;
             let scenario = delivery(given, Scenario::default())?;
             let variant =
-                |&pairs: &usize| Variant::new(Scenario { pairs, ..scenario.clone() }, &[("pairs", pairs.to_string())]);
+                |&pairs: &usize| BenchmarkVariant::new(Scenario { pairs, ..scenario.clone() }, &[("pairs", pairs.to_string())]);
             Ok(pairs.iter().map(variant).collect())
         },
     },
@@ -104,8 +104,8 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
         ],
         is_raw: false,
         own: &[SIZES, BASELINE],
-        shape: |_| Shape::PingPong,
-        variants: |_| Ok(vec![Variant::new(Scenario::default(), &[])]),
+        shape: |_| TrafficShape::PingPong,
+        variants: |_| Ok(vec![BenchmarkVariant::new(Scenario::default(), &[])]),
     },
     Benchmark {
         name: "fe-spmc",
@@ -121,14 +121,14 @@ was published. (The paper's FE-SPMC.)",
         ],
         is_raw: false,
         own: &[CONSUMERS, SIZES, DELIVERY, BASELINE, NULL],
-        shape: |_| Shape::Stream,
+        shape: |_| TrafficShape::Stream,
         variants: |given| {
             let consumers = given.list("consumers", &[1, 2, 4, 8, 16, 32], 1, CONSUMERS_MAX)?;
             let processes = given.number("processes", 1, 1, CONSUMERS_MAX as u64)? as usize;
-            let fanout = Scenario { exchange_type: ExchangeType::Fanout, processes, ..Scenario::default() };
+            let fanout = Scenario { exchange_type: ScenarioExchange::Fanout, processes, ..Scenario::default() };
             let scenario = delivery(given, fanout)?;
             let variant = |&consumers: &usize| {
-                Variant::new(Scenario { consumers, ..scenario.clone() }, &[("consumers", consumers.to_string())])
+                BenchmarkVariant::new(Scenario { consumers, ..scenario.clone() }, &[("consumers", consumers.to_string())])
             };
             Ok(consumers.iter().map(variant).collect())
         },
@@ -149,7 +149,7 @@ flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
         ],
         is_raw: false,
         own: &[TOPIC, SIZES, DELIVERY, BASELINE, NULL],
-        shape: |_| Shape::Stream,
+        shape: |_| TrafficShape::Stream,
         variants: topics,
     },
     Benchmark {
@@ -165,7 +165,7 @@ acknowledged by its consumer. Beside the rates: how long after publishing a mess
         ],
         is_raw: false,
         own: &[CONFIRM, SIZES, BASELINE],
-        shape: |_| Shape::Stream,
+        shape: |_| TrafficShape::Stream,
         variants: |given| {
             let scenario = Scenario {
                 confirm_window: given.number("window", 1_000, 1, 1 << 32)?,
@@ -176,7 +176,7 @@ acknowledged by its consumer. Beside the rates: how long after publishing a mess
             check_prefetch(&scenario)?;
             let parameters = [("window", scenario.confirm_window), ("ack_every", scenario.ack_every)];
             let parameters = parameters.map(|(name, value)| (name, value.to_string()));
-            Ok(vec![Variant::new(scenario, &parameters)])
+            Ok(vec![BenchmarkVariant::new(scenario, &parameters)])
         },
     },
     Benchmark {
@@ -193,7 +193,7 @@ connections and knows nothing about them. What a broker on this network cannot e
         ],
         is_raw: true,
         own: &[RAW, SIZES],
-        shape: |given| if given.has("ping-pong") { Shape::PingPong } else { Shape::Stream },
+        shape: |given| if given.has("ping-pong") { TrafficShape::PingPong } else { TrafficShape::Stream },
         variants: |given| {
             let scenario = Scenario {
                 pairs: given.number("pairs", 1, 1, PAIRS_MAX as u64)? as usize,
@@ -201,7 +201,7 @@ connections and knows nothing about them. What a broker on this network cannot e
                 ..Scenario::default()
             };
             if given.has("ping-pong") && scenario.consumers > 1 {
-                return Err(Wrong("--ping-pong is between two, not --consumers".to_owned()));
+                return Err(UsageError("--ping-pong is between two, not --consumers".to_owned()));
             }
             let shape = if given.has("ping-pong") { "ping-pong" } else { "stream" };
             let mut parameters = vec![("shape", shape.to_owned())];
@@ -210,7 +210,7 @@ connections and knows nothing about them. What a broker on this network cannot e
                     parameters.push((name, value.to_string()));
                 }
             }
-            Ok(vec![Variant::new(scenario, &parameters)])
+            Ok(vec![BenchmarkVariant::new(scenario, &parameters)])
         },
     },
 ];
@@ -222,24 +222,24 @@ pub fn find(word: &str) -> Option<&'static Benchmark> {
 
 impl Benchmark {
     /// Every option it takes.
-    pub fn options(&self) -> Vec<&'static [Option_]> {
-        let shared: &[&[Option_]] =
+    pub fn options(&self) -> Vec<&'static [OptionSpec]> {
+        let shared: &[&[OptionSpec]] =
             if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own.iter().chain(shared).copied().collect()
     }
 
     /// Whether messages go one way or to and fro.
-    pub fn shape(&self, given: &Given) -> Shape {
+    pub fn shape(&self, given: &ParsedOptions) -> TrafficShape {
         (self.shape)(given)
     }
 
     /// The workloads that the options ask for.
-    pub fn variants(&self, given: &Given) -> Result<Vec<Variant>, Wrong> {
+    pub fn variants(&self, given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
         (self.variants)(given)
     }
 }
 
-impl Variant {
+impl BenchmarkVariant {
     fn new(scenario: Scenario, parameters: &[(&str, String)]) -> Self {
         let mut parameters: BTreeMap<String, String> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -260,7 +260,7 @@ impl Variant {
 }
 
 /// A stream with confirms and acknowledgements as asked, none by default.
-fn delivery(given: &Given, scenario: Scenario) -> Result<Scenario, Wrong> {
+fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, UsageError> {
     let scenario = Scenario {
         confirm_window: given.number("confirms", 0, 1, 1 << 32)?,
         ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
@@ -270,21 +270,21 @@ fn delivery(given: &Given, scenario: Scenario) -> Result<Scenario, Wrong> {
     check_prefetch(&scenario).map(|()| scenario)
 }
 
-fn check_prefetch(scenario: &Scenario) -> Result<(), Wrong> {
+fn check_prefetch(scenario: &Scenario) -> Result<(), UsageError> {
     if scenario.prefetch > 0 && scenario.ack_every > u64::from(scenario.prefetch) {
-        return Err(Wrong("--ack-every above --prefetch would wait for ever".to_owned()));
+        return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
     }
     if scenario.prefetch > 0 && scenario.ack_every == 0 {
-        return Err(Wrong("--prefetch means nothing without --ack-every".to_owned()));
+        return Err(UsageError("--prefetch means nothing without --ack-every".to_owned()));
     }
     Ok(())
 }
 
-fn topics(given: &Given) -> Result<Vec<Variant>, Wrong> {
+fn topics(given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
     let counts = given.list("patterns", &[1, 4, 16, 64, 256, 1_024], 1, PATTERNS_MAX)?;
-    let matching = Matching::named(given.one_of("match", Matching::NAMES)?);
+    let matching = PatternMatching::named(given.one_of("match", PatternMatching::NAMES)?);
     let scenario = Scenario {
-        exchange_type: ExchangeType::Topic,
+        exchange_type: ScenarioExchange::Topic,
         keys: given.number("keys", 1, 1, KEYS_MAX as u64)? as usize,
         matching,
         changes_per_s: given.number("changing", 0, 1, CHANGES_PER_S_MAX as u64)?,
@@ -293,7 +293,7 @@ fn topics(given: &Given) -> Result<Vec<Variant>, Wrong> {
     let scenario = delivery(given, scenario)?;
     let variant = |&patterns: &usize| {
         let mut parameters = vec![("patterns", patterns.to_string())];
-        if matching != Matching::One {
+        if matching != PatternMatching::One {
             parameters.push(("match", matching.name().to_owned()));
         }
         for (name, value) in [("keys", scenario.keys as u64 - 1), ("changing", scenario.changes_per_s)] {
@@ -301,7 +301,7 @@ fn topics(given: &Given) -> Result<Vec<Variant>, Wrong> {
                 parameters.push((name, if name == "keys" { scenario.keys.to_string() } else { value.to_string() }));
             }
         }
-        Variant::new(Scenario { patterns, ..scenario.clone() }, &parameters)
+        BenchmarkVariant::new(Scenario { patterns, ..scenario.clone() }, &parameters)
     };
     Ok(counts.iter().map(variant).collect())
 }
@@ -313,8 +313,8 @@ mod tests {
     fn shown(command: &str, line: &str) -> String {
         let benchmark = find(command).expect("a benchmark");
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let variants = Given::parse(&words, &benchmark.options()).and_then(|given| benchmark.variants(&given));
-        let one = |variant: &Variant| {
+        let variants = ParsedOptions::parse(&words, &benchmark.options()).and_then(|given| benchmark.variants(&given));
+        let one = |variant: &BenchmarkVariant| {
             let parameters = variant.parameters.iter().map(|(name, value)| format!("{name}={value}"));
             parameters.collect::<Vec<_>>().join(",")
         };
@@ -361,7 +361,7 @@ mod tests {
                 let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
                 let own = &words[benchmark.command.split(' ').count()..];
                 assert!(command.starts_with(benchmark.command), "{command}");
-                Given::parse(own, &benchmark.options())
+                ParsedOptions::parse(own, &benchmark.options())
                     .and_then(|given| benchmark.variants(&given))
                     .unwrap_or_else(|wrong| panic!("{command}: {wrong}"));
             }

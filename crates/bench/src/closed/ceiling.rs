@@ -4,30 +4,30 @@
 //! Owns:   the rule: three times the broker's rate, or nine tenths of what sockets alone carry.
 //! Never:  marks a figure INVALID: a generator that was full in the run itself is found by what it used.
 
-use report::document::Point;
+use report::document::SeriesPoint;
 use report::{Metric, turns};
 
 use crate::limits::{CEILING_TIMES_MIN, HOP_SHARE_MIN};
-use crate::target::{Target, Way};
+use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// The figure by which a null broker is held against others.
-pub fn metric(way: &Way) -> Metric {
+pub fn metric(way: &TargetAddress) -> Metric {
     match way {
-        Way::Source(_) => Metric::DeliveredPerS,
+        TargetAddress::Source(_) => Metric::DeliveredPerS,
         _ => Metric::PublishedPerS,
     }
 }
 
 /// For each null broker that is not far enough above a broker its index, and what limits it.
-pub fn near(contestants: &[&Target], points: &[&mut Point]) -> Vec<(usize, String)> {
+pub fn near(contestants: &[&BenchmarkTarget], points: &[&mut SeriesPoint]) -> Vec<(usize, String)> {
     let each = || contestants.iter().zip(points).enumerate();
     let mut found = Vec::new();
     for (index, (null, ceiling)) in each().filter(|(_, (target, _))| is_null(&target.way)) {
         let metric = metric(&null.way);
-        let over = |point: &Point| turns::ratio(&metric, ceiling, point);
-        let hop = each().find(|(_, (target, _))| matches!(target.way, Way::Hop(_)));
+        let over = |point: &SeriesPoint| turns::ratio(&metric, ceiling, point);
+        let hop = each().find(|(_, (target, _))| matches!(target.way, TargetAddress::Hop(_)));
         let of_hop = hop.and_then(|(_, (_, point))| over(point));
-        for (_, (broker, point)) in each().filter(|(_, (target, _))| matches!(target.way, Way::Amqp(_))) {
+        for (_, (broker, point)) in each().filter(|(_, (target, _))| matches!(target.way, TargetAddress::Amqp(_))) {
             // The share that the table shows, turned round: the middle one of ratios of an even number of turns is no
             // inverse of the middle one of their inverses.
             let times = turns::ratio(&metric, point, ceiling).map(|share| 1.0 / share);
@@ -38,8 +38,8 @@ pub fn near(contestants: &[&Target], points: &[&mut Point]) -> Vec<(usize, Strin
     found
 }
 
-fn is_null(way: &Way) -> bool {
-    matches!(way, Way::Sink(_) | Way::Source(_))
+fn is_null(way: &TargetAddress) -> bool {
+    matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_))
 }
 
 /// What is to be said of a ceiling that is `times` a broker's rate, and `of_hop` of what one hop of sockets carries.

@@ -5,30 +5,30 @@
 //! Never:  a number of its own where one is given.
 
 use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::plan::{Counts, Segment, Shape};
-use crate::scenario::Running;
+use crate::plan::{MessageCounts, LoadSegment, TrafficShape};
+use crate::scenario::RunningScenario;
 
 /// How long a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Length {
+pub struct RunLength {
     /// Messages, if their number is given.
     pub iterations: Option<u64>,
     /// Seconds otherwise, about.
     pub seconds: f64,
 }
 
-impl Length {
+impl RunLength {
     /// Finds the number of messages for these running workloads, which are warm afterwards.
-    pub fn counts(self, all: &mut [(String, Running)], shape: Shape, size_bytes: usize) -> Result<Counts, String> {
+    pub fn counts(self, all: &mut [(String, RunningScenario)], shape: TrafficShape, size_bytes: usize) -> Result<MessageCounts, String> {
         if let Some(iterations) = self.iterations {
-            return Ok(Counts::with_tenth(iterations));
+            return Ok(MessageCounts::with_tenth(iterations));
         }
         let mut rates_per_s = Vec::with_capacity(all.len());
         for (name, running) in all {
             let rate = trial(running, self.seconds, shape, size_bytes).map_err(|why| format!("{name}: {why}"))?;
             rates_per_s.push(rate);
         }
-        Ok(Counts::with_tenth(count(&rates_per_s, self.seconds)))
+        Ok(MessageCounts::with_tenth(count(&rates_per_s, self.seconds)))
     }
 }
 
@@ -51,14 +51,14 @@ fn round(count: u64) -> u64 {
 }
 
 /// Messages a second, from runs that grow until they are long enough to tell.
-fn trial(running: &mut Running, seconds: f64, shape: Shape, size_bytes: usize) -> Result<f64, String> {
+fn trial(running: &mut RunningScenario, seconds: f64, shape: TrafficShape, size_bytes: usize) -> Result<f64, String> {
     let long_enough_s = seconds / 8.0;
     let mut count = match shape {
-        Shape::Stream => (1 << 20) / size_bytes.max(1 << 10) as u64,
-        Shape::PingPong => 20,
+        TrafficShape::Stream => (1 << 20) / size_bytes.max(1 << 10) as u64,
+        TrafficShape::PingPong => 20,
     };
     loop {
-        let figures = running.segment(&Segment { shape, size_bytes, count })?;
+        let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
         let rate = count as f64 / figures.elapsed_s;
         if figures.elapsed_s >= long_enough_s || count >= SEGMENT_MESSAGES_MAX {
             return Ok(rate);

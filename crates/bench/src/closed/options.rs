@@ -4,58 +4,58 @@
 //! Owns:   their names, bounds and defaults.
 //! Never:  starts anything.
 
-use super::benchmarks::{Benchmark, Variant};
-use super::count::Length;
-use crate::arguments::{Given, Option_, Wrong, option};
+use super::benchmarks::{Benchmark, BenchmarkVariant};
+use super::count::RunLength;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::{SECONDS_MAX, SPIN_US_MAX, STEP_MAX};
-use crate::plan::{Shape, sizes};
-use crate::record::Record;
-use crate::setup::Setup;
+use crate::plan::{TrafficShape, sizes};
+use crate::record::RunRecorder;
+use crate::setup::MeasureOptions;
 
 /// Sizes of the messages, and how long each run of one takes.
-pub const SIZES: &[Option_] = &[
+pub const SIZES: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
     option("step", None, "FACTOR", "from one size to the next (default 2)"),
     option("seconds", None, "S", "length of a run on the slowest broker, about (default 1, round trips 2)"),
 ];
 /// Pairs.
-pub const PAIRS: &[Option_] = &[option("pairs", None, "LIST", "publisher-consumer pairs (default 1,2,4,8)")];
+pub const PAIRS: &[OptionSpec] = &[option("pairs", None, "LIST", "publisher-consumer pairs (default 1,2,4,8)")];
 /// Consumers of a fan-out.
-pub const CONSUMERS: &[Option_] = &[
+pub const CONSUMERS: &[OptionSpec] = &[
     option("consumers", None, "LIST", "consumers of each message (default 1,2,4,8,16,32)"),
     option("processes", None, "N", "processes that they are spread over (default 1)"),
 ];
 /// Topics.
-pub const TOPIC: &[Option_] = &[
+pub const TOPIC: &[OptionSpec] = &[
     option("patterns", None, "LIST", "patterns bound (default 1,4,16,64,256,1024)"),
     option("match", None, "WHICH", "one of them matches (default), all, or one among wildcards"),
     option("keys", None, "N", "routing keys used in turn (default 1)"),
     option("changing", None, "N", "bindings added, and taken away, each second meanwhile (default none)"),
 ];
 /// How messages are confirmed and acknowledged in streams.
-pub const DELIVERY: &[Option_] = &[
+pub const DELIVERY: &[OptionSpec] = &[
     option("confirms", None, "WINDOW", "publisher confirms, at most so many outstanding (default: none)"),
     option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
     option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
 ];
 /// The same for `confirm`.
-pub const CONFIRM: &[Option_] = &[
+pub const CONFIRM: &[OptionSpec] = &[
     option("window", None, "N", "most messages without a confirm (default 1000)"),
     option("ack-every", None, "N", "an acknowledgement each N messages (default 100)"),
     option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
 ];
 /// Raw sockets beside the brokers.
-pub const BASELINE: &[Option_] =
+pub const BASELINE: &[OptionSpec] =
     &[option("baseline", None, "", "measure raw sockets through a relay too, in turns, and each broker's share of it")];
 /// The load generator alone beside the brokers.
-pub const NULL: &[Option_] = &[option(
+pub const NULL: &[OptionSpec] = &[option(
     "null",
     None,
     "",
     "measure the load generator's own ceiling too: a sink and a source in the broker's place",
 )];
 /// Raw sockets alone.
-pub const RAW: &[Option_] = &[
+pub const RAW: &[OptionSpec] = &[
     option("ping-pong", None, "", "round trips instead of a stream"),
     option("pairs", None, "N", "pairs at once (default 1)"),
     option("consumers", None, "N", "the relay writes each byte to so many (default 1)"),
@@ -64,15 +64,15 @@ pub const RAW: &[Option_] = &[
 ];
 
 /// What a command line asks for.
-pub struct Asked {
+pub struct ClosedLoopOptions {
     /// Message sizes.
     pub sizes: Vec<usize>,
     /// One way, or to and fro.
-    pub shape: Shape,
+    pub shape: TrafficShape,
     /// Workloads.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<BenchmarkVariant>,
     /// How long each run is.
-    pub length: Length,
+    pub length: RunLength,
     /// Raw sockets are measured too.
     pub baseline: bool,
     /// The load generator alone is measured too.
@@ -81,11 +81,11 @@ pub struct Asked {
     pub spin_us: u64,
 }
 
-impl Asked {
+impl ClosedLoopOptions {
     /// Reads the options.
-    pub fn read(benchmark: &Benchmark, given: &Given, setup: &Setup) -> Result<Self, Wrong> {
+    pub fn read(benchmark: &Benchmark, given: &ParsedOptions, setup: &MeasureOptions) -> Result<Self, UsageError> {
         let shape = benchmark.shape(given);
-        let usual_s = if shape == Shape::PingPong { 2.0 } else { 1.0 };
+        let usual_s = if shape == TrafficShape::PingPong { 2.0 } else { 1.0 };
         let factor = given.number("step", 2, 2, STEP_MAX)?;
         let mut variants = benchmark.variants(given)?;
         for variant in &mut variants {
@@ -96,7 +96,7 @@ impl Asked {
             sizes: sizes(given.text("sizes").unwrap_or("1:1M"), factor as usize)?,
             shape,
             variants,
-            length: Length {
+            length: RunLength {
                 iterations: setup.iterations,
                 seconds: given.decimal("seconds", usual_s, 0.01, SECONDS_MAX)?,
             },
@@ -107,7 +107,7 @@ impl Asked {
     }
 
     /// Notes the values that were used.
-    pub fn note(&self, record: &mut Record) {
+    pub fn note(&self, record: &mut RunRecorder) {
         record.used("sizes", "1:1M");
         record.used("step", 2);
         record.used("seconds", self.length.seconds);
@@ -115,7 +115,7 @@ impl Asked {
 
     /// Most connections that a workload makes to one broker.
     pub fn connections_max(&self) -> usize {
-        let of = |variant: &Variant| variant.scenario.pairs * (variant.scenario.consumers + 1);
+        let of = |variant: &BenchmarkVariant| variant.scenario.pairs * (variant.scenario.consumers + 1);
         self.variants.iter().map(of).max().unwrap_or(1)
     }
 }

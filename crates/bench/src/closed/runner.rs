@@ -4,59 +4,59 @@
 //! Owns:   the order of the measurements: every second run in the opposite order, so that none is always first.
 //! Never:  keeps a run back until others are done.
 
-use report::document::{Pace, Point, Series};
-use report::{Metric, OsuTable, Progress, Share, Yardstick};
+use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
+use report::{Metric, OsuTable, ProgressLine, YardstickShare, Yardstick};
 
-use super::benchmarks::{Benchmark, Variant};
+use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::ceiling;
-use super::options::Asked;
-use crate::failure::Failure;
+use super::options::ClosedLoopOptions;
+use crate::failure::CommandFailure;
 use crate::launcher::stand_in_address;
-use crate::plan::{Segment, Shape};
-use crate::record::{Record, go_on};
+use crate::plan::{LoadSegment, TrafficShape};
+use crate::record::{RunRecorder, go_on};
 use crate::role::task::RelayTask;
-use crate::scenario::{Running, Scenario};
-use crate::setup::Setup;
-use crate::target::{Target, Way};
+use crate::scenario::{RunningScenario, Scenario};
+use crate::setup::MeasureOptions;
+use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// A benchmark being run.
-pub struct Runner<'a> {
+pub struct ClosedLoopRunner<'a> {
     benchmark: &'a Benchmark,
-    asked: &'a Asked,
-    setup: &'a Setup,
-    targets: &'a [Target],
-    record: &'a mut Record,
-    progress: Progress,
+    asked: &'a ClosedLoopOptions,
+    setup: &'a MeasureOptions,
+    targets: &'a [BenchmarkTarget],
+    record: &'a mut RunRecorder,
+    progress: ProgressLine,
     /// Runs that are done, and all that there are.
     done: usize,
     all: usize,
 }
 
-impl<'a> Runner<'a> {
+impl<'a> ClosedLoopRunner<'a> {
     /// A runner for targets that are up.
     pub fn new(
         benchmark: &'a Benchmark,
-        asked: &'a Asked,
-        setup: &'a Setup,
-        targets: &'a [Target],
-        record: &'a mut Record,
+        asked: &'a ClosedLoopOptions,
+        setup: &'a MeasureOptions,
+        targets: &'a [BenchmarkTarget],
+        record: &'a mut RunRecorder,
     ) -> Self {
         let beside = usize::from(asked.baseline) + 3 * usize::from(asked.null) + usize::from(benchmark.is_raw);
         let all = asked.variants.len() * asked.sizes.len() * setup.runs * (targets.len() + beside);
-        Self { benchmark, asked, setup, targets, record, progress: Progress::begin(), done: 0, all }
+        Self { benchmark, asked, setup, targets, record, progress: ProgressLine::begin(), done: 0, all }
     }
 
     /// Measures everything.
-    pub fn run(mut self) -> Result<(), Failure> {
+    pub fn run(mut self) -> Result<(), CommandFailure> {
         let mut null =
-            if self.asked.null { Vec::from(Target::null(&self.setup.placement.broker)?) } else { Vec::new() };
+            if self.asked.null { Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?) } else { Vec::new() };
         null.iter_mut().try_for_each(|target| target.set_tcp(&self.setup.tcp))?;
         for (index, variant) in self.asked.variants.iter().enumerate() {
             if index > 0 && self.record.shown.format.is_incremental() {
                 report::table::put("\n")?;
             }
             let relay = self.relay(&variant.scenario)?;
-            let contestants: Vec<&Target> = self.targets.iter().chain(&relay).chain(&null).collect();
+            let contestants: Vec<&BenchmarkTarget> = self.targets.iter().chain(&relay).chain(&null).collect();
             for target in &contestants {
                 let known = &mut self.record.document.targets;
                 if known.iter().all(|facts| facts.name != target.name) {
@@ -69,7 +69,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The relay for a workload; its fan-out is that of the workload.
-    fn relay(&self, scenario: &Scenario) -> Result<Option<Target>, String> {
+    fn relay(&self, scenario: &Scenario) -> Result<Option<BenchmarkTarget>, String> {
         if !self.asked.baseline && !self.benchmark.is_raw {
             return Ok(None);
         }
@@ -80,34 +80,34 @@ impl<'a> Runner<'a> {
             tcp: scenario.tcp.clone(),
             tls: None,
         };
-        Target::relay_to(&task, &self.setup.placement.broker).map(Some)
+        BenchmarkTarget::relay_to(&task, &self.setup.placement.broker).map(Some)
     }
 
     /// What stands beside the brokers only to hold them against it, and by which figure. One hop of sockets holds the load
     /// generator's own ceilings.
-    fn yardsticks(&self, contestants: &[&Target]) -> Vec<Yardstick> {
+    fn yardsticks(&self, contestants: &[&BenchmarkTarget]) -> Vec<Yardstick> {
         if self.benchmark.is_raw {
             return Vec::new();
         }
-        let shares = |is_held: fn(&Way) -> bool, metric: &dyn Fn(&Way) -> Metric| {
+        let shares = |is_held: fn(&TargetAddress) -> bool, metric: &dyn Fn(&TargetAddress) -> Metric| {
             let each = contestants.iter().enumerate().filter(|(_, target)| is_held(&target.way));
-            each.map(|(index, target)| Share { index, metric: metric(&target.way) }).collect::<Vec<_>>()
+            each.map(|(index, target)| YardstickShare { index, metric: metric(&target.way) }).collect::<Vec<_>>()
         };
         let of_brokers = |metric: Metric| {
-            let shares = shares(|way| matches!(way, Way::Amqp(_)), &|_| metric.clone());
+            let shares = shares(|way| matches!(way, TargetAddress::Amqp(_)), &|_| metric.clone());
             (metric, shares)
         };
         let each = contestants.iter().enumerate();
         each.filter_map(|(index, target)| {
             let (metric, shares) = match &target.way {
-                Way::Amqp(_) => return None,
-                Way::Raw { .. } if self.asked.shape == Shape::PingPong => {
+                TargetAddress::Amqp(_) => return None,
+                TargetAddress::Raw { .. } if self.asked.shape == TrafficShape::PingPong => {
                     of_brokers(Metric::OneWayMeanUs("round_trip".to_owned()))
                 }
-                Way::Raw { .. } => of_brokers(Metric::MbPerS),
-                way @ (Way::Sink(_) | Way::Source(_)) => of_brokers(ceiling::metric(way)),
-                Way::Hop(_) => {
-                    let is_null = |way: &Way| matches!(way, Way::Sink(_) | Way::Source(_));
+                TargetAddress::Raw { .. } => of_brokers(Metric::MbPerS),
+                way @ (TargetAddress::Sink(_) | TargetAddress::Source(_)) => of_brokers(ceiling::metric(way)),
+                TargetAddress::Hop(_) => {
+                    let is_null = |way: &TargetAddress| matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_));
                     (Metric::PublishedPerS, shares(is_null, &ceiling::metric))
                 }
             };
@@ -116,13 +116,13 @@ impl<'a> Runner<'a> {
         .collect()
     }
 
-    fn variant(&mut self, variant: &Variant, contestants: &[&Target]) -> Result<(), Failure> {
+    fn variant(&mut self, variant: &BenchmarkVariant, contestants: &[&BenchmarkTarget]) -> Result<(), CommandFailure> {
         let first = self.record.document.series.len();
         for target in contestants {
-            self.record.document.series.push(Series {
+            self.record.document.series.push(MeasuredSeries {
                 benchmark: self.benchmark.name.to_owned(),
                 target: target.name.clone(),
-                pace: Pace::Closed,
+                pace: LoopMode::Closed,
                 parameters: variant.parameters.clone(),
                 axis: "size_bytes".to_owned(),
                 points: Vec::new(),
@@ -130,7 +130,7 @@ impl<'a> Runner<'a> {
         }
         let shown = &self.record.shown;
         let table = if shown.format.is_incremental() {
-            let series: Vec<&Series> = self.record.document.series[first..].iter().collect();
+            let series: Vec<&MeasuredSeries> = self.record.document.series[first..].iter().collect();
             let yardsticks = self.yardsticks(contestants);
             Some(OsuTable::begin_beside(&self.record.document, &series, yardsticks, shown.full)?)
         } else {
@@ -139,7 +139,7 @@ impl<'a> Runner<'a> {
         let mut running = Vec::with_capacity(contestants.len());
         for target in contestants {
             go_on()?;
-            let started = Running::start(&variant.scenario, target, &self.setup.placement)
+            let started = RunningScenario::start(&variant.scenario, target, &self.setup.placement)
                 .map_err(|why| format!("{}: {why}", target.name))?;
             running.push((target.name.clone(), started));
         }
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
             self.size(size_bytes, first, contestants, &mut running)?;
             self.progress.clear();
             let series = &mut self.record.document.series[first..];
-            let mut points: Vec<&mut Point> = series.iter_mut().filter_map(|series| series.points.last_mut()).collect();
+            let mut points: Vec<&mut SeriesPoint> = series.iter_mut().filter_map(|series| series.points.last_mut()).collect();
             let near = ceiling::near(contestants, &points);
             for (index, why) in &near {
                 if let Some(run) = points.get_mut(*index).and_then(|point| point.runs.last_mut()) {
@@ -156,7 +156,7 @@ impl<'a> Runner<'a> {
                 }
             }
             if let Some(table) = &table {
-                let points: Vec<&Point> = points.iter().map(|point| &**point).collect();
+                let points: Vec<&SeriesPoint> = points.iter().map(|point| &**point).collect();
                 table.row(&points)?;
                 near.iter().try_for_each(|(_, why)| report::table::put(&format!("# {size_bytes}: {why}\n")))?;
             }
@@ -168,14 +168,14 @@ impl<'a> Runner<'a> {
         &mut self,
         size_bytes: usize,
         first: usize,
-        contestants: &[&Target],
-        running: &mut [(String, Running)],
-    ) -> Result<(), Failure> {
+        contestants: &[&BenchmarkTarget],
+        running: &mut [(String, RunningScenario)],
+    ) -> Result<(), CommandFailure> {
         let shape = self.asked.shape;
         let counts = self.asked.length.counts(running, shape, size_bytes)?;
-        let segment = Segment { shape, size_bytes, count: counts.measured };
+        let segment = LoadSegment { shape, size_bytes, count: counts.measured };
         for series in &mut self.record.document.series[first..] {
-            series.points.push(Point { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() });
+            series.points.push(SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() });
         }
         for run in 0..self.setup.runs {
             for position in 0..contestants.len() {
@@ -184,11 +184,11 @@ impl<'a> Runner<'a> {
                 let (name, running) = &mut running[index];
                 self.progress(&format!("{size_bytes} bytes, run {} of {}, {name}", run + 1, self.setup.runs));
                 let measured = running
-                    .segment(&Segment { count: counts.warm_up, ..segment })
+                    .segment(&LoadSegment { count: counts.warm_up, ..segment })
                     .and_then(|_| running.segment(&segment))
                     .map_err(|why| format!("{name}, {size_bytes} bytes: {why}"))?;
                 let mut run = measured.to_run();
-                if matches!(contestants[index].way, Way::Amqp(_)) {
+                if matches!(contestants[index].way, TargetAddress::Amqp(_)) {
                     run.notes.extend(self.setup.tcp.queue_note(contestants[index].facts.product.as_deref()));
                 } else {
                     // Here the clients themselves are what is measured: that they are busy is the point.

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Figures, POLLS};
+use super::{RdmaGoals, POLLS};
 use crate::network::{NetworkBroker, TCP};
-use crate::perf::record::Bound;
-use crate::placement::Placement;
-use crate::plan::{Segment, Shape};
-use crate::scenario::{Running, Scenario};
+use crate::perf::record::GoalBound;
+use crate::placement::CpuPlacement;
+use crate::plan::{LoadSegment, TrafficShape};
+use crate::scenario::{RunningScenario, Scenario};
 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRIGGER: &str = "hist:keys=id,common_pid:size=4096";
@@ -41,11 +41,11 @@ const NAMES: [(u64, &str); 13] = [
 const NAMES: [(u64, &str); 0] = [];
 
 /// The kernel counts while this lives.
-struct Calls {
+struct SyscallTrace {
     point: PathBuf,
 }
 
-impl Calls {
+impl SyscallTrace {
     fn begin() -> Result<Self, String> {
         let place = PLACES.iter().map(|place| Path::new(place).join("events/raw_syscalls/sys_enter"));
         let point = place.into_iter().find(|point| point.join("trigger").exists()).ok_or(
@@ -67,7 +67,7 @@ impl Calls {
     }
 }
 
-impl Drop for Calls {
+impl Drop for SyscallTrace {
     fn drop(&mut self) {
         if let Err(error) = fs::write(self.point.join("trigger"), format!("!{TRIGGER}")) {
             eprintln!("harrier bench: the kernel goes on counting calls: {error}");
@@ -95,12 +95,12 @@ fn counted(text: &str, threads: &[u64]) -> Result<BTreeMap<u64, u64>, String> {
     Ok(found)
 }
 
-impl Figures {
+impl RdmaGoals {
     pub(super) fn calls(&mut self) -> Result<(), String> {
-        let calls = Calls::begin();
+        let calls = SyscallTrace::begin();
         for poll in POLLS {
             let what = format!("64 B, {poll}: broker's kernel calls for 1,000 messages under load");
-            let bound = Bound::AtMost(CALLS_A_THOUSAND_MAX);
+            let bound = GoalBound::AtMost(CALLS_A_THOUSAND_MAX);
             match &calls {
                 Ok(calls) => {
                     let (value, detail) = self.calls_of(calls, &self.broker(poll)?)?;
@@ -112,16 +112,16 @@ impl Figures {
         if let Ok(calls) = &calls {
             let broker = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
             let (value, detail) = self.calls_of(calls, &broker)?;
-            self.row("the same over TCP", Bound::Nothing, Some(value), detail)?;
+            self.row("the same over TCP", GoalBound::Nothing, Some(value), detail)?;
         }
         Ok(())
     }
 
     /// Calls for a thousand messages, and which they are.
-    fn calls_of(&self, calls: &Calls, broker: &NetworkBroker) -> Result<(f64, String), String> {
-        let mut running = Running::start(&Scenario::default(), &broker.target("broker")?, &Placement::default())?;
+    fn calls_of(&self, calls: &SyscallTrace, broker: &NetworkBroker) -> Result<(f64, String), String> {
+        let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
         let count = (self.effort.seconds * MESSAGES_A_SECOND) as u64;
-        let segment = |count| Segment { shape: Shape::Stream, size_bytes: 64, count };
+        let segment = |count| LoadSegment { shape: TrafficShape::Stream, size_bytes: 64, count };
         running.segment(&segment(count / 4 + 1))?;
         let before = calls.of(broker.pid())?;
         let figures = running.segment(&segment(count))?;

@@ -6,19 +6,19 @@
 
 use serde_json::Value;
 
-use super::{Figures, POLLS};
-use crate::perf::record::Bound;
-use crate::placement::Placement;
-use crate::plan::{Segment, Shape};
-use crate::scenario::{Running, Scenario};
+use super::{RdmaGoals, POLLS};
+use crate::perf::record::GoalBound;
+use crate::placement::CpuPlacement;
+use crate::plan::{LoadSegment, TrafficShape};
+use crate::scenario::{RunningScenario, Scenario};
 
 /// A load: its name, its shape, size, and messages in a second of the effort.
-const LOADS: [(&str, Shape, usize, f64); 5] = [
-    ("64 B under load", Shape::Stream, 64, 20_000.0),
-    ("64 B, one at a time", Shape::PingPong, 64, 500.0),
-    ("1 KiB under load", Shape::Stream, 1 << 10, 10_000.0),
-    ("64 KiB under load", Shape::Stream, 64 << 10, 300.0),
-    ("1 MiB under load", Shape::Stream, 1 << 20, 60.0),
+const LOADS: [(&str, TrafficShape, usize, f64); 5] = [
+    ("64 B under load", TrafficShape::Stream, 64, 20_000.0),
+    ("64 B, one at a time", TrafficShape::PingPong, 64, 500.0),
+    ("1 KiB under load", TrafficShape::Stream, 1 << 10, 10_000.0),
+    ("64 KiB under load", TrafficShape::Stream, 64 << 10, 300.0),
+    ("1 MiB under load", TrafficShape::Stream, 1 << 20, 60.0),
 ];
 /// Bodies from here on are not to be copied.
 const LARGE_BYTES: usize = 16 << 10;
@@ -31,16 +31,16 @@ const COUNTERS: [(&str, &str); 6] = [
     ("rdma_completions", "completions asked for"),
 ];
 
-impl Figures {
+impl RdmaGoals {
     pub(super) fn counts(&mut self) -> Result<(), String> {
         for (name, shape, size_bytes, a_second) in LOADS {
             let count = (a_second * self.effort.seconds).max(10.0) as u64;
             let broker = self.broker(POLLS[0])?;
-            let mut running = Running::start(&Scenario::default(), &broker.target("broker")?, &Placement::default())?;
-            let figures = running.segment(&Segment { shape, size_bytes, count })?;
+            let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
+            let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
             drop(running);
             // A round trip is two messages: there and back.
-            let messages = figures.delivered * if shape == Shape::PingPong { 2 } else { 1 };
+            let messages = figures.delivered * if shape == TrafficShape::PingPong { 2 } else { 1 };
             let last = broker.end();
             let said: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
             let number = |field: &str| said.get(field).and_then(Value::as_u64);
@@ -53,7 +53,7 @@ impl Figures {
                 .collect();
             self.row(
                 &format!("{name}: the broker's doorbells, lists of receives included, for a message"),
-                Bound::Nothing,
+                GoalBound::Nothing,
                 each("rdma_doorbells").zip(each("rdma_receive_lists")).map(|(sends, receives)| sends + receives),
                 format!("of {messages}: {}", detail.join(", ")),
             )?;
@@ -63,7 +63,7 @@ impl Figures {
                     copied.map_or_else(String::new, |(inward, outward)| format!(": {inward} in, {outward} out"));
                 self.row(
                     &format!("{name}: body bytes that the broker copied"),
-                    Bound::AtMost(0.0),
+                    GoalBound::AtMost(0.0),
                     copied.map(|(inward, outward)| (inward + outward) as f64),
                     format!("of {}{parts}", figures.delivered * size_bytes as u64),
                 )?;

@@ -4,26 +4,26 @@
 //! Owns:   the numbers asked for (issue "AMQP over InfiniBand verbs", figures to reach).
 //! Never:  counts what the kernel does for a device of software: on a card nobody does it.
 
-use super::{Figures, POLLS, of};
+use super::{RdmaGoals, POLLS, of};
 use crate::network::{NetworkBroker, TCP};
-use crate::perf::record::Bound;
-use crate::perf::series::{Contestant, Series, compare};
-use crate::placement::Placement;
-use crate::plan::Shape;
+use crate::perf::record::GoalBound;
+use crate::perf::series::{PerfContestant, PerfSeries, compare};
+use crate::placement::CpuPlacement;
+use crate::plan::TrafficShape;
 use crate::scenario::Scenario;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// What is measured, how it is called, and the most that RDMA may cost, times TCP.
-const SIZES: [(usize, &str, Bound); 4] = [
-    (64, "64 B", Bound::AtMost(1.1)),
-    (KIB, "1 KiB", Bound::Nothing),
-    (64 * KIB, "64 KiB", Bound::Nothing),
-    (MIB, "1 MiB", Bound::Nothing),
+const SIZES: [(usize, &str, GoalBound); 4] = [
+    (64, "64 B", GoalBound::AtMost(1.1)),
+    (KIB, "1 KiB", GoalBound::Nothing),
+    (64 * KIB, "64 KiB", GoalBound::Nothing),
+    (MIB, "1 MiB", GoalBound::Nothing),
 ];
 const LARGE_TIMES_MAX: f64 = 1.2;
 
-impl Figures {
+impl RdmaGoals {
     pub(super) fn user(&mut self) -> Result<(), String> {
         let tcp = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
         let verbs = [self.broker(POLLS[0])?, self.broker(POLLS[1])?];
@@ -33,12 +33,12 @@ impl Figures {
         }
         let mut large: [Vec<Option<f64>>; 2] = [Vec::new(), Vec::new()];
         for (size_bytes, name, bound) in SIZES {
-            let contestants: Vec<Contestant<'_>> = targets
+            let contestants: Vec<PerfContestant<'_>> = targets
                 .iter()
-                .map(|(name, target)| Contestant { name, target, scenario: Scenario::default() })
+                .map(|(name, target)| PerfContestant { name, target, scenario: Scenario::default() })
                 .collect();
-            let all = compare(self.effort, &contestants, Shape::Stream, size_bytes, &Placement::default())?;
-            let user = |name: &str| of(&all, name, Series::user_us);
+            let all = compare(self.effort, &contestants, TrafficShape::Stream, size_bytes, &CpuPlacement::default())?;
+            let user = |name: &str| of(&all, name, PerfSeries::user_us);
             for (poll, large) in POLLS.iter().zip(&mut large) {
                 let detail = format!("{poll} {}, TCP {}", cost(&all, poll), cost(&all, "TCP"));
                 let times = user(poll).zip(user("TCP")).map(|(verbs, tcp)| verbs / tcp);
@@ -51,7 +51,7 @@ impl Figures {
             let [.., Some(middle), Some(most)] = large[..] else { continue };
             self.row(
                 &format!("1 MiB, {poll}: broker's user time, times that of 64 KiB"),
-                Bound::AtMost(LARGE_TIMES_MAX),
+                GoalBound::AtMost(LARGE_TIMES_MAX),
                 Some(most / middle),
                 format!("64 KiB {middle:.2} us, 1 MiB {most:.2} us"),
             )?;
@@ -61,8 +61,8 @@ impl Figures {
 }
 
 /// User time and what the kernel did beside it, in words.
-pub(super) fn cost(all: &[Series], name: &str) -> String {
+pub(super) fn cost(all: &[PerfSeries], name: &str) -> String {
     let [user, kernel] =
-        [of(all, name, Series::user_us), of(all, name, Series::kernel_us)].map(|us| us.unwrap_or(f64::NAN));
+        [of(all, name, PerfSeries::user_us), of(all, name, PerfSeries::kernel_us)].map(|us| us.unwrap_or(f64::NAN));
     format!("{user:.2} us (and {kernel:.2} in the kernel)")
 }

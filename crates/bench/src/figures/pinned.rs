@@ -4,13 +4,13 @@
 //! Owns:   how many connections are made.
 //! Never:  counts what the clients pin.
 
-use super::{Figures, POLLS};
-use crate::perf::record::Bound;
+use super::{RdmaGoals, POLLS};
+use crate::perf::record::GoalBound;
 use crate::role::connect;
 
 const PINNED_BYTES_MAX: f64 = 65_536.0;
 
-impl Figures {
+impl RdmaGoals {
     pub(super) fn pinned(&mut self) -> Result<(), String> {
         crate::files::raise_for(8 * self.connections)?;
         let broker = self.broker(POLLS[0])?;
@@ -26,7 +26,7 @@ impl Figures {
         let each = after.saturating_sub(before) as f64 / self.connections as f64;
         self.row(
             "pinned memory of an idle connection, bytes",
-            Bound::AtMost(PINNED_BYTES_MAX),
+            GoalBound::AtMost(PINNED_BYTES_MAX),
             Some(each),
             format!("{} connections; shared by all: {before} bytes", self.connections),
         )?;

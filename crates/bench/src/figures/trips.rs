@@ -8,31 +8,31 @@ use report::Metric;
 use report::document::Document;
 
 use super::goals::cost;
-use super::{Figures, of};
-use crate::failure::Failure;
+use super::{RdmaGoals, of};
+use crate::failure::CommandFailure;
 use crate::network::{NetworkBroker, TCP};
 use crate::networks::{median, point};
-use crate::perf::record::Bound;
-use crate::perf::series::{Contestant, Series, compare};
-use crate::placement::Placement;
-use crate::plan::Shape;
+use crate::perf::record::GoalBound;
+use crate::perf::series::{PerfContestant, PerfSeries, compare};
+use crate::placement::CpuPlacement;
+use crate::plan::TrafficShape;
 use crate::scenario::Scenario;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 use crate::verbs;
 
 const TIMES_MAX: f64 = 1.5;
 /// Publish, its delivery, the answer, its delivery.
 const HOPS: f64 = 4.0;
 /// The sizes of one call of the baseline: 64 B, 2 KiB, 64 KiB.
-const SIZES: [(usize, &str, Bound); 3] =
-    [(64, "64 B", Bound::AtMost(TIMES_MAX)), (2 << 10, "2 KiB", Bound::Nothing), (64 << 10, "64 KiB", Bound::Nothing)];
+const SIZES: [(usize, &str, GoalBound); 3] =
+    [(64, "64 B", GoalBound::AtMost(TIMES_MAX)), (2 << 10, "2 KiB", GoalBound::Nothing), (64 << 10, "64 KiB", GoalBound::Nothing)];
 const SIZE_WORDS: [&str; 2] = ["--sizes=64:64K", "--step=32"];
 /// How the broker waits; its clients sleep.
 const POLLS: [&str; 3] = ["event", "adaptive", "busy"];
 
-impl Figures {
+impl RdmaGoals {
     pub(super) fn trips(&mut self) -> Result<(), String> {
-        let folder = Scratch::new()?;
+        let folder = ScratchDirectory::new()?;
         // Before and behind the rest, since this host may be busier at one time than at another.
         let before = [self.alone(&folder, "events")?, self.alone(&folder, "busy")?];
         let tcp = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
@@ -46,18 +46,18 @@ impl Figures {
         }
         let mut measured = Vec::new();
         for (size_bytes, ..) in SIZES {
-            let contestants: Vec<Contestant<'_>> = targets
+            let contestants: Vec<PerfContestant<'_>> = targets
                 .iter()
-                .map(|(name, target)| Contestant { name, target, scenario: Scenario::default() })
+                .map(|(name, target)| PerfContestant { name, target, scenario: Scenario::default() })
                 .collect();
-            measured.push(compare(self.effort, &contestants, Shape::PingPong, size_bytes, &Placement::default())?);
+            measured.push(compare(self.effort, &contestants, TrafficShape::PingPong, size_bytes, &CpuPlacement::default())?);
         }
         drop((targets, brokers));
         let after = [self.alone(&folder, "events")?, self.alone(&folder, "busy")?];
         for ((size_bytes, name, bound), all) in SIZES.into_iter().zip(measured) {
-            let p50 = |name: &str| of(&all, name, |series: &Series| series.quantile_us(0.5));
+            let p50 = |name: &str| of(&all, name, |series: &PerfSeries| series.quantile_us(0.5));
             // Of a broker that sleeps: what one burns while it looks is no part of a message's way.
-            let own = of(&all, "event", Series::user_us);
+            let own = of(&all, "event", PerfSeries::user_us);
             let [asleep, polling] = [0, 1].map(|way: usize| {
                 let size = size_bytes as f64;
                 let [one, other] = [&before[way], &after[way]].map(|document| one_way_us(document, size));
@@ -65,7 +65,7 @@ impl Figures {
             });
             let shown = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1} us"));
             for poll in POLLS {
-                let bound = if poll == "event" { bound } else { Bound::Nothing };
+                let bound = if poll == "event" { bound } else { GoalBound::Nothing };
                 let least = asleep.zip(own).map(|(trip, own)| HOPS * trip + own);
                 let who = if poll == "event" { "all ends asleep".to_owned() } else { format!("broker {poll}") };
                 self.row(
@@ -88,14 +88,14 @@ impl Figures {
     }
 
     /// Sends of the device alone, there and back.
-    fn alone(&self, folder: &Scratch, poll: &str) -> Result<Document, String> {
+    fn alone(&self, folder: &ScratchDirectory, poll: &str) -> Result<Document, String> {
         let Self { address, effort, .. } = self;
         let mut words = ["--kind=send", "--shape=latency"].map(str::to_owned).to_vec();
         words.extend(SIZE_WORDS.map(str::to_owned));
         words.extend([format!("--poll={poll}"), format!("--address={address}"), format!("--runs={}", effort.runs)]);
         words.push(format!("--seconds={}", effort.seconds / 2.0));
         words.extend(folder.words(poll));
-        Failure::tolerated(verbs::run(&words))?;
+        CommandFailure::tolerated(verbs::run(&words))?;
         folder.read(poll)
     }
 }

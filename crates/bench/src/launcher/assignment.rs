@@ -10,7 +10,7 @@ use crate::limits::RANKS_MAX;
 
 /// What a role is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RoleClass {
     /// It sends the measured messages.
     Publisher,
     /// It receives them.
@@ -21,7 +21,7 @@ pub enum Part {
     Client,
 }
 
-impl Part {
+impl RoleClass {
     /// The part of a role by the name it is started under.
     pub fn of(kind: &str) -> Self {
         if kind.contains("publisher") || matches!(kind, "filler" | "market-gateway") {
@@ -38,12 +38,12 @@ impl Part {
 
 /// `--roles`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
+pub struct RoleOverrides {
     publishers: Vec<usize>,
     consumers: Vec<usize>,
 }
 
-impl Roles {
+impl RoleOverrides {
     /// Parses `publisher=1,2 consumer=3-4`; blanks, commas and plus signs are the same.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Roles {
 
 /// Who plays what. A rank may be in several lists: it plays each role in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seats {
+pub struct RankAssignment {
     /// For publishers, in the order in which they are taken.
     pub publishers: Vec<usize>,
     /// For consumers.
@@ -91,7 +91,7 @@ pub struct Seats {
     pub agent: Option<usize>,
 }
 
-impl Seats {
+impl RankAssignment {
     /// Assigns. `hosts[r]` is the host of rank r; `broker` is the host that the broker was seen on.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Seats {
         hosts: &[usize],
         broker: Option<usize>,
         agent: Option<usize>,
-        roles: Option<&Roles>,
+        roles: Option<&RoleOverrides>,
     ) -> Result<Self, String> {
         let wished = roles.cloned().unwrap_or_default();
         for &rank in wished.publishers.iter().chain(&wished.consumers) {
@@ -161,12 +161,12 @@ impl Seats {
     }
 
     /// The rank for one more role: of those suited the one with the least to do.
-    pub fn next(&self, part: Part, load: impl Fn(usize) -> usize) -> Option<usize> {
+    pub fn next(&self, part: RoleClass, load: impl Fn(usize) -> usize) -> Option<usize> {
         let suited: Vec<usize> = match part {
-            Part::Publisher => self.publishers.clone(),
-            Part::Consumer => self.consumers.clone(),
-            Part::Agent => self.agent.into_iter().collect(),
-            Part::Client => self.players().into_iter().collect(),
+            RoleClass::Publisher => self.publishers.clone(),
+            RoleClass::Consumer => self.consumers.clone(),
+            RoleClass::Agent => self.agent.into_iter().collect(),
+            RoleClass::Client => self.players().into_iter().collect(),
         };
         suited.into_iter().min_by_key(|&rank| load(rank))
     }
@@ -185,9 +185,9 @@ mod tests {
     #[track_caller]
     fn check(hosts: &str, broker: Option<char>, agent: Option<usize>, roles: &str, expected: &str) {
         let number = |host: char| host as usize;
-        let roles = if roles.is_empty() { Ok(None) } else { Roles::parse(roles).map(Some) };
+        let roles = if roles.is_empty() { Ok(None) } else { RoleOverrides::parse(roles).map(Some) };
         let places: Vec<usize> = hosts.chars().map(number).collect();
-        let shown = match roles.and_then(|roles| Seats::assign(&places, broker.map(number), agent, roles.as_ref())) {
+        let shown = match roles.and_then(|roles| RankAssignment::assign(&places, broker.map(number), agent, roles.as_ref())) {
             Ok(seats) => format!("{:?} {:?}", seats.publishers, seats.consumers),
             Err(why) => why,
         };
@@ -242,13 +242,13 @@ mod tests {
 
     #[test]
     fn one_more_role_goes_where_least_is_done() {
-        let seats = Seats { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
+        let seats = RankAssignment { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
         let load = |rank: usize| [0, 1, 0, 0, 0, 0][rank];
-        let next = |kind: &str| seats.next(Part::of(kind), load);
+        let next = |kind: &str| seats.next(RoleClass::of(kind), load);
         assert_eq!(next("publisher"), Some(3));
         assert_eq!(next("raw-consumer"), Some(2));
         assert_eq!(next("agent"), Some(5));
         assert_eq!(next("churn"), Some(2));
-        assert_eq!(Seats { agent: None, ..seats.clone() }.next(Part::Agent, load), None);
+        assert_eq!(RankAssignment { agent: None, ..seats.clone() }.next(RoleClass::Agent, load), None);
     }
 }

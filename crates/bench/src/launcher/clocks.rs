@@ -6,29 +6,29 @@
 
 use std::collections::VecDeque;
 
-use gauge::Offset;
+use gauge::ClockOffset;
 
 use crate::limits::COMPARISONS_KEPT;
 
 /// What a comparison found, and when on rank 0's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison {
+pub struct ClockComparison {
     /// When.
     pub at_ns: u64,
     /// How far the other clock was ahead.
-    pub offset: Offset,
+    pub offset: ClockOffset,
 }
 
 /// All comparisons with one clock, the oldest of very many left out.
 #[derive(Clone, Debug, Default)]
-pub struct Clocks {
-    first: Option<Comparison>,
-    kept: VecDeque<Comparison>,
+pub struct ClockMapping {
+    first: Option<ClockComparison>,
+    kept: VecDeque<ClockComparison>,
 }
 
-impl Clocks {
+impl ClockMapping {
     /// Adds a comparison; they come in the order of time.
-    pub fn add(&mut self, comparison: Comparison) {
+    pub fn add(&mut self, comparison: ClockComparison) {
         self.first.get_or_insert(comparison);
         if self.kept.len() == COMPARISONS_KEPT {
             self.kept.pop_front();
@@ -37,12 +37,12 @@ impl Clocks {
     }
 
     /// The first of all.
-    pub fn first(&self) -> Option<Comparison> {
+    pub fn first(&self) -> Option<ClockComparison> {
         self.first
     }
 
     /// The latest.
-    pub fn last(&self) -> Option<Comparison> {
+    pub fn last(&self) -> Option<ClockComparison> {
         self.kept.back().copied()
     }
 
@@ -99,13 +99,13 @@ fn shifted(time_ns: u64, by_ns: i128) -> u64 {
 mod tests {
     use super::*;
 
-    fn comparison(at_ns: u64, offset_ns: i64, error_ns: u64) -> Comparison {
-        Comparison { at_ns, offset: Offset { offset_ns, error_ns } }
+    fn comparison(at_ns: u64, offset_ns: i64, error_ns: u64) -> ClockComparison {
+        ClockComparison { at_ns, offset: ClockOffset { offset_ns, error_ns } }
     }
 
     #[test]
     fn times_are_mapped_along_the_drift() {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockMapping::default();
         assert_eq!((clocks.to_own(7), clocks.to_other(7)), (7, 7));
         clocks.add(comparison(1_000_000, 5_000, 10));
         assert_eq!((clocks.to_own(6_000), clocks.to_other(1_000)), (1_000, 6_000));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_clock_behind_and_one_set_far_off() {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockMapping::default();
         clocks.add(comparison(1_000, -400, 1));
         assert_eq!((clocks.to_own(600), clocks.to_other(1_000), clocks.to_other(100)), (1_000, 600, 0));
         clocks.add(comparison(2_000, i64::MAX, 1));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn drift_is_told_where_it_can_be_seen() {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockMapping::default();
         clocks.add(comparison(0, 5_000, 40));
         assert_eq!(clocks.drift_ppm(), None);
         clocks.add(comparison(1_000_000, 5_060, 30));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn only_so_many_comparisons_are_kept() {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockMapping::default();
         for at_ns in 0..2 * COMPARISONS_KEPT as u64 {
             clocks.add(comparison(at_ns, 0, 0));
         }

@@ -10,22 +10,22 @@ use std::time::Duration;
 
 use client::Url;
 use gauge::clock::{Deadline, now_ns};
-use gauge::{Exchange, offset};
+use gauge::{ClockExchange, offset};
 
 use super::VERSION;
-use super::assignment::{Part, Roles, Seats};
-use super::clocks::{Clocks, Comparison};
-use super::host::{self, Host};
-use super::letter::{Letter, RoleNumber};
-use super::membership::Membership;
-use super::post::{Mail, Post};
+use super::assignment::{RoleClass, RoleOverrides, RankAssignment};
+use super::clocks::{ClockMapping, ClockComparison};
+use super::host::{self, HostFacts};
+use super::letter::{RankMessage, RoleId};
+use super::membership::RankMembership;
+use super::post::{MailboxEvent, RankMailbox};
 use super::times::{has_times, moved};
 use crate::interrupt;
 use crate::limits::{
     CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, LOOK_WAIT, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT,
 };
-use crate::plan::Report;
-use crate::process::Heard;
+use crate::plan::RoleReport;
+use crate::process::RoleOutput;
 
 /// Longest time without a look at Ctrl-C.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -33,18 +33,18 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Rank 0.
-pub struct Controller {
-    post: Post,
+pub struct RankController {
+    post: RankMailbox,
     /// Where the broker listens that the ranks meet at.
     address: String,
     /// Launcher and how many ranks.
-    pub membership: Membership,
+    pub membership: RankMembership,
     /// All of them, this one first.
-    pub ranks: Vec<Rank>,
+    pub ranks: Vec<RankState>,
     /// Who plays what.
-    pub seats: Seats,
-    played: BTreeMap<RoleNumber, Played>,
-    roles_started: RoleNumber,
+    pub seats: RankAssignment,
+    played: BTreeMap<RoleId, RemoteRoleState>,
+    roles_started: RoleId,
     questions: u64,
     answer: Option<(usize, u64, u64, u64)>,
     seen: Option<(u64, bool)>,
@@ -55,67 +55,67 @@ pub struct Controller {
 }
 
 /// A rank as rank 0 sees it.
-pub struct Rank {
+pub struct RankState {
     /// Where it is.
-    pub host: Host,
+    pub host: HostFacts,
     /// Number of its host: 0 is this one.
     pub host_number: usize,
     /// What comparisons with its clock told.
-    pub clocks: Clocks,
+    pub clocks: ClockMapping,
     /// Whether its clock is this rank's.
     pub one_clock: bool,
     gone: bool,
 }
 
-struct Played {
+struct RemoteRoleState {
     kind: String,
     rank: usize,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<RoleOutput>,
     ended: bool,
 }
 
-impl Played {
+impl RemoteRoleState {
     /// Why it failed, if it said so and nobody has asked yet.
     fn last_words(&self) -> Option<String> {
-        let Some(Heard::Line(line)) = self.heard.back() else { return None };
+        let Some(RoleOutput::Line(line)) = self.heard.back() else { return None };
         match serde_json::from_str(line) {
-            Ok(Report::Failed { why }) => Some(why),
+            Ok(RoleReport::Failed { why }) => Some(why),
             _ => None,
         }
     }
 }
 
-fn place(rank: usize, ranks: &[Rank]) -> String {
+fn place(rank: usize, ranks: &[RankState]) -> String {
     format!("rank {rank} on host {}", ranks[rank].host_number)
 }
 
-impl Controller {
+impl RankController {
     /// Waits for all ranks and compares clocks with them.
     ///
     /// # Errors
     /// Who did not arrive; ranks that do not fit together.
     pub fn gather(
-        membership: Membership,
+        membership: RankMembership,
         url: &str,
         agent: Option<usize>,
-        roles: Option<&Roles>,
+        roles: Option<&RoleOverrides>,
     ) -> Result<Self, String> {
         let address = Url::parse(url).map_err(|error| error.to_string())?.address;
-        let mut post = Post::open(url, &membership.name, 0)?;
-        let gathered = wait_for_all(&mut post, &membership, Host::read(&address));
+        let mut post = RankMailbox::open(url, &membership.name, 0)?;
+        let gathered = wait_for_all(&mut post, &membership, HostFacts::read(&address));
         let seated = gathered.and_then(|hosts| {
             let numbers = numbered(&hosts);
             let broker = hosts.iter().position(|host| host.sees_broker);
             let seen_here = hosts[0].sees_broker;
             let agent = agent.or(broker.filter(|_| !seen_here)).filter(|&rank| rank > 0);
             let broker_host = agent.or(broker).map(|rank| numbers[rank]);
-            Ok((Seats::assign(&numbers, broker_host, agent, roles)?, hosts, numbers))
+            Ok((RankAssignment::assign(&numbers, broker_host, agent, roles)?, hosts, numbers))
         });
         let (seats, hosts, numbers) = match seated {
             Ok(seated) => seated,
             Err(why) => {
                 // Those that are here must not wait for the rest until their own patience ends.
-                let told = (1..membership.ranks).try_for_each(|rank| post.send(rank, Letter::End { status: 1 }));
+                let told = (1..membership.ranks).try_for_each(|rank| post.send(rank, RankMessage::End { status: 1 }));
                 return match told.and_then(|()| post.close()) {
                     Ok(()) => Err(why),
                     Err(error) => Err(format!("{why} (and the others could not be told: {error})")),
@@ -123,11 +123,11 @@ impl Controller {
             }
         };
         let clock_mark = hosts[0].clock_mark;
-        let ranks = hosts.into_iter().zip(numbers).map(|(host, host_number)| Rank {
+        let ranks = hosts.into_iter().zip(numbers).map(|(host, host_number)| RankState {
             one_clock: host.clock_mark == clock_mark,
             host,
             host_number,
-            clocks: Clocks::default(),
+            clocks: ClockMapping::default(),
             gone: false,
         });
         let mut controller = Self {
@@ -146,7 +146,7 @@ impl Controller {
             lost: None,
         };
         for rank in 1..controller.ranks.len() {
-            controller.post.send(rank, Letter::Welcome)?;
+            controller.post.send(rank, RankMessage::Welcome)?;
         }
         for rank in 1..controller.ranks.len() {
             controller.compare(rank)?;
@@ -155,23 +155,23 @@ impl Controller {
     }
 
     /// Has a suited rank play a role; `None` if none is suited (an agent's, when this rank sees the broker itself).
-    pub fn start(&mut self, kind: &str, task: String, cpus: String) -> Result<Option<RoleNumber>, String> {
+    pub fn start(&mut self, kind: &str, task: String, cpus: String) -> Result<Option<RoleId>, String> {
         self.check()?;
         let load = |rank: usize| self.played.values().filter(|played| played.rank == rank && !played.ended).count();
-        let Some(rank) = self.seats.next(Part::of(kind), load) else { return Ok(None) };
+        let Some(rank) = self.seats.next(RoleClass::of(kind), load) else { return Ok(None) };
         self.start_on(rank, kind, task, cpus).map(Some)
     }
 
     /// Has a rank play a role.
-    pub fn start_on(&mut self, rank: usize, kind: &str, task: String, cpus: String) -> Result<RoleNumber, String> {
+    pub fn start_on(&mut self, rank: usize, kind: &str, task: String, cpus: String) -> Result<RoleId, String> {
         if !self.plays(rank) {
             self.compare(rank)?;
         }
         self.roles_started += 1;
         let role = self.roles_started;
-        self.played.insert(role, Played { kind: kind.to_owned(), rank, heard: VecDeque::new(), ended: false });
+        self.played.insert(role, RemoteRoleState { kind: kind.to_owned(), rank, heard: VecDeque::new(), ended: false });
         let task = self.in_times_of(rank, task)?;
-        self.send(rank, Letter::Start { role, kind: kind.to_owned(), task, cpus })?;
+        self.send(rank, RankMessage::Start { role, kind: kind.to_owned(), task, cpus })?;
         Ok(role)
     }
 
@@ -187,7 +187,7 @@ impl Controller {
         for rank in 1..self.ranks.len() {
             self.questions += 1;
             let question = self.questions;
-            self.send(rank, Letter::Look { question, address: address.to_owned() })?;
+            self.send(rank, RankMessage::Look { question, address: address.to_owned() })?;
             let deadline = Deadline::after(LOOK_WAIT);
             let sees = loop {
                 match self.seen.take() {
@@ -216,29 +216,29 @@ impl Controller {
     }
 
     /// One more line for a role.
-    pub fn order(&mut self, role: RoleNumber, line: String) -> Result<(), String> {
+    pub fn order(&mut self, role: RoleId, line: String) -> Result<(), String> {
         let rank = self.rank_of(role)?;
         let line = self.in_times_of(rank, line)?;
-        self.send(rank, Letter::Order { role, line })
+        self.send(rank, RankMessage::Order { role, line })
     }
 
     /// The next line of a role, in the times of this rank's clock; `None` if none comes in time.
-    pub fn hear(&mut self, role: RoleNumber, wait: Duration) -> Result<Option<Heard>, String> {
+    pub fn hear(&mut self, role: RoleId, wait: Duration) -> Result<Option<RoleOutput>, String> {
         let deadline = Deadline::after(wait);
         let rank = self.rank_of(role)?;
         loop {
             let played = self.played.get_mut(&role).ok_or("the role has been stopped")?;
             match played.heard.pop_front() {
-                Some(Heard::Line(line)) if !self.ranks[rank].one_clock && has_times(&line) => {
+                Some(RoleOutput::Line(line)) if !self.ranks[rank].one_clock && has_times(&line) => {
                     let age_ns = self.ranks[rank].clocks.last().map_or(u64::MAX, |last| now_ns() - last.at_ns);
                     if age_ns > COMPARISON_AGE_MAX.as_nanos() as u64 {
                         self.compare(rank)?;
                     }
                     let clocks = &self.ranks[rank].clocks;
-                    return moved(&line, &|time_ns| clocks.to_own(time_ns)).map(|line| Some(Heard::Line(line)));
+                    return moved(&line, &|time_ns| clocks.to_own(time_ns)).map(|line| Some(RoleOutput::Line(line)));
                 }
                 Some(heard) => return Ok(Some(heard)),
-                None if played.ended => return Ok(Some(Heard::Ended(None))),
+                None if played.ended => return Ok(Some(RoleOutput::Ended(None))),
                 None if deadline.passed() => return self.check().map(|()| None),
                 None => self.turn(deadline)?,
             }
@@ -246,7 +246,7 @@ impl Controller {
     }
 
     /// Ends a role and waits until it has ended.
-    pub fn stop(&mut self, role: RoleNumber) -> Result<(), String> {
+    pub fn stop(&mut self, role: RoleId) -> Result<(), String> {
         let rank = self.rank_of(role)?;
         let outcome = self.stop_and_wait(role, rank);
         self.played.remove(&role);
@@ -257,8 +257,8 @@ impl Controller {
         Ok(())
     }
 
-    fn stop_and_wait(&mut self, role: RoleNumber, rank: usize) -> Result<(), String> {
-        self.send(rank, Letter::Stop { role })?;
+    fn stop_and_wait(&mut self, role: RoleId, rank: usize) -> Result<(), String> {
+        self.send(rank, RankMessage::Stop { role })?;
         let deadline = Deadline::after(CHILD_END_WAIT * 2);
         // Its process may have ended before it was told to; then the rank says so twice, and the first time will do.
         while self.played.get(&role).is_some_and(|played| !played.ended) {
@@ -277,7 +277,7 @@ impl Controller {
             self.questions += 1;
             let question = self.questions;
             let asked_ns = now_ns();
-            self.send(rank, Letter::Clock { question })?;
+            self.send(rank, RankMessage::Clock { question })?;
             let deadline = Deadline::after(CLOCK_WAIT);
             let (answered_ns, heard_ns) = loop {
                 match self.answer.take() {
@@ -290,13 +290,13 @@ impl Controller {
                     _ => self.turn(deadline)?,
                 }
             };
-            exchanges.push(Exchange { asked_ns, arrived_ns: answered_ns, answered_ns, heard_ns });
+            exchanges.push(ClockExchange { asked_ns, arrived_ns: answered_ns, answered_ns, heard_ns });
         }
         let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
         let rank = &mut self.ranks[rank];
         // Whatever the kernel says of the two clocks: one clock shows no difference.
         rank.one_clock &= offset.offset_ns.unsigned_abs() <= offset.error_ns;
-        rank.clocks.add(Comparison { at_ns: now_ns(), offset });
+        rank.clocks.add(ClockComparison { at_ns: now_ns(), offset });
         Ok(())
     }
 
@@ -308,16 +308,16 @@ impl Controller {
         moved(&line, &|time_ns| rank.clocks.to_other(time_ns))
     }
 
-    fn rank_of(&self, role: RoleNumber) -> Result<usize, String> {
+    fn rank_of(&self, role: RoleId) -> Result<usize, String> {
         self.played.get(&role).map(|played| played.rank).ok_or_else(|| "the role has been stopped".to_owned())
     }
 
     /// Where a role is played, in words.
-    pub fn place_of(&self, role: RoleNumber) -> String {
+    pub fn place_of(&self, role: RoleId) -> String {
         self.played.get(&role).map_or_else(String::new, |played| place(played.rank, &self.ranks))
     }
 
-    fn send(&mut self, rank: usize, letter: Letter) -> Result<(), String> {
+    fn send(&mut self, rank: usize, letter: RankMessage) -> Result<(), String> {
         self.check()?;
         self.post.send(rank, letter)
     }
@@ -363,16 +363,16 @@ impl Controller {
         self.knock = Deadline::after(KNOCK_INTERVAL);
         for rank in 1..self.ranks.len() {
             if !self.ranks[rank].gone {
-                self.post.send(rank, Letter::Knock)?;
+                self.post.send(rank, RankMessage::Knock)?;
             }
         }
         Ok(())
     }
 
-    fn sort(&mut self, mail: Mail) {
+    fn sort(&mut self, mail: MailboxEvent) {
         let heard_ns = now_ns();
         let (from, letter) = match mail {
-            Mail::Gone(rank) => {
+            MailboxEvent::Gone(rank) => {
                 if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
                     state.gone = true;
                     self.lost.get_or_insert(rank);
@@ -380,18 +380,18 @@ impl Controller {
                 }
                 return;
             }
-            Mail::Letter(from, letter) => (from, letter),
+            MailboxEvent::Letter(from, letter) => (from, letter),
         };
         match letter {
-            Letter::Report { role, line } => self.note(role, Heard::Line(line)),
-            Letter::Ended { role, why } => self.note(role, Heard::Ended(why)),
-            Letter::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
-            Letter::Seen { question, sees } => self.seen = Some((question, sees)),
-            Letter::Knock => {}
-            Letter::Failed { why } => {
+            RankMessage::Report { role, line } => self.note(role, RoleOutput::Line(line)),
+            RankMessage::Ended { role, why } => self.note(role, RoleOutput::Ended(why)),
+            RankMessage::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
+            RankMessage::Seen { question, sees } => self.seen = Some((question, sees)),
+            RankMessage::Knock => {}
+            RankMessage::Failed { why } => {
                 self.broken.get_or_insert(format!("rank {from}: {why}"));
             }
-            Letter::Left => {
+            RankMessage::Left => {
                 if let Some(rank) = self.ranks.get_mut(from) {
                     rank.gone = true;
                 }
@@ -404,9 +404,9 @@ impl Controller {
 
     /// What a role says; nobody asks what one that was stopped says. One that failed ends the run, whoever is waited for:
     /// the others would wait for it.
-    fn note(&mut self, role: RoleNumber, heard: Heard) {
+    fn note(&mut self, role: RoleId, heard: RoleOutput) {
         let Some(played) = self.played.get_mut(&role) else { return };
-        if let Heard::Ended(why) = &heard {
+        if let RoleOutput::Ended(why) = &heard {
             played.ended = true;
             if let Some(why) = why {
                 let why = played.last_words().unwrap_or_else(|| why.clone());
@@ -444,7 +444,7 @@ impl Controller {
     pub fn end(&mut self, status: u8) -> Result<(), String> {
         for rank in 1..self.ranks.len() {
             if !self.ranks[rank].gone {
-                self.post.send(rank, Letter::End { status })?;
+                self.post.send(rank, RankMessage::End { status })?;
             }
         }
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
@@ -466,7 +466,7 @@ impl Controller {
 }
 
 /// Hosts numbered in the order of their first ranks.
-fn numbered(hosts: &[Host]) -> Vec<usize> {
+fn numbered(hosts: &[HostFacts]) -> Vec<usize> {
     let mut marks = Vec::new();
     hosts
         .iter()
@@ -480,8 +480,8 @@ fn numbered(hosts: &[Host]) -> Vec<usize> {
 }
 
 /// The hosts of all ranks, this one's first.
-fn wait_for_all(post: &mut Post, membership: &Membership, own: Host) -> Result<Vec<Host>, String> {
-    let mut hosts: Vec<Option<Host>> = vec![None; membership.ranks];
+fn wait_for_all(post: &mut RankMailbox, membership: &RankMembership, own: HostFacts) -> Result<Vec<HostFacts>, String> {
+    let mut hosts: Vec<Option<HostFacts>> = vec![None; membership.ranks];
     hosts[0] = Some(own);
     let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
     while hosts.iter().any(Option::is_none) {
@@ -493,7 +493,7 @@ fn wait_for_all(post: &mut Post, membership: &Membership, own: Host) -> Result<V
         }
         match post.receive(LOOK_INTERVAL)? {
             None => {}
-            Some(Mail::Letter(from, Letter::Arrived { ranks, version, host })) => {
+            Some(MailboxEvent::Letter(from, RankMessage::Arrived { ranks, version, host })) => {
                 if ranks != membership.ranks || from == 0 || from >= ranks {
                     let expected = membership.ranks;
                     return Err(format!("rank {from} was told of {ranks} ranks, rank 0 of {expected}"));
@@ -504,19 +504,19 @@ fn wait_for_all(post: &mut Post, membership: &Membership, own: Host) -> Result<V
                 hosts[from] = Some(*host);
             }
             // It has a post already, so it comes.
-            Some(Mail::Letter(_, Letter::Knock)) => {}
-            Some(Mail::Letter(from, Letter::Failed { why })) => return Err(format!("rank {from}: {why}")),
-            Some(Mail::Letter(from, letter)) => {
+            Some(MailboxEvent::Letter(_, RankMessage::Knock)) => {}
+            Some(MailboxEvent::Letter(from, RankMessage::Failed { why })) => return Err(format!("rank {from}: {why}")),
+            Some(MailboxEvent::Letter(from, letter)) => {
                 return Err(format!("rank {from} wrote {letter:?} before all were here"));
             }
-            Some(Mail::Gone(rank)) => return Err(format!("rank {rank} ended")),
+            Some(MailboxEvent::Gone(rank)) => return Err(format!("rank {rank} ended")),
         }
     }
     Ok(hosts.into_iter().flatten().collect())
 }
 
 /// Names the ranks that are not here.
-fn missing(hosts: &[Option<Host>]) -> String {
+fn missing(hosts: &[Option<HostFacts>]) -> String {
     let absent: Vec<String> =
         hosts.iter().enumerate().filter(|(_, host)| host.is_none()).map(|(rank, _)| rank.to_string()).collect();
     let ranks = if absent.len() == 1 { "rank" } else { "ranks" };

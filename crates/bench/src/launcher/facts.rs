@@ -4,14 +4,14 @@
 //! Owns:   how hosts are called: by numbers, in the order of their first ranks.
 //! Never:  names a host.
 
-use super::assignment::Seats;
-use super::clocks::{Clocks, Comparison};
-use super::controller::Rank;
-use super::membership::Membership;
+use super::assignment::RankAssignment;
+use super::clocks::{ClockMapping, ClockComparison};
+use super::controller::RankState;
+use super::membership::RankMembership;
 
 /// See [`super::one_clock`].
-pub fn one_clock(ranks: &[Rank]) -> Result<(), u64> {
-    let others: Vec<&Rank> = ranks.iter().filter(|rank| !rank.one_clock).collect();
+pub fn one_clock(ranks: &[RankState]) -> Result<(), u64> {
+    let others: Vec<&RankState> = ranks.iter().filter(|rank| !rank.one_clock).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -20,7 +20,7 @@ pub fn one_clock(ranks: &[Rank]) -> Result<(), u64> {
 }
 
 /// See [`super::facts`].
-pub fn of(membership: &Membership, ranks: &[Rank], seats: &Seats) -> Vec<(String, String)> {
+pub fn of(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignment) -> Vec<(String, String)> {
     let mut facts = vec![("launcher".to_owned(), launcher(membership, ranks))];
     for host in 0..hosts(ranks) {
         let here = ranks.iter().find(|rank| rank.host_number == host);
@@ -43,7 +43,7 @@ pub fn of(membership: &Membership, ranks: &[Rank], seats: &Seats) -> Vec<(String
 }
 
 /// See [`super::placement`].
-pub fn placement(membership: &Membership, ranks: &[Rank], seats: &Seats) -> String {
+pub fn placement(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignment) -> String {
     let on = |list: &[usize]| {
         let places: Vec<String> =
             list.iter().map(|&rank| format!("rank {rank} on host {}", ranks[rank].host_number)).collect();
@@ -58,17 +58,17 @@ pub fn placement(membership: &Membership, ranks: &[Rank], seats: &Seats) -> Stri
     )
 }
 
-fn hosts(ranks: &[Rank]) -> usize {
+fn hosts(ranks: &[RankState]) -> usize {
     ranks.iter().map(|rank| rank.host_number + 1).max().unwrap_or(0)
 }
 
-fn launcher(membership: &Membership, ranks: &[Rank]) -> String {
+fn launcher(membership: &RankMembership, ranks: &[RankState]) -> String {
     let hosts = hosts(ranks);
     format!("{}, {} ranks on {hosts} host{}", membership.launcher, ranks.len(), if hosts == 1 { "" } else { "s" })
 }
 
-fn clock(one: bool, clocks: &Clocks) -> String {
-    let shown = |Comparison { offset, .. }: Comparison| {
+fn clock(one: bool, clocks: &ClockMapping) -> String {
+    let shown = |ClockComparison { offset, .. }: ClockComparison| {
         format!("{:+.1} us within {:.1} us", offset.offset_ns as f64 / 1e3, offset.error_ns as f64 / 1e3)
     };
     let (Some(first), Some(last)) = (clocks.first(), clocks.last()) else { return "not compared".to_owned() };
@@ -80,14 +80,14 @@ fn clock(one: bool, clocks: &Clocks) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gauge::Offset;
+    use gauge::ClockOffset;
 
     #[test]
     fn clocks_in_words() {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockMapping::default();
         assert_eq!(clock(true, &clocks), "not compared");
-        clocks.add(Comparison { at_ns: 0, offset: Offset { offset_ns: -1_500, error_ns: 2_000 } });
-        clocks.add(Comparison { at_ns: 1_000_000_000, offset: Offset { offset_ns: 8_500, error_ns: 3_000 } });
+        clocks.add(ClockComparison { at_ns: 0, offset: ClockOffset { offset_ns: -1_500, error_ns: 2_000 } });
+        clocks.add(ClockComparison { at_ns: 1_000_000_000, offset: ClockOffset { offset_ns: 8_500, error_ns: 3_000 } });
         let compared = "ahead by -1.5 us within 2.0 us at first, +8.5 us within 3.0 us at last, drift +10.0 ppm";
         assert_eq!(clock(false, &clocks), compared);
         assert_eq!(clock(true, &clocks), format!("the same as rank 0's (compared: {compared})"));

@@ -9,12 +9,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
-use gauge::{Environment, listener_on};
+use gauge::{HostEnvironment, listener_on};
 use serde::{Deserialize, Serialize};
 
 /// A rank's host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Host {
+pub struct HostFacts {
     /// The same for ranks of one host: kernel, name and network.
     pub host_mark: u64,
     /// The same for ranks that read one and the same clock.
@@ -22,10 +22,10 @@ pub struct Host {
     /// Whether the broker listens here.
     pub sees_broker: bool,
     /// The machine.
-    pub environment: Environment,
+    pub environment: HostEnvironment,
 }
 
-impl Host {
+impl HostFacts {
     /// Reads the facts of this host; `address` is the broker's.
     pub fn read(address: &str) -> Self {
         let text = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Host {
             host_mark: mark(&(&boot, text("hostname"), space("net"))),
             clock_mark: mark(&(&boot, space("time"))),
             sees_broker: sees(address),
-            environment: Environment::read(),
+            environment: HostEnvironment::read(),
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn ranks_of_one_host_have_the_same_marks() {
-        let (one, other) = (Host::read("127.0.0.1:1"), Host::read("127.0.0.1:1"));
+        let (one, other) = (HostFacts::read("127.0.0.1:1"), HostFacts::read("127.0.0.1:1"));
         assert_eq!((one.host_mark, one.clock_mark), (other.host_mark, other.clock_mark));
         assert_ne!(mark(&("a", "b")), mark(&("a", "c")));
     }

@@ -6,23 +6,23 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::host::Host;
+use super::host::HostFacts;
 
 /// A letter and who wrote it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Envelope {
+pub struct RankEnvelope {
     /// The rank that sent it.
     pub from: usize,
     /// What it says.
-    pub letter: Letter,
+    pub letter: RankMessage,
 }
 
 /// Number of a role within a run.
-pub type RoleNumber = u64;
+pub type RoleId = u64;
 
 /// One letter.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Letter {
+pub enum RankMessage {
     /// To rank 0: here I am.
     Arrived {
         /// How many ranks this one was told that there are.
@@ -30,14 +30,14 @@ pub enum Letter {
         /// The program's version.
         version: String,
         /// Where it runs.
-        host: Box<Host>,
+        host: Box<HostFacts>,
     },
     /// From rank 0: all are here.
     Welcome,
     /// From rank 0: play this role, in a process of its own.
     Start {
         /// Its number.
-        role: RoleNumber,
+        role: RoleId,
         /// `publisher`, `consumer`, …
         kind: String,
         /// The first line it is given.
@@ -48,26 +48,26 @@ pub enum Letter {
     /// From rank 0: one more line for a role.
     Order {
         /// Its number.
-        role: RoleNumber,
+        role: RoleId,
         /// The line.
         line: String,
     },
     /// From rank 0: end this role.
     Stop {
         /// Its number.
-        role: RoleNumber,
+        role: RoleId,
     },
     /// To rank 0: a line of a role.
     Report {
         /// Its number.
-        role: RoleNumber,
+        role: RoleId,
         /// The line.
         line: String,
     },
     /// To rank 0: the role's process has ended, or could not be started.
     Ended {
         /// Its number.
-        role: RoleNumber,
+        role: RoleId,
         /// What went wrong, if anything did.
         why: Option<String>,
     },
@@ -113,7 +113,7 @@ pub enum Letter {
     Left,
 }
 
-impl Envelope {
+impl RankEnvelope {
     /// As the body of a message.
     pub fn to_body(&self) -> Result<Vec<u8>, String> {
         serde_json::to_vec(self).map_err(|error| error.to_string())
@@ -133,15 +133,15 @@ mod tests {
     fn letters_arrive_as_they_were_sent() {
         let line = r#"{"Published":{"began_ns":1,"text":"a \"b\" é"}}"#;
         let letters = [
-            Letter::Arrived { ranks: 3, version: "1".to_owned(), host: Box::new(Host::read("127.0.0.1:1")) },
-            Letter::Report { role: 7, line: line.to_owned() },
-            Letter::Knock,
-            Letter::End { status: 3 },
+            RankMessage::Arrived { ranks: 3, version: "1".to_owned(), host: Box::new(HostFacts::read("127.0.0.1:1")) },
+            RankMessage::Report { role: 7, line: line.to_owned() },
+            RankMessage::Knock,
+            RankMessage::End { status: 3 },
         ];
         for letter in letters {
-            let sent = Envelope { from: 2, letter };
+            let sent = RankEnvelope { from: 2, letter };
             let body = sent.to_body().expect("it has a form");
-            let came = Envelope::from_body(&body).expect("it is understood");
+            let came = RankEnvelope::from_body(&body).expect("it is understood");
             assert_eq!(format!("{came:?}"), format!("{sent:?}"));
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn other_messages_are_refused() {
         for body in ["", "{}", "hello", r#"{"from":1,"letter":"Unheard"}"#, r#"{"from":-1,"letter":"Knock"}"#] {
-            assert!(Envelope::from_body(body.as_bytes()).is_err(), "{body}");
+            assert!(RankEnvelope::from_body(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

@@ -4,12 +4,12 @@
 //! Owns:   the names of the launchers' variables.
 //! Never:  speaks to a launcher: it starts processes, and nothing more is asked of it.
 
-use super::wishes::Wishes;
+use super::wishes::RankOptions;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
 /// This process's place in a run on many hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub struct RankMembership {
     /// This rank; 0 controls.
     pub rank: usize,
     /// How many there are.
@@ -21,7 +21,7 @@ pub struct Membership {
 }
 
 /// What one launcher's variables say.
-struct Told {
+struct LauncherVariables {
     launcher: &'static str,
     rank: Option<(&'static str, usize)>,
     ranks: Option<(&'static str, usize)>,
@@ -32,10 +32,10 @@ struct Told {
 ///
 /// # Errors
 /// Variables that contradict each other, half of what is needed, a rank that is none of the run.
-pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &Wishes) -> Result<Option<Membership>, String> {
+pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &RankOptions) -> Result<Option<RankMembership>, String> {
     // Who says both needs no variables, and none of theirs can contradict.
     let told = match (wishes.rank, wishes.ranks) {
-        (Some(_), Some(_)) => Told { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
+        (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
         _ => told(variable)?,
     };
     let rank = wishes.rank.map(|rank| ("--rank", rank)).or(told.rank);
@@ -69,12 +69,12 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &Wishes) -> Res
     let name = wishes.rendezvous.clone().or(told.job).ok_or_else(|| {
         format!("{launcher} names no job: give --rendezvous NAME, the same on every rank and for no other run on this broker")
     })?;
-    Ok(Some(Membership { rank, ranks, name, launcher }))
+    Ok(Some(RankMembership { rank, ranks, name, launcher }))
 }
 
 /// The launcher that started *this process*: the innermost one. A step of Slurm may hold an `mpirun`, whose daemons hand
 /// Slurm's variables on with numbers of their own, so Slurm's count only where nobody else speaks.
-fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
+fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, String> {
     let number = |name: &'static str| match variable(name) {
         None => Ok(None),
         Some(text) => match text.trim().parse::<usize>() {
@@ -102,7 +102,7 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
         (None, None) => "PMIx",
     };
     let job = ["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"].into_iter().find_map(variable).map(|job| plain(&job));
-    Ok(Told { launcher, rank, ranks, job })
+    Ok(LauncherVariables { launcher, rank, ranks, job })
 }
 
 /// Slurm's variables, in a step of several tasks only: the script of a batch job and the shell of an allocation have
@@ -110,8 +110,8 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
 fn slurm(
     variable: &dyn Fn(&str) -> Option<String>,
     number: &dyn Fn(&'static str) -> Result<Option<(&'static str, usize)>, String>,
-) -> Result<Told, String> {
-    let nothing = Told { launcher: "Slurm", rank: None, ranks: None, job: None };
+) -> Result<LauncherVariables, String> {
+    let nothing = LauncherVariables { launcher: "Slurm", rank: None, ranks: None, job: None };
     // Batch scripts and allocations call their step by a word or a number near the end of its range.
     const STEPS_MAX: u64 = 0xffff_fff0;
     let step = ["SLURM_STEP_ID", "SLURM_STEPID"].into_iter().find_map(variable);
@@ -121,7 +121,7 @@ fn slurm(
     let ranks = number("SLURM_STEP_NUM_TASKS")?.or(number("SLURM_NTASKS")?);
     let job = ["SLURM_JOB_ID", "SLURM_JOBID"].into_iter().find_map(variable);
     match (number("SLURM_PROCID")?, ranks) {
-        (Some(rank), Some(ranks)) if ranks.1 > 1 => Ok(Told {
+        (Some(rank), Some(ranks)) if ranks.1 > 1 => Ok(LauncherVariables {
             rank: Some(rank),
             ranks: Some(ranks),
             job: job.map(|job| plain(&format!("{job}.{step}"))),
@@ -161,10 +161,10 @@ mod tests {
             variables.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
         let words: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-        let (wishes, _) = Wishes::take(&words).expect("good options");
+        let (wishes, _) = RankOptions::take(&words).expect("good options");
         let shown = match detect(&variable, &wishes) {
             Ok(None) => "local".to_owned(),
-            Ok(Some(Membership { rank, ranks, name, launcher })) => {
+            Ok(Some(RankMembership { rank, ranks, name, launcher })) => {
                 format!("{rank} of {ranks} in {name} by {launcher}")
             }
             Err(why) => why.split(": ").next().unwrap_or_default().to_owned(),

@@ -23,17 +23,17 @@ mod worker;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::interrupt;
-use crate::placement::Cpus;
-use crate::process::Heard;
-use letter::RoleNumber;
+use crate::placement::CpuList;
+use crate::process::RoleOutput;
+use letter::RoleId;
 use office::ask;
 pub(crate) use office::has_ranks;
-use wishes::Wishes;
+use wishes::RankOptions;
 
 pub use host::is_here;
-pub use watch::Watch;
+pub use watch::TargetMeter;
 pub use wishes::HELP;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,7 +47,7 @@ const ONE_MACHINE: [&str; 2] = ["perf", "scale"];
 
 /// How a run ended, as rank 0 told this rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Over {
+pub struct RankExit {
     status: u8,
 }
 
@@ -58,28 +58,28 @@ pub struct Over {
 pub fn within(
     command: &str,
     words: &[String],
-    run: impl FnOnce(&[String]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    run: impl FnOnce(&[String]) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
-    let (wishes, words) = Wishes::take(words).map_err(Failure::Usage)?;
-    let membership = membership::detect(&|name| std::env::var(name).ok(), &wishes).map_err(Failure::Usage)?;
+    let (wishes, words) = RankOptions::take(words).map_err(CommandFailure::Usage)?;
+    let membership = membership::detect(&|name| std::env::var(name).ok(), &wishes).map_err(CommandFailure::Usage)?;
     let Some(membership) = membership else { return run(&words) };
     if WITHOUT_RANKS.contains(&command) || asks_for_help {
         return if membership.rank == 0 { run(&words) } else { Ok(()) };
     }
     let by_rank = |why: String| format!("rank {}: {why}", membership.rank);
     if ONE_MACHINE.contains(&command) {
-        return Err(Failure::Usage(by_rank(format!("{command} is about one machine: start it without a launcher"))));
+        return Err(CommandFailure::Usage(by_rank(format!("{command} is about one machine: start it without a launcher"))));
     }
     let url = wishes::url(&words).ok_or_else(|| {
-        Failure::Usage(by_rank("ranks meet through the broker: --url says where it listens".to_owned()))
+        CommandFailure::Usage(by_rank("ranks meet through the broker: --url says where it listens".to_owned()))
     })?;
     if membership.rank > 0 {
         return match worker::play(&membership, url) {
-            Ok(Over { status: 0 }) => Ok(()),
-            Ok(Over { status }) => Err(Failure::Told(status)),
-            Err(_) if interrupt::requested() => Err(Failure::Told(Failure::Interrupted.status())),
-            Err(why) => Err(Failure::Failed(by_rank(why))),
+            Ok(RankExit { status: 0 }) => Ok(()),
+            Ok(RankExit { status }) => Err(CommandFailure::Told(status)),
+            Err(_) if interrupt::requested() => Err(CommandFailure::Told(CommandFailure::Interrupted.status())),
+            Err(why) => Err(CommandFailure::Failed(by_rank(why))),
         };
     }
     office::open(membership, url, wishes)?;
@@ -90,26 +90,26 @@ pub fn within(
 
 /// Ends the run on all ranks with the outcome of the command on this one. What went wrong is printed first: a launcher
 /// that sees one rank fail ends the others, this one included.
-fn leave(outcome: Result<(), Failure>) -> Result<(), Failure> {
-    let failure = match outcome.map_err(Failure::or_interrupted) {
+fn leave(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    let failure = match outcome.map_err(CommandFailure::or_interrupted) {
         Ok(()) => None,
-        Err(Failure::Interrupted) => {
+        Err(CommandFailure::Interrupted) => {
             let rank = ask(|controller| Ok(controller.who_ended())).ok().flatten();
-            Some(rank.map_or(Failure::Interrupted, Failure::Failed))
+            Some(rank.map_or(CommandFailure::Interrupted, CommandFailure::Failed))
         }
         Err(failure) => Some(failure),
     };
     if let Some(failure) = &failure {
         eprintln!("harrier bench: {failure}");
     }
-    let status = failure.as_ref().map_or(0, Failure::status);
+    let status = failure.as_ref().map_or(0, CommandFailure::status);
     match (office::close(status), failure) {
         (Ok(()), None) => Ok(()),
-        (Ok(()), Some(_)) => Err(Failure::Told(status)),
-        (Err(why), None) => Err(Failure::Failed(why)),
+        (Ok(()), Some(_)) => Err(CommandFailure::Told(status)),
+        (Err(why), None) => Err(CommandFailure::Failed(why)),
         (Err(why), Some(_)) => {
             eprintln!("harrier bench: {why}");
-            Err(Failure::Told(status))
+            Err(CommandFailure::Told(status))
         }
     }
 }
@@ -151,7 +151,7 @@ pub fn lone_ranks() -> Option<usize> {
 /// What belongs into the document of a run with ranks: the launcher, each host, who plays what, how the clocks compare.
 /// Empty without ranks.
 pub fn facts() -> Vec<(String, String)> {
-    let facts = |controller: &mut controller::Controller| {
+    let facts = |controller: &mut controller::RankController| {
         Ok(facts::of(&controller.membership, &controller.ranks, &controller.seats))
     };
     // Ranks that are gone leave the document without them, and the run fails because of them.
@@ -160,7 +160,7 @@ pub fn facts() -> Vec<(String, String)> {
 
 /// Where the roles are played, as one line; `None` without ranks.
 pub fn placement() -> Option<String> {
-    let placement = |controller: &mut controller::Controller| {
+    let placement = |controller: &mut controller::RankController| {
         Ok(facts::placement(&controller.membership, &controller.ranks, &controller.seats))
     };
     has_ranks().then(|| ask(placement).ok()).flatten()
@@ -201,13 +201,13 @@ pub fn stand_in_address() -> Result<IpAddr, String> {
 }
 
 /// A role that another rank plays; ended when dropped.
-pub struct Away {
-    role: RoleNumber,
+pub struct RemoteRole {
+    role: RoleId,
 }
 
-impl Away {
+impl RemoteRole {
     /// Has a suited rank play it; `None` without ranks, and where no rank is suited but this one.
-    pub fn start(kind: &str, task: &str, cpus: &Cpus) -> Result<Option<Self>, String> {
+    pub fn start(kind: &str, task: &str, cpus: &CpuList) -> Result<Option<Self>, String> {
         if !has_ranks() {
             return Ok(None);
         }
@@ -218,7 +218,7 @@ impl Away {
 
     /// Has a rank play it, whatever it is suited for.
     pub fn start_on(rank: usize, kind: &str, task: &str) -> Result<Self, String> {
-        let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), Cpus::default().to_string());
+        let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), CpuList::default().to_string());
         ask(move |controller| controller.start_on(rank, &kind, task, cpus)).map(|role| Self { role })
     }
 
@@ -229,7 +229,7 @@ impl Away {
     }
 
     /// Its next line; `None` if none comes in time.
-    pub fn hear(&mut self, wait: Duration) -> Result<Option<Heard>, String> {
+    pub fn hear(&mut self, wait: Duration) -> Result<Option<RoleOutput>, String> {
         let role = self.role;
         ask(move |controller| controller.hear(role, wait))
     }
@@ -241,7 +241,7 @@ impl Away {
     }
 }
 
-impl Drop for Away {
+impl Drop for RemoteRole {
     fn drop(&mut self) {
         let role = self.role;
         // What keeps a role from ending keeps the run from going on, and the next call on the ranks tells.

@@ -9,32 +9,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::controller::Controller;
-use super::membership::Membership;
-use super::wishes::Wishes;
+use super::controller::RankController;
+use super::membership::RankMembership;
+use super::wishes::RankOptions;
 
-type Question = Box<dyn FnOnce(&mut Controller) + Send>;
+type ControllerRequest = Box<dyn FnOnce(&mut RankController) + Send>;
 
 /// How long the thread leaves its connection alone when nobody asks anything.
 const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 
-struct Office {
-    questions: Sender<Question>,
+struct ControllerThread {
+    questions: Sender<ControllerRequest>,
     thread: JoinHandle<Result<(), String>>,
 }
 
-static OFFICE: Mutex<Option<Office>> = Mutex::new(None);
+static OFFICE: Mutex<Option<ControllerThread>> = Mutex::new(None);
 
 /// Starts the thread and gathers the ranks.
 ///
 /// # Errors
 /// As [`Controller::gather`].
-pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<(), String> {
-    let (questions, asked) = channel::<Question>();
+pub fn open(membership: RankMembership, url: &str, wishes: RankOptions) -> Result<(), String> {
+    let (questions, asked) = channel::<ControllerRequest>();
     let (tell, told) = channel();
     let url = url.to_owned();
     let thread = std::thread::spawn(move || {
-        let mut controller = match Controller::gather(membership, &url, wishes.agent, wishes.roles.as_ref()) {
+        let mut controller = match RankController::gather(membership, &url, wishes.agent, wishes.roles.as_ref()) {
             Ok(controller) => controller,
             Err(why) => {
                 // The other thread waits for exactly this.
@@ -52,7 +52,7 @@ pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<(), Str
         }
     });
     told.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
-    *office() = Some(Office { questions, thread });
+    *office() = Some(ControllerThread { questions, thread });
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub fn open(membership: Membership, url: &str, wishes: Wishes) -> Result<(), Str
 /// As [`Controller::end`].
 pub fn close(status: u8) -> Result<(), String> {
     let ended = ask(move |controller| controller.end(status));
-    let Some(Office { questions, thread }) = office().take() else { return ended };
+    let Some(ControllerThread { questions, thread }) = office().take() else { return ended };
     drop(questions);
     let closed = thread.join().unwrap_or_else(|_| Err("the thread that speaks with the ranks failed".to_owned()));
     ended.and(closed)
@@ -78,7 +78,7 @@ pub fn has_ranks() -> bool {
 /// # Errors
 /// The question's own, or that nobody is there to answer.
 pub fn ask<T: Send + 'static>(
-    question: impl FnOnce(&mut Controller) -> Result<T, String> + Send + 'static,
+    question: impl FnOnce(&mut RankController) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     const NOBODY: &str = "the conversation with the ranks has ended";
     let asker = office().as_ref().map(|office| office.questions.clone()).ok_or(NOBODY)?;
@@ -88,6 +88,6 @@ pub fn ask<T: Send + 'static>(
     answered.recv().map_err(|_| NOBODY)?
 }
 
-fn office() -> MutexGuard<'static, Option<Office>> {
+fn office() -> MutexGuard<'static, Option<ControllerThread>> {
     OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
 }

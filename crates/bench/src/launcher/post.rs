@@ -9,33 +9,33 @@ use std::time::Duration;
 use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueOptions, Url};
 use mio::{Registry, Token};
 
-use super::letter::{Envelope, Letter};
+use super::letter::{RankEnvelope, RankMessage};
 use crate::limits::{LETTER_BYTES_MAX, POST_HEARTBEAT_S};
 
 /// What the post brings.
 #[derive(Debug)]
-pub enum Mail {
+pub enum MailboxEvent {
     /// A letter of this rank.
-    Letter(usize, Letter),
+    Letter(usize, RankMessage),
     /// This rank has no queue, or none any more.
     Gone(usize),
 }
 
 /// A rank's post.
-pub struct Post {
+pub struct RankMailbox {
     client: Client,
     channel: Channel,
-    names: Names,
+    names: RankQueueNames,
     rank: usize,
 }
 
 /// The names of the queues of a run.
 #[derive(Clone, Debug)]
-struct Names {
+struct RankQueueNames {
     prefix: String,
 }
 
-impl Names {
+impl RankQueueNames {
     fn of(run: &str) -> Self {
         Self { prefix: format!("harrier-bench.{run}.") }
     }
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-impl Post {
+impl RankMailbox {
     /// Connects to the broker and opens the queue of this rank.
     pub fn open(url: &str, run: &str, rank: usize) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
@@ -61,7 +61,7 @@ impl Post {
         let failed = |error: Error| format!("the broker at {}, where the ranks meet: {error}", url.address);
         let mut client = Client::connect_with(&url, options).map_err(failed)?;
         let channel = client.open_channel().map_err(failed)?;
-        let names = Names::of(run);
+        let names = RankQueueNames::of(run);
         let queue = names.queue(rank);
         match client.declare_queue(channel, &queue, &QueueOptions { exclusive: true, ..QueueOptions::default() }) {
             Ok(_) => {}
@@ -76,8 +76,8 @@ impl Post {
     }
 
     /// Sends a letter to a rank.
-    pub fn send(&mut self, to: usize, letter: Letter) -> Result<(), String> {
-        let body = Envelope { from: self.rank, letter }.to_body()?;
+    pub fn send(&mut self, to: usize, letter: RankMessage) -> Result<(), String> {
+        let body = RankEnvelope { from: self.rank, letter }.to_body()?;
         if body.len() > LETTER_BYTES_MAX {
             return Err(format!("a letter to rank {to} of {} bytes, and {LETTER_BYTES_MAX} is the limit", body.len()));
         }
@@ -87,23 +87,23 @@ impl Post {
     }
 
     /// The next piece of mail; `None` if none comes in time.
-    pub fn receive(&mut self, wait: Duration) -> Result<Option<Mail>, String> {
+    pub fn receive(&mut self, wait: Duration) -> Result<Option<MailboxEvent>, String> {
         if let Some(gone) = self.returned() {
             return Ok(Some(gone));
         }
         let came = match self.client.next_delivery(wait).map_err(lost)? {
-            Some(delivery) => Some(Envelope::from_body(delivery.body())?),
+            Some(delivery) => Some(RankEnvelope::from_body(delivery.body())?),
             None => None,
         };
         Ok(match came {
-            Some(Envelope { from, letter }) => Some(Mail::Letter(from, letter)),
+            Some(RankEnvelope { from, letter }) => Some(MailboxEvent::Letter(from, letter)),
             None => self.returned(),
         })
     }
 
     /// A letter that came back tells whose queue is not there.
-    fn returned(&mut self) -> Option<Mail> {
-        self.client.take_returned().and_then(|returned| self.names.rank(&returned.routing_key)).map(Mail::Gone)
+    fn returned(&mut self) -> Option<MailboxEvent> {
+        self.client.take_returned().and_then(|returned| self.names.rank(&returned.routing_key)).map(MailboxEvent::Gone)
     }
 
     /// Has a poll told when something comes.
@@ -123,11 +123,11 @@ fn lost(error: Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use super::RankQueueNames;
 
     #[test]
     fn queues_are_named_by_run_and_rank() {
-        let names = Names::of("77.0");
+        let names = RankQueueNames::of("77.0");
         assert_eq!(names.queue(12), "harrier-bench.77.0.12");
         for (queue, rank) in [
             ("harrier-bench.77.0.12", Some(12)),

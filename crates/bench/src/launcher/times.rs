@@ -44,7 +44,7 @@ fn walk(value: &mut Value, is_a_time: bool, shift: &dyn Fn(u64) -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Report;
+    use crate::plan::RoleReport;
 
     #[track_caller]
     fn check(line: &str, expected: &str) {
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn a_report_keeps_its_form() {
-        let report = Report::Ready { port: 7 };
+        let report = RoleReport::Ready { port: 7 };
         let line = serde_json::to_string(&report).expect("it has a form");
         let moved = moved(&line, &|time_ns| time_ns + 1).expect("it is JSON");
-        assert!(matches!(serde_json::from_str(&moved), Ok(Report::Ready { port: 7 })));
+        assert!(matches!(serde_json::from_str(&moved), Ok(RoleReport::Ready { port: 7 })));
     }
 }

@@ -5,57 +5,57 @@
 //! Never:  meters the processes of another host by their numbers here.
 
 use client::Url;
-use gauge::{Meter, RoleUsage, resident_bytes, with_descendants};
+use gauge::{ProcessMeter, RoleUsage, resident_bytes, with_descendants};
 use serde::de::DeserializeOwned;
 
 use super::{has_ranks, watcher};
 use crate::limits::ROLE_READY_WAIT;
-use crate::plan::Report;
-use crate::process::Role;
-use crate::role::task::{AgentOrder, AgentTask};
-use crate::sampler::Sampler;
-use crate::target::{Target, Way};
+use crate::plan::RoleReport;
+use crate::process::RoleHandle;
+use crate::role::task::{AgentCommand, AgentTask};
+use crate::sampler::MemorySampler;
+use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// A watched target.
-pub struct Watch {
-    seat: Seat,
+pub struct TargetMeter {
+    seat: MeterLocation,
 }
 
-enum Seat {
+enum MeterLocation {
     /// These processes of this host; none, where nobody can see any.
-    Here { pids: Vec<u32>, running: Running },
+    Here { pids: Vec<u32>, running: LocalMeter },
     /// An agent on the target's host sees them.
-    There(Role),
+    There(RoleHandle),
 }
 
 /// What meters the processes of this host.
-enum Running {
+enum LocalMeter {
     Nothing,
-    Meter(Meter),
-    Sampler(Sampler),
+    Meter(ProcessMeter),
+    Sampler(MemorySampler),
 }
 
-impl Watch {
+impl TargetMeter {
     /// Finds the processes, or has a rank that sees them play the agent.
     ///
     /// # Errors
     /// An agent that sees nothing after all.
-    pub fn of(target: &Target) -> Result<Self, String> {
+    pub fn of(target: &BenchmarkTarget) -> Result<Self, String> {
         let pids = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
         if pids.is_empty() && has_ranks() {
             let address = match &target.way {
-                Way::Amqp(url) | Way::Sink(url) | Way::Source(url) => {
+                TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) => {
                     Url::parse(url).map_err(|error| error.to_string())?.address
                 }
-                Way::Raw { relay: end, .. } | Way::Hop(end) => end.to_string(),
+                TargetAddress::Raw { relay: end, .. } | TargetAddress::Hop(end) => end.to_string(),
             };
             if let Some(rank) = watcher(&address)? {
-                let mut agent = Role::start_on(rank, "agent", &AgentTask { address })?;
+                let mut agent = RoleHandle::start_on(rank, "agent", &AgentTask { address })?;
                 agent.ready(ROLE_READY_WAIT)?;
-                return Ok(Self { seat: Seat::There(agent) });
+                return Ok(Self { seat: MeterLocation::There(agent) });
             }
         }
-        Ok(Self { seat: Seat::Here { pids, running: Running::Nothing } })
+        Ok(Self { seat: MeterLocation::Here { pids, running: LocalMeter::Nothing } })
     }
 
     /// Begins to measure.
@@ -64,12 +64,12 @@ impl Watch {
     /// What befell the agent.
     pub fn begin(&mut self) -> Result<(), String> {
         match &mut self.seat {
-            Seat::Here { pids, .. } if pids.is_empty() => Ok(()),
-            Seat::Here { pids, running } => {
-                *running = Running::Meter(Meter::start(pids));
+            MeterLocation::Here { pids, .. } if pids.is_empty() => Ok(()),
+            MeterLocation::Here { pids, running } => {
+                *running = LocalMeter::Meter(ProcessMeter::start(pids));
                 Ok(())
             }
-            Seat::There(agent) => begin(agent),
+            MeterLocation::There(agent) => begin(agent),
         }
     }
 
@@ -79,17 +79,17 @@ impl Watch {
     /// What befell the agent, which always does so.
     pub fn begin_sampling(&mut self) -> Result<(), String> {
         match &mut self.seat {
-            Seat::Here { pids, running } => {
-                *running = Sampler::start(pids).map_or(Running::Nothing, Running::Sampler);
+            MeterLocation::Here { pids, running } => {
+                *running = MemorySampler::start(pids).map_or(LocalMeter::Nothing, LocalMeter::Sampler);
                 Ok(())
             }
-            Seat::There(agent) => begin(agent),
+            MeterLocation::There(agent) => begin(agent),
         }
     }
 
     /// Looks at memory now, after `begin`.
     pub fn sample(&mut self) {
-        if let Seat::Here { running: Running::Meter(meter), .. } = &mut self.seat {
+        if let MeterLocation::Here { running: LocalMeter::Meter(meter), .. } = &mut self.seat {
             meter.sample();
         }
     }
@@ -100,8 +100,8 @@ impl Watch {
     /// What befell the agent.
     pub fn held_bytes(&mut self) -> Result<u64, String> {
         match &mut self.seat {
-            Seat::Here { pids, .. } => Ok(pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()),
-            Seat::There(agent) => found(agent, AgentOrder::Held),
+            MeterLocation::Here { pids, .. } => Ok(pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()),
+            MeterLocation::There(agent) => found(agent, AgentCommand::Held),
         }
     }
 
@@ -111,28 +111,28 @@ impl Watch {
     /// What befell the agent.
     pub fn end(&mut self) -> Result<Option<RoleUsage>, String> {
         match &mut self.seat {
-            Seat::Here { running, .. } => Ok(match std::mem::replace(running, Running::Nothing) {
-                Running::Nothing => None,
-                Running::Meter(meter) => meter.stop().known(),
-                Running::Sampler(sampler) => sampler.stop(),
+            MeterLocation::Here { running, .. } => Ok(match std::mem::replace(running, LocalMeter::Nothing) {
+                LocalMeter::Nothing => None,
+                LocalMeter::Meter(meter) => meter.stop().known(),
+                LocalMeter::Sampler(sampler) => sampler.stop(),
             }),
-            Seat::There(agent) => found(agent, AgentOrder::End),
+            MeterLocation::There(agent) => found(agent, AgentCommand::End),
         }
     }
 }
 
-fn begin(agent: &mut Role) -> Result<(), String> {
-    agent.order(&AgentOrder::Begin)?;
+fn begin(agent: &mut RoleHandle) -> Result<(), String> {
+    agent.order(&AgentCommand::Begin)?;
     match agent.report(ROLE_READY_WAIT)? {
-        Report::Armed => Ok(()),
+        RoleReport::Armed => Ok(()),
         other => Err(format!("the agent answered {other:?} instead of beginning")),
     }
 }
 
-fn found<T: DeserializeOwned>(agent: &mut Role, order: AgentOrder) -> Result<T, String> {
+fn found<T: DeserializeOwned>(agent: &mut RoleHandle, order: AgentCommand) -> Result<T, String> {
     agent.order(&order)?;
     match agent.report(ROLE_READY_WAIT)? {
-        Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("the agent: {error}")),
+        RoleReport::Found(value) => serde_json::from_value(value).map_err(|error| format!("the agent: {error}")),
         other => Err(format!("the agent answered {other:?} instead of its figures")),
     }
 }

@@ -4,7 +4,7 @@
 //! Owns:   `--rank`, `--ranks`, `--rendezvous`, `--agent-rank`, `--roles`.
 //! Never:  knows what a command does with the rest.
 
-use super::assignment::Roles;
+use super::assignment::RoleOverrides;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
 /// Help on the options taken off here.
@@ -19,7 +19,7 @@ Under mpirun or srun (docs/many-hosts.md), or with --rank and --ranks, rank 0 co
 
 /// The wishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RankOptions {
     /// `--rank`.
     pub rank: Option<usize>,
     /// `--ranks`.
@@ -29,10 +29,10 @@ pub struct Wishes {
     /// `--agent-rank`.
     pub agent: Option<usize>,
     /// `--roles`.
-    pub roles: Option<Roles>,
+    pub roles: Option<RoleOverrides>,
 }
 
-impl Wishes {
+impl RankOptions {
     /// Takes the wishes off the words.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Wishes {
                 "--rank" => wishes.rank = number(0)?,
                 "--ranks" => wishes.ranks = number(1)?,
                 "--agent-rank" => wishes.agent = number(0)?,
-                "--roles" => wishes.roles = Some(Roles::parse(value)?),
+                "--roles" => wishes.roles = Some(RoleOverrides::parse(value)?),
                 _ => wishes.rendezvous = Some(rendezvous(value)?),
             }
         }
@@ -118,10 +118,10 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: &str) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let shown = match Wishes::take(&words) {
+        let shown = match RankOptions::take(&words) {
             Err(why) => why,
             Ok((wishes, others)) => {
-                let Wishes { rank, ranks, rendezvous, agent, roles } = wishes;
+                let RankOptions { rank, ranks, rendezvous, agent, roles } = wishes;
                 format!("{rank:?} {ranks:?} {rendezvous:?} {agent:?} {} | {}", roles.is_some(), others.join(" "))
             }
         };

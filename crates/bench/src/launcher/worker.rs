@@ -13,26 +13,26 @@ use client::Url;
 use gauge::clock::{Deadline, now_ns, pause};
 use mio::{Events, Poll, Token, Waker};
 
-use super::host::{Host, sees};
-use super::letter::{Letter, RoleNumber};
-use super::membership::Membership;
-use super::post::{Mail, Post};
-use super::{Over, VERSION};
+use super::host::{HostFacts, sees};
+use super::letter::{RankMessage, RoleId};
+use super::membership::RankMembership;
+use super::post::{MailboxEvent, RankMailbox};
+use super::{RankExit, VERSION};
 use crate::interrupt;
 use crate::limits::{KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
-use crate::placement::Cpus;
-use crate::process::{Heard, Spoken};
+use crate::placement::CpuList;
+use crate::process::{RoleOutput, RoleProcess};
 
 /// Longest time without a look at Ctrl-C.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const POST: Token = Token(0);
 const ROLES: Token = Token(1);
 
-struct Worker {
-    post: Post,
-    roles: BTreeMap<RoleNumber, Spoken>,
-    heard: Receiver<(RoleNumber, Heard)>,
-    hear: Sender<(RoleNumber, Heard)>,
+struct RankWorker {
+    post: RankMailbox,
+    roles: BTreeMap<RoleId, RoleProcess>,
+    heard: Receiver<(RoleId, RoleOutput)>,
+    hear: Sender<(RoleId, RoleOutput)>,
     waker: Arc<Waker>,
 }
 
@@ -40,8 +40,8 @@ struct Worker {
 ///
 /// # Errors
 /// What kept this rank from going on, told to rank 0 as well where that is possible.
-pub fn play(membership: &Membership, url: &str) -> Result<Over, String> {
-    let mut post = Post::open(url, &membership.name, membership.rank)?;
+pub fn play(membership: &RankMembership, url: &str) -> Result<RankExit, String> {
+    let mut post = RankMailbox::open(url, &membership.name, membership.rank)?;
     if let Some(over) = arrive(&mut post, membership, url)? {
         return Ok(over);
     }
@@ -49,21 +49,21 @@ pub fn play(membership: &Membership, url: &str) -> Result<Over, String> {
     let waker = Arc::new(Waker::new(poll.registry(), ROLES).map_err(|error| error.to_string())?);
     post.register(poll.registry(), POST)?;
     let (hear, heard) = channel();
-    let mut worker = Worker { post, roles: BTreeMap::new(), heard, hear, waker };
+    let mut worker = RankWorker { post, roles: BTreeMap::new(), heard, hear, waker };
     match worker.work(&mut poll) {
         Ok(over) => {
             worker.roles.clear();
-            worker.post.send(0, Letter::Left)?;
+            worker.post.send(0, RankMessage::Left)?;
             worker.post.close()?;
             Ok(over)
         }
-        Err(Stop::Lost(why)) => Err(why),
-        Err(Stop::Failed(why)) => worker.fail(why),
+        Err(WorkerError::Lost(why)) => Err(why),
+        Err(WorkerError::Failed(why)) => worker.fail(why),
     }
 }
 
 /// Why a worker ends before rank 0 says so.
-enum Stop {
+enum WorkerError {
     /// Rank 0 cannot be told.
     Lost(String),
     /// It can.
@@ -71,10 +71,10 @@ enum Stop {
 }
 
 /// Tells rank 0 that this rank is there, and waits until all are.
-fn arrive(post: &mut Post, membership: &Membership, url: &str) -> Result<Option<Over>, String> {
+fn arrive(post: &mut RankMailbox, membership: &RankMembership, url: &str) -> Result<Option<RankExit>, String> {
     let address = Url::parse(url).map_err(|error| error.to_string())?.address;
-    let host = Box::new(Host::read(&address));
-    let arrived = || Letter::Arrived { ranks: membership.ranks, version: VERSION.to_owned(), host: host.clone() };
+    let host = Box::new(HostFacts::read(&address));
+    let arrived = || RankMessage::Arrived { ranks: membership.ranks, version: VERSION.to_owned(), host: host.clone() };
     let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
     post.send(0, arrived())?;
     let mut came_back = false;
@@ -83,12 +83,12 @@ fn arrive(post: &mut Post, membership: &Membership, url: &str) -> Result<Option<
             return Err(interrupt::MESSAGE.to_owned());
         }
         match post.receive(LOOK_INTERVAL)? {
-            Some(Mail::Letter(0, Letter::Welcome)) => return Ok(None),
-            Some(Mail::Letter(0, Letter::End { status })) => return Ok(Some(Over { status })),
-            Some(Mail::Letter(from, letter)) => {
+            Some(MailboxEvent::Letter(0, RankMessage::Welcome)) => return Ok(None),
+            Some(MailboxEvent::Letter(0, RankMessage::End { status })) => return Ok(Some(RankExit { status })),
+            Some(MailboxEvent::Letter(from, letter)) => {
                 return Err(format!("rank {from} wrote {letter:?} before all were here"));
             }
-            Some(Mail::Gone(_)) => {
+            Some(MailboxEvent::Gone(_)) => {
                 // Rank 0 is not there yet.
                 came_back = true;
                 pause(Duration::from_millis(20));
@@ -101,81 +101,81 @@ fn arrive(post: &mut Post, membership: &Membership, url: &str) -> Result<Option<
     Err(format!("{who} within {} s", RANKS_ARRIVE_WAIT.as_secs()))
 }
 
-impl Worker {
-    fn work(&mut self, poll: &mut Poll) -> Result<Over, Stop> {
+impl RankWorker {
+    fn work(&mut self, poll: &mut Poll) -> Result<RankExit, WorkerError> {
         let mut events = Events::with_capacity(16);
         let mut knock = Deadline::after(KNOCK_INTERVAL);
         loop {
             if interrupt::requested() {
-                return Err(Stop::Failed(interrupt::MESSAGE.to_owned()));
+                return Err(WorkerError::Failed(interrupt::MESSAGE.to_owned()));
             }
             while let Ok((role, heard)) = self.heard.try_recv() {
-                self.pass_on(role, heard).map_err(Stop::Lost)?;
+                self.pass_on(role, heard).map_err(WorkerError::Lost)?;
             }
             if knock.passed() {
-                self.post.send(0, Letter::Knock).map_err(Stop::Lost)?;
+                self.post.send(0, RankMessage::Knock).map_err(WorkerError::Lost)?;
                 knock = Deadline::after(KNOCK_INTERVAL);
             }
             // Letters last: sending may have read some, and no edge would tell of them.
-            while let Some(mail) = self.post.receive(Duration::ZERO).map_err(Stop::Lost)? {
+            while let Some(mail) = self.post.receive(Duration::ZERO).map_err(WorkerError::Lost)? {
                 match mail {
-                    Mail::Gone(rank) => return Err(Stop::Lost(format!("rank {rank} ended"))),
-                    Mail::Letter(0, Letter::End { status }) => return Ok(Over { status }),
-                    Mail::Letter(0, letter) => self.carry_out(letter)?,
-                    Mail::Letter(from, letter) => {
-                        return Err(Stop::Failed(format!("rank {from} gives no orders, but wrote {letter:?}")));
+                    MailboxEvent::Gone(rank) => return Err(WorkerError::Lost(format!("rank {rank} ended"))),
+                    MailboxEvent::Letter(0, RankMessage::End { status }) => return Ok(RankExit { status }),
+                    MailboxEvent::Letter(0, letter) => self.carry_out(letter)?,
+                    MailboxEvent::Letter(from, letter) => {
+                        return Err(WorkerError::Failed(format!("rank {from} gives no orders, but wrote {letter:?}")));
                     }
                 }
             }
             match poll.poll(&mut events, Some(LOOK_INTERVAL)) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
-                    return Err(Stop::Failed(error.to_string()));
+                    return Err(WorkerError::Failed(error.to_string()));
                 }
                 _ => {}
             }
         }
     }
 
-    fn carry_out(&mut self, letter: Letter) -> Result<(), Stop> {
+    fn carry_out(&mut self, letter: RankMessage) -> Result<(), WorkerError> {
         match letter {
-            Letter::Clock { question } => {
-                self.post.send(0, Letter::Time { question, now_ns: now_ns() }).map_err(Stop::Lost)?;
+            RankMessage::Clock { question } => {
+                self.post.send(0, RankMessage::Time { question, now_ns: now_ns() }).map_err(WorkerError::Lost)?;
             }
-            Letter::Look { question, address } => {
-                self.post.send(0, Letter::Seen { question, sees: sees(&address) }).map_err(Stop::Lost)?;
+            RankMessage::Look { question, address } => {
+                self.post.send(0, RankMessage::Seen { question, sees: sees(&address) }).map_err(WorkerError::Lost)?;
             }
-            Letter::Start { role, kind, task, cpus } => {
+            RankMessage::Start { role, kind, task, cpus } => {
                 if let Err(why) = self.start(role, &kind, &task, &cpus) {
-                    self.post.send(0, Letter::Ended { role, why: Some(why) }).map_err(Stop::Lost)?;
+                    self.post.send(0, RankMessage::Ended { role, why: Some(why) }).map_err(WorkerError::Lost)?;
                 }
             }
-            Letter::Order { role, line } => {
+            RankMessage::Order { role, line } => {
                 // A role that has ended takes no orders, and how it ended says more, if it did.
                 if let Some(spoken) = self.roles.get_mut(&role)
                     && let Err(why) = spoken.say(&line)
                 {
                     let why = spoken.failure().unwrap_or(why);
-                    self.post.send(0, Letter::Ended { role, why: Some(why) }).map_err(Stop::Lost)?;
+                    self.post.send(0, RankMessage::Ended { role, why: Some(why) }).map_err(WorkerError::Lost)?;
                 }
             }
-            Letter::Stop { role } => {
+            RankMessage::Stop { role } => {
                 drop(self.roles.remove(&role));
-                self.post.send(0, Letter::Ended { role, why: None }).map_err(Stop::Lost)?;
+                self.post.send(0, RankMessage::Ended { role, why: None }).map_err(WorkerError::Lost)?;
             }
-            Letter::Knock => {}
-            other => return Err(Stop::Failed(format!("rank 0 wrote {other:?} to a rank that plays"))),
+            RankMessage::Knock => {}
+            other => return Err(WorkerError::Failed(format!("rank 0 wrote {other:?} to a rank that plays"))),
         }
         Ok(())
     }
 
-    fn start(&mut self, role: RoleNumber, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
+    fn start(&mut self, role: RoleId, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
         // What comes by letter starts roles and nothing else.
         if kind == "launch" || !kind.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
             return Err(format!("'{kind}' is no role"));
         }
-        let cpus = if cpus == "any" { Cpus::default() } else { Cpus::parse(cpus)? };
+        let cpus = if cpus == "any" { CpuList::default() } else { CpuList::parse(cpus)? };
         let (hear, waker) = (self.hear.clone(), Arc::clone(&self.waker));
-        let mut spoken = Spoken::start(kind, &cpus, move |heard| {
+        let mut spoken = RoleProcess::start(kind, &cpus, move |heard| {
             // Without a receiver or a poll there is no worker any more, and the reader ends.
             hear.send((role, heard)).is_ok() && waker.wake().is_ok()
         })?;
@@ -184,33 +184,33 @@ impl Worker {
         Ok(())
     }
 
-    fn pass_on(&mut self, role: RoleNumber, heard: Heard) -> Result<(), String> {
+    fn pass_on(&mut self, role: RoleId, heard: RoleOutput) -> Result<(), String> {
         match (heard, self.roles.get_mut(&role)) {
-            (Heard::Line(line), _) => self.post.send(0, Letter::Report { role, line }),
-            (Heard::Ended(_), _) if interrupt::requested() => Ok(()),
-            (Heard::Ended(why), Some(spoken)) => {
+            (RoleOutput::Line(line), _) => self.post.send(0, RankMessage::Report { role, line }),
+            (RoleOutput::Ended(_), _) if interrupt::requested() => Ok(()),
+            (RoleOutput::Ended(why), Some(spoken)) => {
                 let why = why.or_else(|| spoken.failure());
-                self.post.send(0, Letter::Ended { role, why })
+                self.post.send(0, RankMessage::Ended { role, why })
             }
             // One that was stopped has been told of already; Ctrl-C ends this rank, and is told instead.
-            (Heard::Ended(_), None) => Ok(()),
+            (RoleOutput::Ended(_), None) => Ok(()),
         }
     }
 
     /// Tells rank 0 why this rank cannot go on, and waits until it has put away what it has: a launcher that sees a rank
     /// fail ends the others.
-    fn fail(mut self, why: String) -> Result<Over, String> {
+    fn fail(mut self, why: String) -> Result<RankExit, String> {
         self.roles.clear();
-        self.post.send(0, Letter::Failed { why: why.clone() })?;
+        self.post.send(0, RankMessage::Failed { why: why.clone() })?;
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
         while !deadline.passed() {
             match self.post.receive(LOOK_INTERVAL)? {
-                Some(Mail::Letter(0, Letter::End { status })) => {
-                    self.post.send(0, Letter::Left)?;
+                Some(MailboxEvent::Letter(0, RankMessage::End { status })) => {
+                    self.post.send(0, RankMessage::Left)?;
                     self.post.close()?;
-                    return Ok(Over { status });
+                    return Ok(RankExit { status });
                 }
-                Some(Mail::Gone(_)) => break,
+                Some(MailboxEvent::Gone(_)) => break,
                 _ => {}
             }
         }

@@ -12,13 +12,13 @@ pub(super) const RATE_MAX: f64 = 8_000_000.0;
 
 /// A search in progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Search {
+pub(crate) struct RateSearch {
     kept: Option<f64>,
     failed: Option<f64>,
     next: f64,
 }
 
-impl Search {
+impl RateSearch {
     /// Begins with a guess.
     pub(crate) fn from(guess: f64) -> Self {
         Self { kept: None, failed: None, next: guess.clamp(RATE_MIN, RATE_MAX) }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn search(guess: f64, mut kept: impl FnMut(f64) -> bool) -> (Option<f64>, usize) {
-        let mut search = Search::from(guess);
+        let mut search = RateSearch::from(guess);
         let mut probes = 0;
         while let Some(rate) = search.rate() {
             probes += 1;
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn a_rate_that_fails_when_tried_longer_is_left() {
-        let mut search = Search { kept: Some(1_000.0), failed: Some(1_040.0), next: 0.0 };
+        let mut search = RateSearch { kept: Some(1_000.0), failed: Some(1_040.0), next: 0.0 };
         let lower = search.step_down().expect("there are lower ones");
         assert!(lower < 1_000.0 && lower > 890.0);
-        assert_eq!(Search { kept: Some(RATE_MIN), failed: None, next: 0.0 }.step_down(), None);
+        assert_eq!(RateSearch { kept: Some(RATE_MIN), failed: None, next: 0.0 }.step_down(), None);
     }
 }

@@ -13,12 +13,12 @@ use crate::role::secured::HOST;
 use crate::role::task::TlsFiles;
 
 /// A certificate of this host's loopback address, and its key.
-pub(crate) struct Certificate {
+pub(crate) struct TemporaryCertificate {
     folder: PathBuf,
     files: TlsFiles,
 }
 
-impl Certificate {
+impl TemporaryCertificate {
     /// Makes one, in a folder that only this user may read.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Certificate {
     }
 }
 
-impl Drop for Certificate {
+impl Drop for TemporaryCertificate {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
             eprintln!("harrier bench: {}: {error}", self.folder.display());

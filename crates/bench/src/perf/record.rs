@@ -7,14 +7,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::series::Series;
-use crate::scenario::Figures;
-use gauge::Environment;
-use report::page::{Section, number};
+use super::series::PerfSeries;
+use crate::scenario::SegmentFigures;
+use gauge::HostEnvironment;
+use report::page::{PageSection, number};
 
 /// What is asked of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) enum Bound {
+pub(crate) enum GoalBound {
     AtLeast(f64),
     AtMost(f64),
     /// Nothing: it stands beside others.
@@ -23,24 +23,24 @@ pub(crate) enum Bound {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct PerfRow {
     what: String,
-    bound: Bound,
+    bound: GoalBound,
     /// The figure; `None` if it was not measured.
     value: Option<f64>,
     verdict: &'static str,
     detail: String,
 }
 
-impl Row {
+impl PerfRow {
     /// A figure with its verdict.
-    pub fn new(what: &str, bound: Bound, value: Option<f64>, detail: String) -> Self {
+    pub fn new(what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Self {
         let value = value.filter(|value| value.is_finite());
         let verdict = match (bound, value) {
             (_, None) => "not measured",
-            (Bound::Nothing, Some(_)) => "-",
-            (Bound::AtLeast(least), Some(value)) if value >= least => "pass",
-            (Bound::AtMost(most), Some(value)) if value <= most => "pass",
+            (GoalBound::Nothing, Some(_)) => "-",
+            (GoalBound::AtLeast(least), Some(value)) if value >= least => "pass",
+            (GoalBound::AtMost(most), Some(value)) if value <= most => "pass",
             _ => "miss",
         };
         Self { what: what.to_owned(), bound, value, verdict, detail }
@@ -48,9 +48,9 @@ impl Row {
 
     fn asked(&self) -> String {
         match self.bound {
-            Bound::AtLeast(value) => format!(">= {}", number(Some(value))),
-            Bound::AtMost(value) => format!("<= {}", number(Some(value))),
-            Bound::Nothing => "-".to_owned(),
+            GoalBound::AtLeast(value) => format!(">= {}", number(Some(value))),
+            GoalBound::AtMost(value) => format!("<= {}", number(Some(value))),
+            GoalBound::Nothing => "-".to_owned(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Row {
 
 /// What stands above the figures.
 #[derive(Clone, Debug)]
-pub(crate) struct Heading {
+pub(crate) struct PerfHeading {
     pub title: &'static str,
     /// The command that wrote them.
     pub by: &'static str,
@@ -76,10 +76,10 @@ pub(crate) struct Heading {
 }
 
 /// Everything a comparison found.
-pub(crate) struct Record {
-    heading: Heading,
-    pub environment: Environment,
-    pub rows: Vec<Row>,
+pub(crate) struct PerfTable {
+    heading: PerfHeading,
+    pub environment: HostEnvironment,
+    pub rows: Vec<PerfRow>,
     runs: usize,
     seconds: f64,
     series: Vec<Value>,
@@ -90,8 +90,8 @@ pub(crate) struct Record {
 const COLUMNS: [&str; 5] = ["figure", "asked", "measured", "verdict", "behind it (medians)"];
 const MEDIAN_COLUMNS: [&str; 8] = ["measurement", "who", "msg/s", "low - high", "MB/s", "CPU s/M", "p50 us", "p99 us"];
 
-impl Record {
-    pub fn new(heading: Heading, environment: Environment, runs: usize, seconds: f64) -> Self {
+impl PerfTable {
+    pub fn new(heading: PerfHeading, environment: HostEnvironment, runs: usize, seconds: f64) -> Self {
         Self {
             heading,
             environment,
@@ -105,10 +105,10 @@ impl Record {
     }
 
     /// Keeps all runs of a part.
-    pub fn keep(&mut self, part: &str, all: &[Series]) {
+    pub fn keep(&mut self, part: &str, all: &[PerfSeries]) {
         for series in all {
             self.faults += series.faults();
-            let rate = series.summary(Figures::published_per_s);
+            let rate = series.summary(SegmentFigures::published_per_s);
             let latency = |share: f64| {
                 if series.runs.iter().any(|run| run.latencies.count() > 0) {
                     Some(series.quantile_us(share))
@@ -121,7 +121,7 @@ impl Record {
                 series.name.clone(),
                 number(Some(rate.median)),
                 format!("{} - {}", number(Some(rate.low)), number(Some(rate.high))),
-                number(Some(series.median(Figures::mb_per_s))),
+                number(Some(series.median(SegmentFigures::mb_per_s))),
                 number(Some(series.cpu()).filter(|cpu| cpu.is_finite())),
                 number(latency(0.5)),
                 number(latency(0.99)),
@@ -132,7 +132,7 @@ impl Record {
                 "scenario": series.scenario,
                 "placement": series.placement,
                 "published_per_s": rate,
-                "runs": series.runs.iter().map(Figures::to_run).collect::<Vec<_>>(),
+                "runs": series.runs.iter().map(SegmentFigures::to_run).collect::<Vec<_>>(),
             }));
         }
     }
@@ -173,7 +173,7 @@ impl Record {
             }
             text
         };
-        let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
+        let rows: Vec<Vec<String>> = self.rows.iter().map(PerfRow::cells).collect();
         format!(
             "# {}, {}\n\nWritten by `{}`. {}\n\n{}\n\n{}\n\n## Figures: {}\n\n{}\n## Medians of every measurement\n\n`low - high` is the interval of the rate over the runs; CPU is the broker's, for a million deliveries.\n\n{}",
             self.heading.title,
@@ -195,12 +195,12 @@ impl Record {
     }
 
     /// For the report.
-    pub fn section(&self) -> Section {
-        Section {
+    pub fn section(&self) -> PageSection {
+        PageSection {
             name: "perf".to_owned(),
             facts: vec![self.environment.line(), self.how(), self.tally()],
             columns: COLUMNS.map(str::to_owned).to_vec(),
-            rows: self.rows.iter().map(Row::cells).collect(),
+            rows: self.rows.iter().map(PerfRow::cells).collect(),
         }
     }
 }
@@ -211,11 +211,11 @@ mod tests {
 
     #[test]
     fn a_verdict_is_strict() {
-        let verdict = |bound, value| Row::new("x", bound, value, String::new()).verdict;
-        assert_eq!(verdict(Bound::AtLeast(0.8), Some(0.8)), "pass");
-        assert_eq!(verdict(Bound::AtLeast(0.8), Some(0.799)), "miss");
-        assert_eq!(verdict(Bound::AtMost(2.0), Some(2.001)), "miss");
-        assert_eq!(verdict(Bound::AtMost(2.0), Some(f64::NAN)), "not measured");
-        assert_eq!(verdict(Bound::AtMost(2.0), None), "not measured");
+        let verdict = |bound, value| PerfRow::new("x", bound, value, String::new()).verdict;
+        assert_eq!(verdict(GoalBound::AtLeast(0.8), Some(0.8)), "pass");
+        assert_eq!(verdict(GoalBound::AtLeast(0.8), Some(0.799)), "miss");
+        assert_eq!(verdict(GoalBound::AtMost(2.0), Some(2.001)), "miss");
+        assert_eq!(verdict(GoalBound::AtMost(2.0), Some(f64::NAN)), "not measured");
+        assert_eq!(verdict(GoalBound::AtMost(2.0), None), "not measured");
     }
 }

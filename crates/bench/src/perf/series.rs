@@ -5,16 +5,16 @@
 //! Never:  runs all of one contestant first.
 
 use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::placement::Placement;
-use crate::plan::{Segment, Shape};
-use crate::scenario::{Figures, Running, Scenario};
-use crate::target::Target;
-use gauge::{RoleUsage, Runs, Summary};
+use crate::placement::CpuPlacement;
+use crate::plan::{LoadSegment, TrafficShape};
+use crate::scenario::{SegmentFigures, RunningScenario, Scenario};
+use crate::target::BenchmarkTarget;
+use gauge::{RoleUsage, RunValues, RunSummary};
 use report::table::put;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub(crate) struct PerfEffort {
     /// Runs of each contestant.
     pub runs: usize,
     /// Length of each run in seconds, roughly.
@@ -22,34 +22,34 @@ pub(crate) struct Effort {
 }
 
 /// One of those compared.
-pub(crate) struct Contestant<'a> {
+pub(crate) struct PerfContestant<'a> {
     pub name: &'a str,
-    pub target: &'a Target,
+    pub target: &'a BenchmarkTarget,
     pub scenario: Scenario,
 }
 
 /// The figures of one contestant.
-pub(crate) struct Series {
+pub(crate) struct PerfSeries {
     pub name: String,
     pub scenario: Scenario,
     pub placement: String,
-    pub runs: Vec<Figures>,
+    pub runs: Vec<SegmentFigures>,
 }
 
-impl Series {
+impl PerfSeries {
     /// Median and interval of a value over the runs.
-    pub fn summary(&self, value: impl Fn(&Figures) -> f64) -> Summary {
-        let runs: Runs = self.runs.iter().map(value).collect();
-        runs.summary().unwrap_or(Summary { median: f64::NAN, low: f64::NAN, high: f64::NAN, confidence: 0.0 })
+    pub fn summary(&self, value: impl Fn(&SegmentFigures) -> f64) -> RunSummary {
+        let runs: RunValues = self.runs.iter().map(value).collect();
+        runs.summary().unwrap_or(RunSummary { median: f64::NAN, low: f64::NAN, high: f64::NAN, confidence: 0.0 })
     }
 
     /// The median of a value over the runs.
-    pub fn median(&self, value: impl Fn(&Figures) -> f64) -> f64 {
+    pub fn median(&self, value: impl Fn(&SegmentFigures) -> f64) -> f64 {
         self.summary(value).median
     }
 
     pub fn rate(&self) -> f64 {
-        self.median(Figures::published_per_s)
+        self.median(SegmentFigures::published_per_s)
     }
 
     /// Processor seconds of the target for a million deliveries.
@@ -77,21 +77,21 @@ impl Series {
     }
 }
 
-fn per_delivery_us(figures: &Figures, what: impl Fn(&RoleUsage) -> f64) -> f64 {
+fn per_delivery_us(figures: &SegmentFigures, what: impl Fn(&RoleUsage) -> f64) -> f64 {
     figures.broker.as_ref().map_or(f64::NAN, |usage| what(usage) * 1e6 / figures.delivered as f64)
 }
 
 /// Measures the contestants in turns; every second run in the opposite order.
 pub(crate) fn compare(
-    effort: Effort,
-    contestants: &[Contestant<'_>],
-    shape: Shape,
+    effort: PerfEffort,
+    contestants: &[PerfContestant<'_>],
+    shape: TrafficShape,
     size_bytes: usize,
-    placement: &Placement,
-) -> Result<Vec<Series>, String> {
-    let mut all: Vec<Series> = contestants
+    placement: &CpuPlacement,
+) -> Result<Vec<PerfSeries>, String> {
+    let mut all: Vec<PerfSeries> = contestants
         .iter()
-        .map(|one| Series {
+        .map(|one| PerfSeries {
             name: one.name.to_owned(),
             scenario: one.scenario.clone(),
             placement: placement.to_string(),
@@ -104,14 +104,14 @@ pub(crate) fn compare(
         for index in (0..contestants.len()).map(turn) {
             let contestant = &contestants[index];
             let failed = |why: String| format!("{}: {why}", contestant.name);
-            let mut running = Running::start(&contestant.scenario, contestant.target, placement).map_err(failed)?;
+            let mut running = RunningScenario::start(&contestant.scenario, contestant.target, placement).map_err(failed)?;
             if counts[index] == 0 {
                 counts[index] = trial(&mut running, effort, shape, size_bytes).map_err(failed)?;
             } else {
                 let count = (counts[index] / 5).max(1);
-                running.segment(&Segment { shape, size_bytes, count }).map_err(failed)?;
+                running.segment(&LoadSegment { shape, size_bytes, count }).map_err(failed)?;
             }
-            let figures = running.segment(&Segment { shape, size_bytes, count: counts[index] }).map_err(failed)?;
+            let figures = running.segment(&LoadSegment { shape, size_bytes, count: counts[index] }).map_err(failed)?;
             put(&line(contestant.name, run, &figures))?;
             all[index].runs.push(figures);
         }
@@ -120,14 +120,14 @@ pub(crate) fn compare(
 }
 
 /// Warms up, and finds how many messages take the asked time.
-fn trial(running: &mut Running, effort: Effort, shape: Shape, size_bytes: usize) -> Result<u64, String> {
+fn trial(running: &mut RunningScenario, effort: PerfEffort, shape: TrafficShape, size_bytes: usize) -> Result<u64, String> {
     let long_enough_s = effort.seconds / 8.0;
     let mut count = match shape {
-        Shape::Stream => (64 << 20) / size_bytes.max(64 << 10) as u64,
-        Shape::PingPong => 100,
+        TrafficShape::Stream => (64 << 20) / size_bytes.max(64 << 10) as u64,
+        TrafficShape::PingPong => 100,
     };
     loop {
-        let figures = running.segment(&Segment { shape, size_bytes, count })?;
+        let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
         let wanted = (figures.segment.count as f64 / figures.elapsed_s * effort.seconds) as u64;
         if figures.elapsed_s >= long_enough_s {
             return Ok(wanted.clamp(1, SEGMENT_MESSAGES_MAX));
@@ -136,11 +136,11 @@ fn trial(running: &mut Running, effort: Effort, shape: Shape, size_bytes: usize)
     }
 }
 
-fn line(name: &str, run: usize, figures: &Figures) -> String {
+fn line(name: &str, run: usize, figures: &SegmentFigures) -> String {
     let cpu = figures.broker_cpu_s_per_million().map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.3}"));
     let what = match figures.segment.shape {
-        Shape::Stream => format!("{:>12.0} msg/s {:>10.1} MB/s", figures.published_per_s(), figures.mb_per_s()),
-        Shape::PingPong => format!(
+        TrafficShape::Stream => format!("{:>12.0} msg/s {:>10.1} MB/s", figures.published_per_s(), figures.mb_per_s()),
+        TrafficShape::PingPong => format!(
             "p50 {:>8.1} us  p99 {:>8.1} us",
             figures.latencies.quantile_us(0.5),
             figures.latencies.quantile_us(0.99)

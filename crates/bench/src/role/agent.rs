@@ -9,36 +9,36 @@ use std::path::Path;
 use gauge::{broker_at, broker_on, resident_bytes};
 use serde::Serialize;
 
-use super::task::{AgentOrder, AgentTask};
-use super::{Orders, report};
-use crate::plan::Report;
-use crate::sampler::Sampler;
+use super::task::{AgentCommand, AgentTask};
+use super::{CommandReader, report};
+use crate::plan::RoleReport;
+use crate::sampler::MemorySampler;
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let AgentTask { address } = orders.task()?;
     let pids = processes(&address);
     if pids.is_empty() {
         return Err(format!("no process that listens at {address} can be seen on this host"));
     }
-    report(&Report::Ready { port: 0 })?;
+    report(&RoleReport::Ready { port: 0 })?;
     let mut sampler = None;
     while let Some(order) = orders.next()? {
         match order {
-            AgentOrder::Begin => {
-                sampler = Sampler::start(&pids);
-                report(&Report::Armed)?;
+            AgentCommand::Begin => {
+                sampler = MemorySampler::start(&pids);
+                report(&RoleReport::Armed)?;
             }
-            AgentOrder::End => {
-                found(&sampler.take().and_then(Sampler::stop))?;
+            AgentCommand::End => {
+                found(&sampler.take().and_then(MemorySampler::stop))?;
             }
-            AgentOrder::Held => found(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
+            AgentCommand::Held => found(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
         }
     }
     Ok(())
 }
 
 fn found<T: Serialize>(what: &T) -> Result<(), String> {
-    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+    report(&RoleReport::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
 fn processes(address: &str) -> Vec<u32> {

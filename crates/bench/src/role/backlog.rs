@@ -10,12 +10,12 @@ use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
-use super::{Orders, report};
+use super::{CommandReader, report};
 use crate::limits::{PARTS_OF_A_SEGMENT, QUEUE_COUNT_INTERVAL, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
-use crate::plan::{Meters, Report};
+use crate::plan::{SelfMeters, RoleReport};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
-use gauge::{Stamp, Tally, write_sequence};
+use gauge::{BodyStamp, SequenceTally, write_sequence};
 
 /// The task of either end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(crate) struct BacklogTask {
 
 /// What the filling end is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum FillOrder {
+pub(crate) enum FillCommand {
     /// Declare the queue and fill it.
     Fill {
         /// Bytes of each body.
@@ -52,7 +52,7 @@ pub(crate) enum FillOrder {
 
 /// What the emptying end is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EmptyOrder {
+pub(crate) struct EmptyCommand {
     /// Bytes of each body.
     pub size_bytes: usize,
     /// Messages that were sent.
@@ -62,27 +62,27 @@ pub(crate) struct EmptyOrder {
 }
 
 /// The filling end.
-pub(super) fn fill(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn fill(orders: &mut CommandReader) -> Result<(), String> {
     let task: BacklogTask = orders.task()?;
     let text = |error: client::Error| error.to_string();
     let mut client = super::connect(&task.url, "filler").map_err(text)?;
     let channel = client.open_channel().map_err(text)?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<FillOrder>()? {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next::<FillCommand>()? {
         match order {
-            FillOrder::Fill { size_bytes, count } => {
+            FillCommand::Fill { size_bytes, count } => {
                 let queue = QueueOptions { arguments: queue_arguments(task.queue_bytes), ..QueueOptions::default() };
                 client.declare_queue(channel, &task.queue, &queue).map_err(text)?;
-                let meters = Meters::start();
+                let meters = SelfMeters::start();
                 let began_ns = now_ns();
                 publish_all(&mut client, channel, &task, size_bytes, count).map_err(text)?;
                 let held = await_all(&mut client, channel, &task, count)?;
                 let ended_ns = now_ns();
-                report(&Report::Filled { began_ns, ended_ns, held, used: meters.stop() })?;
+                report(&RoleReport::Filled { began_ns, ended_ns, held, used: meters.stop() })?;
             }
-            FillOrder::Delete => {
+            FillCommand::Delete => {
                 let left = client.delete_queue(channel, &task.queue, false, false).map_err(text)?;
-                report(&Report::Worked { operations: left.into() })?;
+                report(&RoleReport::Worked { operations: left.into() })?;
             }
         }
     }
@@ -96,7 +96,7 @@ fn publish_all(
     size_bytes: usize,
     count: u64,
 ) -> client::Result<()> {
-    let stamp = task.checks.then(|| Stamp::new(size_bytes));
+    let stamp = task.checks.then(|| BodyStamp::new(size_bytes));
     let write = |body: &mut [u8], sequence: u64| match &stamp {
         Some(stamp) => stamp.write(body, sequence),
         None => write_sequence(body, sequence),
@@ -146,7 +146,7 @@ fn await_all(client: &mut Client, channel: Channel, task: &BacklogTask, count: u
     }
 }
 
-struct Consumer {
+struct DrainConsumer {
     client: Client,
     channel: Channel,
     unacknowledged: u64,
@@ -156,8 +156,8 @@ struct Consumer {
 }
 
 /// What has come out so far.
-struct Drained {
-    tally: Tally,
+struct DrainProgress {
+    tally: SequenceTally,
     /// Messages out of order on their own connection.
     reordered: u64,
     marks_ns: Vec<u64>,
@@ -166,7 +166,7 @@ struct Drained {
     held: u64,
 }
 
-impl Drained {
+impl DrainProgress {
     /// Notes the time at each twentieth of the messages.
     #[inline]
     fn mark(&mut self) {
@@ -187,37 +187,37 @@ impl Drained {
 }
 
 /// The emptying end.
-pub(super) fn empty(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn empty(orders: &mut CommandReader) -> Result<(), String> {
     let task: BacklogTask = orders.task()?;
     let text = |error: client::Error| error.to_string();
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
     let mut consumers =
-        (0..task.consumers).map(|_| Consumer::connect(&task)).collect::<Result<Vec<_>, _>>().map_err(text)?;
+        (0..task.consumers).map(|_| DrainConsumer::connect(&task)).collect::<Result<Vec<_>, _>>().map_err(text)?;
     for (index, consumer) in consumers.iter_mut().enumerate() {
         consumer.client.register(poll.registry(), Token(index)).map_err(|error| error.to_string())?;
     }
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<EmptyOrder>()? {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next::<EmptyCommand>()? {
         report(&take_all(&mut consumers, &mut poll, &task, &order)?)?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(text)
 }
 
 fn take_all(
-    consumers: &mut [Consumer],
+    consumers: &mut [DrainConsumer],
     poll: &mut Poll,
     task: &BacklogTask,
-    order: &EmptyOrder,
-) -> Result<Report, String> {
+    order: &EmptyCommand,
+) -> Result<RoleReport, String> {
     let text = |error: client::Error| error.to_string();
     let tally = if task.checks {
-        Tally::checking(order.size_bytes, order.count)
+        SequenceTally::checking(order.size_bytes, order.count)
     } else {
-        Tally::new(order.size_bytes, order.count)
+        SequenceTally::new(order.size_bytes, order.count)
     };
-    let mut drained = Drained { tally, reordered: 0, marks_ns: Vec::new(), sent: order.count, held: order.held };
+    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: order.count, held: order.held };
     let options = ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() };
-    let meters = Meters::start();
+    let meters = SelfMeters::start();
     let began_ns = now_ns();
     let mut tags = Vec::with_capacity(consumers.len());
     for consumer in consumers.iter_mut() {
@@ -256,10 +256,10 @@ fn take_all(
         // Consumers that share a queue take turns: there is an order on each connection, and none over all.
         faults.reordered = drained.reordered;
     }
-    Ok(Report::Emptied { began_ns, ended_ns, received, faults, rates: drained.rates(began_ns), used })
+    Ok(RoleReport::Emptied { began_ns, ended_ns, received, faults, rates: drained.rates(began_ns), used })
 }
 
-impl Consumer {
+impl DrainConsumer {
     fn connect(task: &BacklogTask) -> client::Result<Self> {
         let mut client = super::connect(&task.url, "drain")?;
         let channel = client.open_channel()?;
@@ -268,7 +268,7 @@ impl Consumer {
     }
 
     /// Takes what has come; says whether the link is drained.
-    fn take(&mut self, task: &BacklogTask, size_bytes: usize, drained: &mut Drained) -> client::Result<bool> {
+    fn take(&mut self, task: &BacklogTask, size_bytes: usize, drained: &mut DrainProgress) -> client::Result<bool> {
         let Self { client, channel, unacknowledged, last_tag, next } = self;
         let dispatched = client.dispatch(Duration::ZERO, |delivery, outlet| {
             drained.tally.arrived(delivery.body());

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use client::{Channel, Client, ExchangeOptions, QueueOptions, Table};
 
-use super::task::{BinderOrder, BinderTask};
-use super::{Orders, report};
-use crate::plan::Report;
+use super::task::{BinderCommand, BinderTask};
+use super::{CommandReader, report};
+use crate::plan::RoleReport;
 use gauge::clock::{now_ns, pause};
 
 /// What the thread that keeps the pace is told: begin, and stop as soon as the flag is set.
-type Begin = Arc<AtomicBool>;
+type StopFlag = Arc<AtomicBool>;
 
 struct Binder {
     client: Client,
@@ -25,37 +25,37 @@ struct Binder {
     task: BinderTask,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let task: BinderTask = orders.task()?;
-    let (begin, begins) = channel::<Begin>();
+    let (begin, begins) = channel::<StopFlag>();
     let (tell, told) = channel::<Result<u64, String>>();
     // A connection belongs to the thread that opened it.
     let thread = std::thread::spawn(move || keep_pace(task, &begins, &tell));
     let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
     answer()?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<BinderOrder>()? {
-        if order == BinderOrder::End {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next::<BinderCommand>()? {
+        if order == BinderCommand::End {
             return Err("told to end before it was told to begin".to_owned());
         }
-        let ended = Begin::default();
+        let ended = StopFlag::default();
         // A thread that has ended says why in its answer.
         let _heard = begin.send(Arc::clone(&ended));
         // The next order is the end; so is the end of all orders.
-        let next = orders.next::<BinderOrder>();
+        let next = orders.next::<BinderCommand>();
         ended.store(true, Ordering::Release);
         let operations = answer()?;
         if next?.is_none() {
             break;
         }
-        report(&Report::Worked { operations })?;
+        report(&RoleReport::Worked { operations })?;
     }
     drop(begin);
     thread.join().map_err(|_| "the binder's thread panicked".to_owned())
 }
 
 /// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
-fn keep_pace(task: BinderTask, begins: &Receiver<Begin>, tell: &Sender<Result<u64, String>>) {
+fn keep_pace(task: BinderTask, begins: &Receiver<StopFlag>, tell: &Sender<Result<u64, String>>) {
     let mut binder = match Binder::connect(task) {
         Ok(binder) => binder,
         Err(error) => {

@@ -9,15 +9,15 @@ use std::time::Duration;
 use client::{Channel, Client, QueueOptions};
 use serde::{Deserialize, Serialize};
 
-use super::{Orders, report};
-use crate::plan::{Meters, Report};
+use super::{CommandReader, report};
+use crate::plan::{SelfMeters, RoleReport};
 use crate::tcp::queue_arguments;
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 use gauge::clock::{Deadline, now_ns};
 
 /// What comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum ChurnKind {
     /// A connection: the transport's handshake, login and tuning; then the close, answered.
     Connection,
     /// A channel of one connection.
@@ -32,7 +32,7 @@ pub(crate) struct ChurnTask {
     /// Where the broker is.
     pub url: String,
     /// What comes and goes.
-    pub kind: Kind,
+    pub kind: ChurnKind,
     /// Its queues are named this and a number.
     pub queue_prefix: String,
     /// Bytes that a queue may hold.
@@ -41,14 +41,14 @@ pub(crate) struct ChurnTask {
 
 /// How much of it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ChurnOrder {
+pub(crate) struct ChurnCommand {
     /// No more than so many.
     pub count_max: u64,
     /// No longer than so long; what has begun is ended.
     pub duration_ms_max: u64,
 }
 
-struct Churner {
+struct ChurnClient {
     task: ChurnTask,
     /// Absent where connections come and go.
     held: Option<(Client, Channel)>,
@@ -56,12 +56,12 @@ struct Churner {
     made: u64,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let mut churner = Churner::new(orders.task()?).map_err(|error| error.to_string())?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<ChurnOrder>()? {
-        let (mut opened, mut closed) = (Latencies::default(), Latencies::default());
-        let meters = Meters::start();
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+    let mut churner = ChurnClient::new(orders.task()?).map_err(|error| error.to_string())?;
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next::<ChurnCommand>()? {
+        let (mut opened, mut closed) = (LatencyHistogram::default(), LatencyHistogram::default());
+        let meters = SelfMeters::start();
         let began_ns = now_ns();
         let operations = churner.work(&order, &mut opened, &mut closed).map_err(|error| error.to_string())?;
         let ended_ns = now_ns();
@@ -71,7 +71,7 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
             used.network = None;
         }
         let (opened, closed) = (opened.buckets(), closed.buckets());
-        report(&Report::Churned { began_ns, ended_ns, operations, opened, closed, used })?;
+        report(&RoleReport::Churned { began_ns, ended_ns, operations, opened, closed, used })?;
     }
     match churner.held {
         Some((client, _)) => client.close().map_err(|error| error.to_string()),
@@ -79,11 +79,11 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
     }
 }
 
-impl Churner {
+impl ChurnClient {
     fn new(task: ChurnTask) -> client::Result<Self> {
         let held = match task.kind {
-            Kind::Connection => None,
-            Kind::Channel | Kind::Queue => {
+            ChurnKind::Connection => None,
+            ChurnKind::Channel | ChurnKind::Queue => {
                 let mut client = super::connect(&task.url, "churn")?;
                 let channel = client.open_channel()?;
                 Some((client, channel))
@@ -94,7 +94,7 @@ impl Churner {
         Ok(Self { task, held, queues, made: 0 })
     }
 
-    fn work(&mut self, order: &ChurnOrder, opened: &mut Latencies, closed: &mut Latencies) -> client::Result<u64> {
+    fn work(&mut self, order: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
         let deadline = Deadline::after(Duration::from_millis(order.duration_ms_max));
         let mut operations = 0;
         while operations < order.count_max && !deadline.passed() {
@@ -117,7 +117,7 @@ impl Churner {
             return Ok((began_ns, between_ns));
         };
         let between_ns;
-        if self.task.kind == Kind::Queue {
+        if self.task.kind == ChurnKind::Queue {
             let name = format!("{}{}", self.task.queue_prefix, self.made);
             client.declare_queue(*channel, &name, &self.queues)?;
             between_ns = now_ns();

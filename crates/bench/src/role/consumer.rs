@@ -11,12 +11,12 @@ use mio::{Events, Poll, Token};
 
 use super::null::{BEGIN_EXCHANGE, begin_key};
 use super::task::ConsumerTask;
-use super::{Orders, report};
+use super::{CommandReader, report};
 use crate::limits::{PARTS_OF_A_SEGMENT, SEGMENT_WAIT, SILENCE_WAIT};
-use crate::plan::{Meters, Report, Segment, Shape};
+use crate::plan::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
-use gauge::{Faults, Tally};
+use gauge::{DeliveryFaults, SequenceTally};
 
 /// How long a consumer lets messages gather when little came (`may_rest`).
 const REST: Duration = Duration::from_micros(400);
@@ -30,25 +30,25 @@ const REST_LEFT_MIN: u64 = 4_096;
 /// The consumer's tag on its channel.
 pub(super) const TAG: &str = "c";
 
-pub(super) struct Consumer {
+pub(super) struct BenchmarkConsumer {
     pub(super) client: Client,
     pub(super) channel: Channel,
     unacknowledged: u64,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let task: ConsumerTask = orders.task()?;
     let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
     let mut poll = watched(&mut consumers)?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(segment) = orders.next_while::<Segment>(|| keep_alive(&mut consumers))? {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(segment) = orders.next_while::<LoadSegment>(|| keep_alive(&mut consumers))? {
         report(&take_segment(&mut consumers, &mut poll, &task, &segment)?)?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
 }
 
 /// Several consumers are polled; a single one waits by itself.
-pub(super) fn watched(consumers: &mut [Consumer]) -> Result<Poll, String> {
+pub(super) fn watched(consumers: &mut [BenchmarkConsumer]) -> Result<Poll, String> {
     let poll = Poll::new().map_err(|error| error.to_string())?;
     if consumers.len() > 1 {
         for (index, consumer) in consumers.iter_mut().enumerate() {
@@ -60,17 +60,17 @@ pub(super) fn watched(consumers: &mut [Consumer]) -> Result<Poll, String> {
 
 /// One segment: says that it is armed, takes the messages. Answers the figures.
 pub(super) fn take_segment(
-    consumers: &mut [Consumer],
+    consumers: &mut [BenchmarkConsumer],
     poll: &mut Poll,
     task: &ConsumerTask,
-    segment: &Segment,
-) -> Result<Report, String> {
-    let mut arrivals: Vec<Arrivals> = consumers.iter().map(|_| Arrivals::new(task, segment)).collect();
-    let meters = Meters::start();
-    report(&Report::Armed)?;
+    segment: &LoadSegment,
+) -> Result<RoleReport, String> {
+    let mut arrivals: Vec<SegmentArrivals> = consumers.iter().map(|_| SegmentArrivals::new(task, segment)).collect();
+    let meters = SelfMeters::start();
+    report(&RoleReport::Armed)?;
     collect(consumers, &mut arrivals, poll, task, segment)?;
     let used = meters.stop();
-    let mut faults = Faults::default();
+    let mut faults = DeliveryFaults::default();
     let mut rates = vec![0.0; PARTS_OF_A_SEGMENT];
     for one in &arrivals {
         faults.add(one.tally.faults());
@@ -81,14 +81,14 @@ pub(super) fn take_segment(
     }
     let received = arrivals.iter().map(|one| one.tally.received()).sum();
     let ended_ns = arrivals.iter().filter_map(|one| one.marks_ns.last()).copied().max().unwrap_or(0);
-    Ok(Report::Consumed { received, faults, rates, ended_ns, used })
+    Ok(RoleReport::Consumed { received, faults, rates, ended_ns, used })
 }
 
-pub(super) fn keep_alive(consumers: &mut [Consumer]) -> Result<(), String> {
+pub(super) fn keep_alive(consumers: &mut [BenchmarkConsumer]) -> Result<(), String> {
     consumers.iter_mut().try_for_each(|consumer| consumer.client.keep_alive()).map_err(|error| error.to_string())
 }
 
-pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> {
+pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<BenchmarkConsumer>> {
     let mut consumers = Vec::with_capacity(task.consumers);
     for index in 0..task.consumers {
         let mut client = super::connect(&task.url, "consumer")?;
@@ -113,7 +113,7 @@ pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<Consumer>> 
                 ..ConsumeOptions::default()
             },
         )?;
-        consumers.push(Consumer { client, channel, unacknowledged: 0 });
+        consumers.push(BenchmarkConsumer { client, channel, unacknowledged: 0 });
     }
     Ok(consumers)
 }
@@ -155,8 +155,8 @@ fn bind_decoys(client: &mut Client, channel: Channel, task: &ConsumerTask) -> cl
 }
 
 /// What one consumer has seen of a segment.
-struct Arrivals {
-    tally: Tally,
+struct SegmentArrivals {
+    tally: SequenceTally,
     /// Messages after which the time is noted next, and how many parts of the segment there are.
     next_mark: u64,
     part: u64,
@@ -165,12 +165,12 @@ struct Arrivals {
     marks_ns: Vec<u64>,
 }
 
-impl Arrivals {
-    fn new(task: &ConsumerTask, segment: &Segment) -> Self {
+impl SegmentArrivals {
+    fn new(task: &ConsumerTask, segment: &LoadSegment) -> Self {
         let (size_bytes, count) = (segment.size_bytes, segment.count);
         let part = (count / PARTS_OF_A_SEGMENT as u64).max(1);
         Self {
-            tally: if task.checks { Tally::checking(size_bytes, count) } else { Tally::new(size_bytes, count) },
+            tally: if task.checks { SequenceTally::checking(size_bytes, count) } else { SequenceTally::new(size_bytes, count) },
             next_mark: part,
             part,
             count,
@@ -200,11 +200,11 @@ impl Arrivals {
 
 /// Takes messages until all have come or none comes any more; then the publisher is answered either way.
 fn collect(
-    consumers: &mut [Consumer],
-    arrivals: &mut [Arrivals],
+    consumers: &mut [BenchmarkConsumer],
+    arrivals: &mut [SegmentArrivals],
     poll: &mut Poll,
     task: &ConsumerTask,
-    segment: &Segment,
+    segment: &LoadSegment,
 ) -> Result<(), String> {
     if task.from_source {
         for consumer in consumers.iter_mut() {
@@ -229,7 +229,7 @@ fn collect(
         (consumers, arrivals) => collect_polled(consumers, arrivals, poll, task, segment)?,
     }
     for (consumer, arrivals) in consumers.iter_mut().zip(arrivals) {
-        if segment.shape == Shape::Stream && !task.on_leaf && !arrivals.tally.complete() {
+        if segment.shape == TrafficShape::Stream && !task.on_leaf && !arrivals.tally.complete() {
             consumer.reply(task).map_err(|error| error.to_string())?;
         }
     }
@@ -239,9 +239,9 @@ fn collect(
 /// Whether a consumer that has just taken `came` messages, and with them all there were, may let some gather before it looks again: a broker that sends
 /// little at a time would have it woken for every handful, at a hundred times the cost of taking them, on processors
 /// that the broker may want. Nobody waits for this consumer then: no acknowledgement is due, and the end is not near.
-fn may_rest(task: &ConsumerTask, segment: &Segment, arrivals: &Arrivals, came: u64) -> bool {
+fn may_rest(task: &ConsumerTask, segment: &LoadSegment, arrivals: &SegmentArrivals, came: u64) -> bool {
     let left = segment.count.saturating_sub(arrivals.tally.received());
-    segment.shape == Shape::Stream
+    segment.shape == TrafficShape::Stream
         && task.ack_every == 0
         && segment.count >= REST_MESSAGES_MIN
         && left >= REST_LEFT_MIN
@@ -250,11 +250,11 @@ fn may_rest(task: &ConsumerTask, segment: &Segment, arrivals: &Arrivals, came: u
 }
 
 fn collect_polled(
-    consumers: &mut [Consumer],
-    arrivals: &mut [Arrivals],
+    consumers: &mut [BenchmarkConsumer],
+    arrivals: &mut [SegmentArrivals],
     poll: &mut Poll,
     task: &ConsumerTask,
-    segment: &Segment,
+    segment: &LoadSegment,
 ) -> Result<(), String> {
     let mut events = Events::with_capacity(1_024);
     let (deadline, mut silence) = (Deadline::after(SEGMENT_WAIT), Deadline::after(SILENCE_WAIT));
@@ -279,13 +279,13 @@ fn collect_polled(
     Ok(())
 }
 
-impl Consumer {
+impl BenchmarkConsumer {
     /// Takes what has come, answers and acknowledges it; says whether the link is drained.
     fn take(
         &mut self,
         task: &ConsumerTask,
-        segment: &Segment,
-        arrivals: &mut Arrivals,
+        segment: &LoadSegment,
+        arrivals: &mut SegmentArrivals,
         wait: Duration,
     ) -> Result<bool, String> {
         let (channel, unacknowledged) = (self.channel, &mut self.unacknowledged);
@@ -300,12 +300,12 @@ impl Consumer {
                 }
             }
             match segment.shape {
-                Shape::PingPong => answer(channel, task, delivery, outlet),
-                Shape::Stream => Ok(()),
+                TrafficShape::PingPong => answer(channel, task, delivery, outlet),
+                TrafficShape::Stream => Ok(()),
             }
         });
         let drained = dispatched.map_err(|error| error.to_string())?.drained;
-        if segment.shape == Shape::Stream && !task.on_leaf && arrivals.tally.complete() && !before {
+        if segment.shape == TrafficShape::Stream && !task.on_leaf && arrivals.tally.complete() && !before {
             self.reply(task).map_err(|error| error.to_string())?;
         }
         Ok(drained)
@@ -318,7 +318,7 @@ impl Consumer {
     }
 
     /// Has a source send the messages of a segment.
-    fn ask_source(&mut self, segment: &Segment) -> client::Result<()> {
+    fn ask_source(&mut self, segment: &LoadSegment) -> client::Result<()> {
         self.client.publish(self.channel, &Publish::to(BEGIN_EXCHANGE, &begin_key(segment)), &[])?;
         self.client.flush()
     }

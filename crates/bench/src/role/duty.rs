@@ -12,9 +12,9 @@ use mio::{Poll, Token, Waker};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
-use super::{Orders, report};
-use crate::plan::{Meters, Report, Used};
-use crate::workload::task::Order;
+use super::{CommandReader, report};
+use crate::plan::{SelfMeters, RoleReport, SelfUsage};
+use crate::workload::task::WorkloadCommand;
 
 /// The poll event of an order.
 pub(super) const BELL: Token = Token(usize::MAX);
@@ -22,17 +22,17 @@ pub(super) const BELL: Token = Token(usize::MAX);
 pub(super) const TIMER: Token = Token(usize::MAX - 1);
 
 /// What a worker is given.
-pub(super) struct Desk {
+pub(super) struct WorkerContext {
     /// Polls the worker's connections, and the bell.
     pub poll: Poll,
-    inbox: Receiver<Order>,
+    inbox: Receiver<WorkloadCommand>,
     /// Whether nobody gives orders any more.
     pub dismissed: bool,
 }
 
-impl Desk {
+impl WorkerContext {
     /// The next order, if one has come.
-    pub(super) fn order(&mut self) -> Option<Order> {
+    pub(super) fn order(&mut self) -> Option<WorkloadCommand> {
         match self.inbox.try_recv() {
             Ok(order) => Some(order),
             Err(std::sync::mpsc::TryRecvError::Empty) => None,
@@ -44,13 +44,13 @@ impl Desk {
     }
 
     /// Waits for the first order.
-    pub(super) fn begin(&mut self) -> Result<Order, String> {
+    pub(super) fn begin(&mut self) -> Result<WorkloadCommand, String> {
         self.inbox.recv().map_err(|_| "the run ended before it began".to_owned())
     }
 }
 
 /// Works on `task` with `work` until there are no more orders; `work` runs on a thread of its own.
-pub(super) fn run(orders: &mut Orders, work: impl FnOnce(Desk) -> Result<(), String> + Send) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader, work: impl FnOnce(WorkerContext) -> Result<(), String> + Send) -> Result<(), String> {
     raise_limit()?;
     let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
     let bell = Waker::new(poll.registry(), BELL).map_err(|error| format!("no bell: {error}"))?;
@@ -58,8 +58,8 @@ pub(super) fn run(orders: &mut Orders, work: impl FnOnce(Desk) -> Result<(), Str
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // The other thread waits for orders: a failure must be told from here, and it ends with the orders.
-            if let Err(why) = work(Desk { poll, inbox, dismissed: false })
-                && report(&Report::Failed { why: why.clone() }).is_err()
+            if let Err(why) = work(WorkerContext { poll, inbox, dismissed: false })
+                && report(&RoleReport::Failed { why: why.clone() }).is_err()
             {
                 eprintln!("harrier bench role: {why}");
             }
@@ -77,8 +77,8 @@ fn raise_limit() -> Result<(), String> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| format!("the limit of open files: {error}"))
 }
 
-fn pass_on(orders: &mut Orders, sender: &Sender<Order>, bell: &Waker) -> Result<(), String> {
-    while let Some(order) = orders.next::<Order>()? {
+fn pass_on(orders: &mut CommandReader, sender: &Sender<WorkloadCommand>, bell: &Waker) -> Result<(), String> {
+    while let Some(order) = orders.next::<WorkloadCommand>()? {
         if sender.send(order).is_err() {
             return Ok(());
         }
@@ -89,19 +89,19 @@ fn pass_on(orders: &mut Orders, sender: &Sender<Order>, bell: &Waker) -> Result<
 
 /// Reports what a worker found.
 pub(super) fn found<T: Serialize>(what: &T) -> Result<(), String> {
-    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+    report(&RoleReport::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
 /// Meters this process from one time to another, on a thread of its own: reading takes milliseconds that a paced sender
 /// does not have.
-pub(super) struct Metering(std::thread::JoinHandle<Used>);
+pub(super) struct ScheduledMeter(std::thread::JoinHandle<SelfUsage>);
 
-impl Metering {
+impl ScheduledMeter {
     /// Begins and ends at these times of the monotonic clock.
     pub(super) fn between(from_ns: u64, to_ns: u64) -> Self {
         Self(std::thread::spawn(move || {
             pause(Duration::from_nanos(from_ns.saturating_sub(now_ns())));
-            let meters = Meters::start();
+            let meters = SelfMeters::start();
             pause(Duration::from_nanos(to_ns.saturating_sub(now_ns())));
             let mut used = meters.stop();
             // One thread works; the others wait.
@@ -111,7 +111,7 @@ impl Metering {
     }
 
     /// What was used; waits for the end of the time.
-    pub(super) fn used(self) -> Result<Used, String> {
+    pub(super) fn used(self) -> Result<SelfUsage, String> {
         self.0.join().map_err(|_| "the meter failed".to_owned())
     }
 }

@@ -7,15 +7,15 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use super::task::HopTask;
-use super::{Orders, report, stand_in};
+use super::task::SocketBaselineTask;
+use super::{CommandReader, report, stand_in};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
-use crate::plan::{Meters, Report, Segment};
+use crate::plan::{SelfMeters, RoleReport, LoadSegment};
 use gauge::clock::now_ns;
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
 /// Stands in the broker's place: takes as many bytes as it is told, and says when it has them.
-pub(super) fn end(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn end(orders: &mut CommandReader) -> Result<(), String> {
     stand_in::run(orders, "the end of the hop", serve)
 }
 
@@ -50,26 +50,26 @@ fn serve(mut stream: TcpStream) {
 }
 
 /// The sending end.
-pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
-    let task: HopTask = orders.task()?;
+pub(super) fn publish(orders: &mut CommandReader) -> Result<(), String> {
+    let task: SocketBaselineTask = orders.task()?;
     let text = |error: std::io::Error| format!("the hop to {}: {error}", task.to);
     let mut stream = connect(&task).map_err(text)?;
-    report(&Report::Ready { port: 0 })?;
+    report(&RoleReport::Ready { port: 0 })?;
     let buffer = vec![b'x'; RAW_BUFFER_BYTES];
-    while let Some(Segment { size_bytes, count, .. }) = orders.next::<Segment>()? {
+    while let Some(LoadSegment { size_bytes, count, .. }) = orders.next::<LoadSegment>()? {
         let bytes = count * wire_bytes(task.publish_heads_bytes, size_bytes);
-        let meters = Meters::start();
+        let meters = SelfMeters::start();
         let began_ns = now_ns();
         send(&mut stream, &buffer, bytes).map_err(text)?;
         let ended_ns = now_ns();
         // What comes from a broker has longer heads: it is as if so many fewer had crossed.
         let delivered = bytes / wire_bytes(task.deliver_heads_bytes, size_bytes);
-        report(&Report::Hopped { began_ns, ended_ns, published: count, delivered, used: meters.stop() })?;
+        report(&RoleReport::Hopped { began_ns, ended_ns, published: count, delivered, used: meters.stop() })?;
     }
     Ok(())
 }
 
-fn connect(task: &HopTask) -> std::io::Result<TcpStream> {
+fn connect(task: &SocketBaselineTask) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect(task.to)?;
     stream.set_nodelay(!task.tcp.nagle)?;
     task.tcp.set_on(&stream)?;

@@ -15,42 +15,42 @@ use client::ExchangeOptions;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::task::{KeeperOrder, KeeperTask, Kept, Login, Place, RouteTask, Routes, Transport};
-use super::{Orders, connect, report};
+use super::task::{SupervisorCommand, SupervisorTask, BrokerAddresses, BrokerLogin, ListenAddress, RouteTask, RoutesStatus, TreeTransport};
+use super::{CommandReader, connect, report};
 use crate::interrupt;
 use crate::launcher::address_towards;
 use crate::limits::ROUTE_WAIT;
-use crate::network::{NetworkBroker, Said};
-use crate::placement::Cpus;
-use crate::plan::Report;
-use crate::process::{Process, launched, this_program};
+use crate::network::{NetworkBroker, CapturedOutput};
+use crate::placement::CpuList;
+use crate::plan::RoleReport;
+use crate::process::{ChildProcess, launched, this_program};
 use crate::target::free_port;
 use gauge::clock::{Deadline, pause};
-use gauge::{Meter, NetworkMeter};
-use report::document::Node;
+use gauge::{ProcessMeter, NetworkMeter};
+use report::document::NodeUsage;
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     // Whoever ends this ends the broker first.
     interrupt::listen()?;
-    let task: KeeperTask = orders.task()?;
-    let keeper = Keeper::start(&task)?;
+    let task: SupervisorTask = orders.task()?;
+    let keeper = BrokerSupervisor::start(&task)?;
     found(&keeper.kept)?;
     let mut meters = None;
     while let Some(order) = orders.next()? {
         match order {
-            KeeperOrder::Join(route) => {
+            SupervisorCommand::Join(route) => {
                 keeper.join(&task, &route)?;
-                report(&Report::Armed)?;
+                report(&RoleReport::Armed)?;
             }
-            KeeperOrder::Look => found(&keeper.look()?)?,
-            KeeperOrder::Quit => return Ok(()),
-            KeeperOrder::Begin => {
+            SupervisorCommand::Look => found(&keeper.look()?)?,
+            SupervisorCommand::Quit => return Ok(()),
+            SupervisorCommand::Begin => {
                 let pids = [keeper.broker.pid()];
-                meters = Some((NetworkMeter::of(&pids), Meter::start(&pids)));
-                report(&Report::Armed)?;
+                meters = Some((NetworkMeter::of(&pids), ProcessMeter::start(&pids)));
+                report(&RoleReport::Armed)?;
             }
-            KeeperOrder::End => {
-                let ended = meters.take().map(|(network, meter)| Node { usage: meter.stop(), network: network.stop() });
+            SupervisorCommand::End => {
+                let ended = meters.take().map(|(network, meter)| NodeUsage { usage: meter.stop(), network: network.stop() });
                 found(&ended.ok_or("the end of a measurement that did not begin")?)?;
             }
         }
@@ -59,26 +59,26 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
 }
 
 fn found<T: Serialize>(what: &T) -> Result<(), String> {
-    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+    report(&RoleReport::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
-struct Keeper {
+struct BrokerSupervisor {
     broker: NetworkBroker,
-    kept: Kept,
+    kept: BrokerAddresses,
     /// Files of the broker, gone with it.
-    _folder: Folder,
+    _folder: BrokerDirectory,
 }
 
-impl Keeper {
-    fn start(task: &KeeperTask) -> Result<Self, String> {
-        let folder = Folder::new()?;
+impl BrokerSupervisor {
+    fn start(task: &SupervisorTask) -> Result<Self, String> {
+        let folder = BrokerDirectory::new()?;
         let address = match &task.place {
-            Place::At(address) => *address,
-            Place::Towards(other) => address_towards(other)?,
+            ListenAddress::At(address) => *address,
+            ListenAddress::Towards(other) => address_towards(other)?,
         };
         let place = SocketAddr::new(address, free_port()?);
         let login =
-            task.login.as_ref().map_or_else(String::new, |Login { user, password }| format!("{user}:{password}@"));
+            task.login.as_ref().map_or_else(String::new, |BrokerLogin { user, password }| format!("{user}:{password}@"));
         let mut words = ["--log-level", "error", "--listen"].map(str::to_owned).to_vec();
         words.push(place.to_string());
         if !task.cluster_name.is_empty() {
@@ -86,8 +86,8 @@ impl Keeper {
         }
         let url = format!("amqp://{login}{place}");
         let source = match task.transport {
-            Transport::Tcp => url.clone(),
-            Transport::Unix => {
+            TreeTransport::Tcp => url.clone(),
+            TreeTransport::Unix => {
                 let path = folder.0.join("broker.sock").to_string_lossy().into_owned();
                 words.extend(["--listen".to_owned(), format!("unix:{path}")]);
                 match login.as_str() {
@@ -95,7 +95,7 @@ impl Keeper {
                     login => format!("amqp+unix://{login}{path}"),
                 }
             }
-            Transport::Rdma => {
+            TreeTransport::Rdma => {
                 let listen = format!("amqp+rdma://{place}");
                 words.extend(["--rdma-token", "allow", "--listen"].map(str::to_owned));
                 words.push(listen);
@@ -116,16 +116,16 @@ impl Keeper {
             client.close()
         };
         declare().map_err(|error| format!("the exchange of the tree cannot be declared: {error}"))?;
-        Ok(Self { broker, kept: Kept { url, source }, _folder: folder })
+        Ok(Self { broker, kept: BrokerAddresses { url, source }, _folder: folder })
     }
 
-    fn join(&self, task: &KeeperTask, route: &RouteTask) -> Result<(), String> {
+    fn join(&self, task: &SupervisorTask, route: &RouteTask) -> Result<(), String> {
         let credit = route.credit.to_string();
         let words = ["--ack", &route.ack, "--credit", &credit, "dynamic", "add", &self.kept.url, &route.source];
         asked(&[&words[..], &[&task.exchange]].concat()).map(drop)
     }
 
-    fn look(&self) -> Result<Routes, String> {
+    fn look(&self) -> Result<RoutesStatus, String> {
         let text = asked(&["--json", "link", "list", &self.kept.url])?;
         let links = serde_json::from_str(&text).map_err(|error| format!("harrier route: {error} in '{text}'"))?;
         Ok(standing(&links))
@@ -136,16 +136,16 @@ impl Keeper {
 fn asked(words: &[&str]) -> Result<String, String> {
     let program = this_program()?;
     let arguments: Vec<String> = std::iter::once("route").chain(words.iter().copied()).map(str::to_owned).collect();
-    let mut command = launched(&Cpus::default(), &program.to_string_lossy(), &arguments)?;
+    let mut command = launched(&CpuList::default(), &program.to_string_lossy(), &arguments)?;
     command.stdin(Stdio::null());
     spoken(&mut command)
 }
 
 /// Runs a command that is soon over. Answers what it says.
 fn spoken(command: &mut Command) -> Result<String, String> {
-    let [mut output, mut errors] = [Said::new()?, Said::new()?];
+    let [mut output, mut errors] = [CapturedOutput::new()?, CapturedOutput::new()?];
     command.stdout(output.writer()?).stderr(errors.writer()?);
-    let mut process = Process::start("command", command)?;
+    let mut process = ChildProcess::start("command", command)?;
     let deadline = Deadline::after(ROUTE_WAIT);
     let status = loop {
         match process.ended()? {
@@ -168,8 +168,8 @@ fn spoken(command: &mut Command) -> Result<String, String> {
 
 /// How the routes of a broker stand, in the words of `harrier route --json link list`: every link has its routes, and each
 /// route says whether it runs.
-fn standing(links: &Value) -> Routes {
-    let mut routes = Routes { run: true, why: String::new() };
+fn standing(links: &Value) -> RoutesStatus {
+    let mut routes = RoutesStatus { run: true, why: String::new() };
     let mut count = 0;
     let mut waiting = vec![(links, links)];
     while let Some((value, link)) = waiting.pop() {
@@ -191,7 +191,7 @@ fn standing(links: &Value) -> Routes {
         }
     }
     if count == 0 {
-        routes = Routes { run: false, why: "there is no route".to_owned() };
+        routes = RoutesStatus { run: false, why: "there is no route".to_owned() };
     }
     routes
 }
@@ -206,9 +206,9 @@ fn instead(route: &Value, link: &Value) -> String {
 }
 
 /// A folder for the files of one broker, which nobody else may read.
-struct Folder(PathBuf);
+struct BrokerDirectory(PathBuf);
 
-impl Folder {
+impl BrokerDirectory {
     fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("harrier-keeper-{}", std::process::id()));
         let mut builder = fs::DirBuilder::new();
@@ -218,9 +218,9 @@ impl Folder {
     }
 
     /// A configuration with a user who may do everything. Answers its name.
-    fn settings(&self, login: &Login) -> Result<String, String> {
+    fn settings(&self, login: &BrokerLogin) -> Result<String, String> {
         let path = self.0.join("harrier.toml");
-        let Login { user, password } = login;
+        let BrokerLogin { user, password } = login;
         let text = format!(
             "[[user]]\nname = \"{user}\"\npassword = \"{password}\"\ntags = [\"administrator\"]\n\n\
              [[permission]]\nuser = \"{user}\"\nvhost = \"/\"\nconfigure = \".*\"\nwrite = \".*\"\nread = \".*\"\n"
@@ -232,7 +232,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for BrokerDirectory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             eprintln!("harrier topology: {}: {error}", self.0.display());

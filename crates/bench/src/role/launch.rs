@@ -11,7 +11,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use crate::placement::Cpus;
+use crate::placement::CpuList;
 
 /// `launch CPUS PARENT PROGRAM [ARGUMENTS…]`.
 pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
@@ -24,7 +24,7 @@ pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
         return Err("the parent has ended".to_owned());
     }
     if cpus != "any" {
-        Cpus::parse(cpus)?.pin_self()?;
+        CpuList::parse(cpus)?.pin_self()?;
     }
     let error = Command::new(program).args(rest).exec();
     Err(format!("cannot start {program}: {error}"))

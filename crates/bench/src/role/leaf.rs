@@ -4,22 +4,22 @@
 //! Owns:   the rule by which a way is in place: a message has come through it to each consumer.
 //! Never:  answers the publisher, who is at another broker.
 
-use super::consumer::{Consumer, connect_all, keep_alive, take_segment, watched};
-use super::task::{ConsumerTask, LeafOrder};
-use super::{Orders, report};
+use super::consumer::{BenchmarkConsumer, connect_all, keep_alive, take_segment, watched};
+use super::task::{ConsumerTask, LeafCommand};
+use super::{CommandReader, report};
 use crate::limits::{PROBE_BYTES, PROBE_LAST, PROBE_TURN, TREE_READY_WAIT};
-use crate::plan::Report;
+use crate::plan::RoleReport;
 use gauge::clock::Deadline;
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let task: ConsumerTask = orders.task()?;
     let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
     let mut poll = watched(&mut consumers)?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next_while::<LeafOrder>(|| keep_alive(&mut consumers))? {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next_while::<LeafCommand>(|| keep_alive(&mut consumers))? {
         match order {
-            LeafOrder::Probe => probe(&mut consumers, task.ack_every > 0)?,
-            LeafOrder::Take(segment) => report(&take_segment(&mut consumers, &mut poll, &task, &segment)?)?,
+            LeafCommand::Probe => probe(&mut consumers, task.ack_every > 0)?,
+            LeafCommand::Take(segment) => report(&take_segment(&mut consumers, &mut poll, &task, &segment)?)?,
         }
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
@@ -27,7 +27,7 @@ pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
 
 /// What a consumer has seen of the probes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Seen {
+enum ProbeProgress {
     None,
     Some,
     Last,
@@ -35,10 +35,10 @@ enum Seen {
 
 /// Tells when each consumer has had a probe, and then when each has had the last one: in order, so that nothing comes
 /// after it but what is measured.
-fn probe(consumers: &mut [Consumer], acks: bool) -> Result<(), String> {
+fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> {
     let deadline = Deadline::after(TREE_READY_WAIT);
-    let mut seen = vec![Seen::None; consumers.len()];
-    for (awaited, answer) in [(Seen::Some, Report::Armed), (Seen::Last, Report::Ready { port: 0 })] {
+    let mut seen = vec![ProbeProgress::None; consumers.len()];
+    for (awaited, answer) in [(ProbeProgress::Some, RoleReport::Armed), (ProbeProgress::Last, RoleReport::Ready { port: 0 })] {
         while let Some(index) = seen.iter().position(|&seen| seen < awaited) {
             if deadline.passed() {
                 return Err(format!("no message reached it within {} s", TREE_READY_WAIT.as_secs()));
@@ -50,16 +50,16 @@ fn probe(consumers: &mut [Consumer], acks: bool) -> Result<(), String> {
     Ok(())
 }
 
-impl Consumer {
+impl BenchmarkConsumer {
     /// Takes what comes soon: probes.
-    fn probed(&mut self, acks: bool) -> Result<Seen, String> {
-        let mut seen = Seen::None;
+    fn probed(&mut self, acks: bool) -> Result<ProbeProgress, String> {
+        let mut seen = ProbeProgress::None;
         let mut strange = None;
         let channel = self.channel;
         let taken = self.client.dispatch(PROBE_TURN, |delivery, outlet| {
             match <[u8; PROBE_BYTES]>::try_from(delivery.body()) {
-                Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => seen = Seen::Last,
-                Ok(_) => seen = seen.max(Seen::Some),
+                Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => seen = ProbeProgress::Last,
+                Ok(_) => seen = seen.max(ProbeProgress::Some),
                 Err(_) => strange = Some(delivery.body().len()),
             }
             if acks { outlet.ack(channel, delivery.delivery_tag, false) } else { Ok(()) }

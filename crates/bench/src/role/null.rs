@@ -19,18 +19,18 @@ use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
 use wire::{Method, ShortStr, Table, Value};
 
-use self::contents::{Contents, Seen};
-use self::source::{Deliveries, Heads};
-use super::{Orders, stand_in};
+use self::contents::{PublishSkimmer, SkimResult};
+use self::source::{EncodedDeliveries, DeliveryHeads};
+use super::{CommandReader, stand_in};
 use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADS_BYTES, NULL_HEARTBEAT_WAIT};
-use crate::plan::Segment;
+use crate::plan::LoadSegment;
 
 /// Exchange that a consumer publishes to when it wants a segment's messages.
 pub(super) const BEGIN_EXCHANGE: &str = "null.begin";
 const TAG: &str = "c";
 
 /// The routing key that asks for the messages of a segment.
-pub(super) fn begin_key(segment: &Segment) -> String {
+pub(super) fn begin_key(segment: &LoadSegment) -> String {
     format!("{}x{}", segment.count, segment.size_bytes)
 }
 
@@ -40,12 +40,12 @@ fn begun(key: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Serves until its parent ends.
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     stand_in::run(orders, "null broker", serve)
 }
 
 fn serve(stream: TcpStream) {
-    match Peer::new(stream).and_then(|mut peer| peer.serve()) {
+    match NullConnection::new(stream).and_then(|mut peer| peer.serve()) {
         Ok(()) => {}
         // The other end has gone, which is how a run that was cut short looks from here.
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
@@ -53,13 +53,13 @@ fn serve(stream: TcpStream) {
     }
 }
 
-struct Peer {
+struct NullConnection {
     stream: TcpStream,
     inbound: Inbound,
     outbound: Outbound,
     pool: Pool,
-    contents: Contents,
-    heads: Heads,
+    contents: PublishSkimmer,
+    heads: DeliveryHeads,
     buffer: Vec<u8>,
     /// What of the buffer is read and not taken.
     start: usize,
@@ -67,13 +67,13 @@ struct Peer {
 }
 
 /// What only the receiving half can do, after the event that asks for it.
-enum Then {
+enum HandshakeReply {
     Nothing,
     Accept,
     Open,
 }
 
-impl Peer {
+impl NullConnection {
     fn new(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(NULL_HEARTBEAT_WAIT))?;
@@ -86,8 +86,8 @@ impl Peer {
             inbound: Inbound::server(&limits, Arc::new(Greeting::new(&properties, "PLAIN"))),
             outbound: Outbound::new(),
             pool: Pool::default(),
-            contents: Contents::default(),
-            heads: Heads::default(),
+            contents: PublishSkimmer::default(),
+            heads: DeliveryHeads::default(),
             buffer: vec![0; NULL_BUFFER_BYTES],
             start: 0,
             end: 0,
@@ -136,13 +136,13 @@ impl Peer {
                 let (taken, seen) = self.contents.swallow(&self.buffer[self.start..self.end]);
                 self.start += taken;
                 match seen {
-                    Seen::Nothing => return Ok(()),
-                    Seen::Begin { channel, count, size_bytes } => {
+                    SkimResult::Nothing => return Ok(()),
+                    SkimResult::Begin { channel, count, size_bytes } => {
                         let (outbound, pool) = (&self.outbound, &self.pool);
-                        Deliveries::new(outbound, pool, channel, &self.heads, size_bytes)
+                        EncodedDeliveries::new(outbound, pool, channel, &self.heads, size_bytes)
                             .write(&mut self.stream, count)?;
                     }
-                    Seen::Other(bytes) => self.converse(bytes)?,
+                    SkimResult::Other(bytes) => self.converse(bytes)?,
                 }
             } else {
                 let before = self.end - self.start;
@@ -163,13 +163,13 @@ impl Peer {
                 Ok(None) => break,
                 Err(fault) => {
                     self.inbound.fail(&fault, &mut self.outbound, &self.pool);
-                    Then::Nothing
+                    HandshakeReply::Nothing
                 }
             };
             match then {
-                Then::Nothing => {}
-                Then::Accept => self.inbound.login_accepted(&mut self.outbound, &self.pool),
-                Then::Open => {
+                HandshakeReply::Nothing => {}
+                HandshakeReply::Accept => self.inbound.login_accepted(&mut self.outbound, &self.pool),
+                HandshakeReply::Open => {
                     self.inbound.open_accepted(&mut self.outbound, &self.pool);
                     // What follows may be contents, which the session shall not see.
                     break;
@@ -187,10 +187,10 @@ impl Peer {
 }
 
 /// Answers the calls that publishers and consumers make, and notes the names that deliveries will have in their heads.
-fn answer(event: &Event<'_>, heads: &mut Heads, out: &mut Outbound, pool: &Pool) -> Then {
+fn answer(event: &Event<'_>, heads: &mut DeliveryHeads, out: &mut Outbound, pool: &Pool) -> HandshakeReply {
     match event {
-        Event::Login { .. } | Event::LoginResponse { .. } => return Then::Accept,
-        Event::Open { .. } => return Then::Open,
+        Event::Login { .. } | Event::LoginResponse { .. } => return HandshakeReply::Accept,
+        Event::Open { .. } => return HandshakeReply::Open,
         Event::Method { channel, method } => {
             let answer: Method<'_> = match method {
                 Method::ExchangeDeclare(_) => exchange::DeclareOk {}.into(),
@@ -201,7 +201,7 @@ fn answer(event: &Event<'_>, heads: &mut Heads, out: &mut Outbound, pool: &Pool)
                     heads.exchange = bind.exchange.as_bytes().to_vec();
                     heads.routing_key = bind.routing_key.as_bytes().to_vec();
                     if bind.no_wait {
-                        return Then::Nothing;
+                        return HandshakeReply::Nothing;
                     }
                     queue::BindOk {}.into()
                 }
@@ -213,11 +213,11 @@ fn answer(event: &Event<'_>, heads: &mut Heads, out: &mut Outbound, pool: &Pool)
                     heads.tag = consumer_tag.as_bytes().to_vec();
                     basic::ConsumeOk { consumer_tag }.into()
                 }
-                _ => return Then::Nothing,
+                _ => return HandshakeReply::Nothing,
             };
             out.method(pool, *channel, &answer);
         }
         _ => {}
     }
-    Then::Nothing
+    HandshakeReply::Nothing
 }

@@ -15,12 +15,12 @@ use serde::de::DeserializeOwned;
 use crate::limits::{ORDER_BYTES_AT_ONCE, ROLE_IDLE_MS};
 
 /// The lines on standard input.
-pub(crate) struct Orders {
+pub(crate) struct CommandReader {
     input: File,
     read: Vec<u8>,
 }
 
-impl Orders {
+impl CommandReader {
     /// From standard input; nothing is read before it is asked for.
     pub(crate) fn open() -> std::io::Result<Self> {
         Ok(Self { input: File::from(std::io::stdin().as_fd().try_clone_to_owned()?), read: Vec::new() })
@@ -90,7 +90,7 @@ mod tests {
         let long = "x".repeat(3 * ORDER_BYTES_AT_ONCE);
         write!(input, "1\n2\n\"{long}\"\n").expect("written");
         input.rewind().expect("a file");
-        let mut orders = Orders { input, read: Vec::new() };
+        let mut orders = CommandReader { input, read: Vec::new() };
         assert_eq!(orders.next::<u32>(), Ok(Some(1)));
         assert_eq!(orders.task::<u32>(), Ok(2));
         assert_eq!(orders.next::<String>(), Ok(Some(long)));

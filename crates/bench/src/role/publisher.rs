@@ -13,16 +13,16 @@ use client::{
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
 use super::task::PublisherTask;
-use super::{Orders, report};
+use super::{CommandReader, report};
 use crate::limits::{
     CANNED_BATCH_BYTES, CONFIRM_SAMPLES_A_WINDOW, KEYS_CANNED_MAX, PROBE_BYTES, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN,
     SILENCE_WAIT,
 };
-use crate::plan::{Meters, Report, Segment, Shape};
+use crate::plan::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
 use gauge::clock::{Deadline, now_ns};
-use gauge::{Latencies, Stamp, write_sequence};
+use gauge::{LatencyHistogram, BodyStamp, write_sequence};
 
-pub(super) struct Publisher {
+pub(super) struct BenchmarkPublisher {
     client: Client,
     channel: Channel,
     task: PublisherTask,
@@ -30,44 +30,44 @@ pub(super) struct Publisher {
     properties: Vec<u8>,
     body: Vec<u8>,
     /// What is written into each body if its receiver checks it.
-    stamp: Option<Stamp>,
+    stamp: Option<BodyStamp>,
     next_key: usize,
     /// A batch of a stream's messages, encoded once a size, if they can be.
     canned: Option<Canned>,
 }
 
 /// What a segment came to, before the meters are read.
-struct Sent {
+struct SegmentTimes {
     began_ns: u64,
     ended_ns: u64,
     published: u64,
-    latencies: Latencies,
-    confirms: Latencies,
+    latencies: LatencyHistogram,
+    confirms: LatencyHistogram,
     refused: u64,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let mut publisher = Publisher::connect(orders.task()?).map_err(|error| error.to_string())?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(segment) = orders.next_while::<Segment>(|| publisher.keep_alive())? {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+    let mut publisher = BenchmarkPublisher::connect(orders.task()?).map_err(|error| error.to_string())?;
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(segment) = orders.next_while::<LoadSegment>(|| publisher.keep_alive())? {
         report(&publisher.segment(&segment)?)?;
     }
     publisher.close()
 }
 
-impl Publisher {
+impl BenchmarkPublisher {
     /// Publishes a segment. Answers the figures.
-    pub(super) fn segment(&mut self, segment: &Segment) -> Result<Report, String> {
+    pub(super) fn segment(&mut self, segment: &LoadSegment) -> Result<RoleReport, String> {
         self.prepare(segment).map_err(|error| error.to_string())?;
-        let meters = Meters::start();
+        let meters = SelfMeters::start();
         let sent = match segment.shape {
-            Shape::Stream => self.stream(segment),
-            Shape::PingPong => self.ping_pong(segment),
+            TrafficShape::Stream => self.stream(segment),
+            TrafficShape::PingPong => self.ping_pong(segment),
         }?;
         let used = meters.stop();
-        let Sent { began_ns, ended_ns, published, latencies, confirms, refused } = sent;
+        let SegmentTimes { began_ns, ended_ns, published, latencies, confirms, refused } = sent;
         let (latencies, confirms) = (latencies.buckets(), confirms.buckets());
-        Ok(Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })
+        Ok(RoleReport::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })
     }
 
     /// Publishes one message that is nothing but its number, and waits until the broker has read it.
@@ -134,9 +134,9 @@ impl Publisher {
         Ok(())
     }
 
-    fn prepare(&mut self, segment: &Segment) -> client::Result<()> {
+    fn prepare(&mut self, segment: &LoadSegment) -> client::Result<()> {
         let size_bytes = segment.size_bytes;
-        self.stamp = self.task.checks.then(|| Stamp::new(size_bytes));
+        self.stamp = self.task.checks.then(|| BodyStamp::new(size_bytes));
         self.body.clear();
         if size_bytes < SHARED_BODY_BYTES_MIN {
             self.body.resize(size_bytes, b'x');
@@ -146,7 +146,7 @@ impl Publisher {
         }
         self.next_key = 0;
         let is_canned = self.canned.as_ref().is_some_and(|canned| canned.body_bytes() == size_bytes);
-        if segment.shape == Shape::Stream && self.task.confirm_window == 0 && !is_canned {
+        if segment.shape == TrafficShape::Stream && self.task.confirm_window == 0 && !is_canned {
             self.canned = self.can(size_bytes)?;
         }
         Ok(())
@@ -190,10 +190,10 @@ impl Publisher {
         Ok(())
     }
 
-    fn stream(&mut self, segment: &Segment) -> Result<Sent, String> {
+    fn stream(&mut self, segment: &LoadSegment) -> Result<SegmentTimes, String> {
         let deadline = Deadline::after(SEGMENT_WAIT + SILENCE_WAIT);
         let returned_before = self.client.returned_count();
-        let mut confirms = Latencies::default();
+        let mut confirms = LatencyHistogram::default();
         let began_ns = now_ns();
         let refused = self.send_all(segment, &mut confirms).map_err(|error| error.to_string())?;
         for _ in 0..self.task.consumers {
@@ -206,8 +206,8 @@ impl Publisher {
         }
         let ended_ns = now_ns();
         let refused = refused + self.client.returned_count() - returned_before;
-        let latencies = Latencies::default();
-        Ok(Sent { began_ns, ended_ns, published: segment.count, latencies, confirms, refused })
+        let latencies = LatencyHistogram::default();
+        Ok(SegmentTimes { began_ns, ended_ns, published: segment.count, latencies, confirms, refused })
     }
 
     /// A call that is answered tells that all before it was read.
@@ -217,7 +217,7 @@ impl Publisher {
     }
 
     /// All messages of a stream; with confirms, never more than the window without one.
-    fn send_all(&mut self, segment: &Segment, confirms: &mut Latencies) -> client::Result<u64> {
+    fn send_all(&mut self, segment: &LoadSegment, confirms: &mut LatencyHistogram) -> client::Result<u64> {
         let window = self.task.confirm_window;
         if window == 0 {
             match self.canned.take() {
@@ -260,7 +260,7 @@ impl Publisher {
         published: u64,
         left: u64,
         timed: &mut VecDeque<(u64, u64)>,
-        confirms: &mut Latencies,
+        confirms: &mut LatencyHistogram,
     ) -> client::Result<()> {
         loop {
             let outstanding = self.client.outstanding(self.channel);
@@ -278,9 +278,9 @@ impl Publisher {
         }
     }
 
-    fn ping_pong(&mut self, segment: &Segment) -> Result<Sent, String> {
+    fn ping_pong(&mut self, segment: &LoadSegment) -> Result<SegmentTimes, String> {
         let deadline = Deadline::after(SEGMENT_WAIT);
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         let mut published = 0;
         let began_ns = now_ns();
         for sequence in 0..segment.count {
@@ -295,8 +295,8 @@ impl Publisher {
             }
             latencies.record(now_ns() - sent_ns);
         }
-        let (ended_ns, confirms) = (now_ns(), Latencies::default());
-        Ok(Sent { began_ns, ended_ns, published, latencies, confirms, refused: 0 })
+        let (ended_ns, confirms) = (now_ns(), LatencyHistogram::default());
+        Ok(SegmentTimes { began_ns, ended_ns, published, latencies, confirms, refused: 0 })
     }
 
     /// Waits for one reply of the given size; says whether it came.

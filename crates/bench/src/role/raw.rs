@@ -7,47 +7,47 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::secured::Secured;
-use super::task::RawTask;
-use super::{Orders, report};
+use super::secured::TlsStream;
+use super::task::RawSocketTask;
+use super::{CommandReader, report};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
-use crate::plan::{Meters, Report, Segment, Shape};
+use crate::plan::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
 use gauge::clock::now_ns;
-use gauge::{Buckets, Faults, Latencies};
+use gauge::{HistogramBuckets, DeliveryFaults, LatencyHistogram};
 
 /// A connection to the relay.
-enum Stream {
+enum RawStream {
     Plain(TcpStream),
-    Tls(Box<Secured<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Read for Stream {
+impl Read for RawStream {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         match self {
-            Stream::Plain(stream) => stream.read(into),
-            Stream::Tls(stream) => stream.read(into),
+            RawStream::Plain(stream) => stream.read(into),
+            RawStream::Tls(stream) => stream.read(into),
         }
     }
 }
 
-impl Write for Stream {
+impl Write for RawStream {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
-            Stream::Plain(stream) => stream.write(bytes),
-            Stream::Tls(stream) => stream.write(bytes),
+            RawStream::Plain(stream) => stream.write(bytes),
+            RawStream::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         match self {
-            Stream::Plain(stream) => stream.flush(),
-            Stream::Tls(stream) => stream.push(),
+            RawStream::Plain(stream) => stream.flush(),
+            RawStream::Tls(stream) => stream.push(),
         }
     }
 }
 
-fn connect(orders: &mut Orders) -> Result<(Stream, RawTask), String> {
-    let task: RawTask = orders.task()?;
+fn connect(orders: &mut CommandReader) -> Result<(RawStream, RawSocketTask), String> {
+    let task: RawSocketTask = orders.task()?;
     let open = || {
         let stream = TcpStream::connect(task.relay)?;
         stream.set_nodelay(!task.tcp.nagle)?;
@@ -55,12 +55,12 @@ fn connect(orders: &mut Orders) -> Result<(Stream, RawTask), String> {
         stream.set_read_timeout(Some(SEGMENT_WAIT))?;
         stream.set_write_timeout(Some(SEGMENT_WAIT))?;
         Ok(match &task.certificate {
-            None => Stream::Plain(stream),
-            Some(certificate) => Stream::Tls(Box::new(Secured::client(stream, certificate)?)),
+            None => RawStream::Plain(stream),
+            Some(certificate) => RawStream::Tls(Box::new(TlsStream::client(stream, certificate)?)),
         })
     };
     let stream = open().map_err(|error: std::io::Error| format!("relay at {}: {error}", task.relay))?;
-    report(&Report::Ready { port: 0 })?;
+    report(&RoleReport::Ready { port: 0 })?;
     Ok((stream, task))
 }
 
@@ -68,16 +68,16 @@ fn broken(error: std::io::Error) -> String {
     format!("the relay's connection broke: {error}")
 }
 
-pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn publish(orders: &mut CommandReader) -> Result<(), String> {
     let (mut stream, task) = connect(orders)?;
     let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
     let mut replies = vec![0; task.consumers];
-    while let Some(segment) = orders.next::<Segment>()? {
-        let mut latencies = Latencies::default();
-        let meters = Meters::start();
+    while let Some(segment) = orders.next::<LoadSegment>()? {
+        let mut latencies = LatencyHistogram::default();
+        let meters = SelfMeters::start();
         let began_ns = now_ns();
         match segment.shape {
-            Shape::Stream => {
+            TrafficShape::Stream => {
                 let mut left = segment.count * segment.size_bytes as u64;
                 while left > 0 {
                     let now = left.min(buffer.len() as u64) as usize;
@@ -86,7 +86,7 @@ pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
                 }
                 stream.read_exact(&mut replies).map_err(broken)?;
             }
-            Shape::PingPong => {
+            TrafficShape::PingPong => {
                 buffer.resize(buffer.len().max(segment.size_bytes), 0);
                 let body = &mut buffer[..segment.size_bytes];
                 for _ in 0..segment.count {
@@ -98,12 +98,12 @@ pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
             }
         }
         let ended_ns = now_ns();
-        report(&Report::Published {
+        report(&RoleReport::Published {
             began_ns,
             ended_ns,
             published: segment.count,
             latencies: latencies.buckets(),
-            confirms: Buckets::default(),
+            confirms: HistogramBuckets::default(),
             refused: 0,
             used: meters.stop(),
         })?;
@@ -111,14 +111,14 @@ pub(super) fn publish(orders: &mut Orders) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn consume(orders: &mut CommandReader) -> Result<(), String> {
     let (mut stream, _) = connect(orders)?;
     let mut buffer = vec![0; RAW_BUFFER_BYTES];
-    while let Some(segment) = orders.next::<Segment>()? {
-        let meters = Meters::start();
-        report(&Report::Armed)?;
+    while let Some(segment) = orders.next::<LoadSegment>()? {
+        let meters = SelfMeters::start();
+        report(&RoleReport::Armed)?;
         match segment.shape {
-            Shape::Stream => {
+            TrafficShape::Stream => {
                 let mut left = segment.count * segment.size_bytes as u64;
                 while left > 0 {
                     let room = left.min(buffer.len() as u64) as usize;
@@ -129,7 +129,7 @@ pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
                 }
                 stream.write_all(&[0]).map_err(broken)?;
             }
-            Shape::PingPong => {
+            TrafficShape::PingPong => {
                 buffer.resize(buffer.len().max(segment.size_bytes), 0);
                 let body = &mut buffer[..segment.size_bytes];
                 for _ in 0..segment.count {
@@ -139,9 +139,9 @@ pub(super) fn consume(orders: &mut Orders) -> Result<(), String> {
             }
         }
         let used = meters.stop();
-        report(&Report::Consumed {
+        report(&RoleReport::Consumed {
             received: segment.count,
-            faults: Faults::default(),
+            faults: DeliveryFaults::default(),
             rates: Vec::new(),
             ended_ns: now_ns(),
             used,

@@ -14,11 +14,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rustls::ServerConfig;
 
-use super::secured::{Secured, server_config};
+use super::secured::{TlsStream, server_config};
 use super::task::RelayTask;
-use super::{Orders, report};
+use super::{CommandReader, report};
 use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
-use crate::plan::Report;
+use crate::plan::RoleReport;
 use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -28,7 +28,7 @@ const ENDS_BITS: u32 = 16;
 const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
 
 /// One end of a connection, as the relay reads and writes it.
-trait End: Sized {
+trait RelayEndpoint: Sized {
     /// What all ends begin with.
     type Config;
     /// A read that comes back short says that no more is there.
@@ -42,7 +42,7 @@ trait End: Sized {
     fn socket(&mut self) -> &mut TcpStream;
 }
 
-impl End for TcpStream {
+impl RelayEndpoint for TcpStream {
     type Config = ();
     const SHORT_READ_DRAINS: bool = true;
 
@@ -63,36 +63,36 @@ impl End for TcpStream {
     }
 }
 
-impl End for Secured<TcpStream> {
+impl RelayEndpoint for TlsStream<TcpStream> {
     type Config = Arc<ServerConfig>;
     const SHORT_READ_DRAINS: bool = false;
 
     fn new(socket: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<Self> {
-        Secured::server(socket, config)
+        TlsStream::server(socket, config)
     }
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        Secured::read(self, into)
+        TlsStream::read(self, into)
     }
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Secured::write(self, bytes)
+        TlsStream::write(self, bytes)
     }
     fn push(&mut self) -> std::io::Result<()> {
-        Secured::push(self)
+        TlsStream::push(self)
     }
     fn socket(&mut self) -> &mut TcpStream {
-        Secured::socket(self)
+        TlsStream::socket(self)
     }
 }
 
 /// Bytes read from one end and not yet written to others.
-struct Flow {
+struct RelayBuffer {
     buffer: Vec<u8>,
     end: usize,
     /// How much of it each of the others has.
     written: Vec<usize>,
 }
 
-impl Flow {
+impl RelayBuffer {
     fn new(receivers: usize) -> Self {
         Self { buffer: vec![0; RAW_BUFFER_BYTES], end: 0, written: vec![0; receivers] }
     }
@@ -102,7 +102,7 @@ impl Flow {
     }
 
     /// Moves what can be moved; `false` when the sender has closed or a connection broke.
-    fn advance<E: End>(&mut self, from: &mut E, to: &mut [E]) -> bool {
+    fn advance<E: RelayEndpoint>(&mut self, from: &mut E, to: &mut [E]) -> bool {
         // What came while a receiver was full was announced then, and will not be announced again.
         let mut drained = self.is_empty() && E::SHORT_READ_DRAINS;
         loop {
@@ -138,15 +138,15 @@ impl Flow {
 }
 
 /// A publisher and its consumers.
-struct Group<E> {
+struct RelayGroup<E> {
     publisher: E,
     consumers: Vec<E>,
-    forth: Flow,
+    forth: RelayBuffer,
     /// From each consumer.
-    back: Vec<Flow>,
+    back: Vec<RelayBuffer>,
 }
 
-impl<E: End> Group<E> {
+impl<E: RelayEndpoint> RelayGroup<E> {
     /// The end `end` can be read or written.
     fn advance(&mut self, end: usize) -> bool {
         let Self { publisher, consumers, forth, back } = self;
@@ -180,23 +180,23 @@ impl<E: End> Group<E> {
 }
 
 /// Relays until it is told to end by a signal or its parent's death.
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let task: RelayTask = orders.task()?;
     let ended = match &task.tls {
         None => relay::<TcpStream>(&task, &()),
-        Some(files) => server_config(files).and_then(|config| relay::<Secured<TcpStream>>(&task, &config)),
+        Some(files) => server_config(files).and_then(|config| relay::<TlsStream<TcpStream>>(&task, &config)),
     };
     ended.map_err(|error| format!("relay: {error}"))
 }
 
-fn relay<E: End>(task: &RelayTask, config: &E::Config) -> std::io::Result<()> {
+fn relay<E: RelayEndpoint>(task: &RelayTask, config: &E::Config) -> std::io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind((task.address, 0).into())?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    report(&Report::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
+    report(&RoleReport::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
     let mut events = Events::with_capacity(64);
     let mut waiting = Vec::new();
-    let mut groups: Vec<Option<Group<E>>> = Vec::new();
+    let mut groups: Vec<Option<RelayGroup<E>>> = Vec::new();
     loop {
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
@@ -233,13 +233,13 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
 }
 
 /// Takes connections in; when a group's consumers and then its publisher have come, they are joined.
-fn accept<E: End>(
+fn accept<E: RelayEndpoint>(
     listener: &TcpListener,
     poll: &Poll,
     task: &RelayTask,
     config: &E::Config,
     waiting: &mut Vec<E>,
-    groups: &mut Vec<Option<Group<E>>>,
+    groups: &mut Vec<Option<RelayGroup<E>>>,
 ) -> std::io::Result<()> {
     let consumers = task.consumers;
     loop {
@@ -255,11 +255,11 @@ fn accept<E: End>(
             waiting.push(stream);
             continue;
         }
-        let mut group = Group {
+        let mut group = RelayGroup {
             publisher: stream,
             consumers: std::mem::take(waiting),
-            forth: Flow::new(task.consumers),
-            back: (0..task.consumers).map(|_| Flow::new(1)).collect(),
+            forth: RelayBuffer::new(task.consumers),
+            back: (0..task.consumers).map(|_| RelayBuffer::new(1)).collect(),
         };
         let first = groups.len() << ENDS_BITS;
         let ends = std::iter::once(&mut group.publisher).chain(&mut group.consumers);

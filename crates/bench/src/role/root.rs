@@ -4,21 +4,21 @@
 //! Owns:   the order of what it is told.
 //! Never:  waits for consumers, who are at other brokers: it has done when its broker has read everything.
 
-use super::publisher::Publisher;
-use super::task::RootOrder;
-use super::{Orders, report};
-use crate::plan::Report;
+use super::publisher::BenchmarkPublisher;
+use super::task::RootCommand;
+use super::{CommandReader, report};
+use crate::plan::RoleReport;
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let mut publisher = Publisher::connect(orders.task()?).map_err(|error| error.to_string())?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next_while::<RootOrder>(|| publisher.keep_alive())? {
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+    let mut publisher = BenchmarkPublisher::connect(orders.task()?).map_err(|error| error.to_string())?;
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(order) = orders.next_while::<RootCommand>(|| publisher.keep_alive())? {
         match order {
-            RootOrder::Probe(number) => {
+            RootCommand::Probe(number) => {
                 publisher.probe(number).map_err(|error| error.to_string())?;
-                report(&Report::Armed)?;
+                report(&RoleReport::Armed)?;
             }
-            RootOrder::Send(segment) => report(&publisher.segment(&segment)?)?,
+            RootCommand::Send(segment) => report(&publisher.segment(&segment)?)?,
         }
     }
     publisher.close()

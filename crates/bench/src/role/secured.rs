@@ -42,14 +42,14 @@ pub(super) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-enum Tls {
+enum TlsConnection {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
 /// What one step of the library came to.
 #[derive(PartialEq, Eq)]
-enum Step {
+enum TlsProgress {
     Again,
     /// There is nothing to do until more is received.
     Rest,
@@ -60,55 +60,55 @@ enum Step {
 
 /// Encrypted bytes on their way out.
 #[derive(Default)]
-struct Sealed {
+struct CiphertextBuffer {
     bytes: Vec<u8>,
     sent: usize,
     filled: usize,
 }
 
-impl Sealed {
+impl CiphertextBuffer {
     /// Writes behind what is there; `write` says how much room it lacked.
-    fn put(&mut self, mut write: impl FnMut(&mut [u8]) -> std::result::Result<usize, Lacking>) -> Result<()> {
+    fn put(&mut self, mut write: impl FnMut(&mut [u8]) -> std::result::Result<usize, EncodeFailure>) -> Result<()> {
         loop {
             match write(&mut self.bytes[self.filled..]) {
                 Ok(bytes) => {
                     self.filled += bytes;
                     return Ok(());
                 }
-                Err(Lacking::Room(bytes)) => self.bytes.resize(self.filled + bytes, 0),
-                Err(Lacking::Sense(why)) => return Err(Error::other(why)),
+                Err(EncodeFailure::Room(bytes)) => self.bytes.resize(self.filled + bytes, 0),
+                Err(EncodeFailure::Sense(why)) => return Err(Error::other(why)),
             }
         }
     }
 }
 
-enum Lacking {
+enum EncodeFailure {
     Room(usize),
     Sense(String),
 }
 
-impl From<EncryptError> for Lacking {
+impl From<EncryptError> for EncodeFailure {
     fn from(error: EncryptError) -> Self {
         match error {
-            EncryptError::InsufficientSize(size) => Lacking::Room(size.required_size),
-            other => Lacking::Sense(other.to_string()),
+            EncryptError::InsufficientSize(size) => EncodeFailure::Room(size.required_size),
+            other => EncodeFailure::Sense(other.to_string()),
         }
     }
 }
 
-impl From<EncodeError> for Lacking {
+impl From<EncodeError> for EncodeFailure {
     fn from(error: EncodeError) -> Self {
         match error {
-            EncodeError::InsufficientSize(size) => Lacking::Room(size.required_size),
-            other => Lacking::Sense(other.to_string()),
+            EncodeError::InsufficientSize(size) => EncodeFailure::Room(size.required_size),
+            other => EncodeFailure::Sense(other.to_string()),
         }
     }
 }
 
 /// A socket with TLS. The ends agree on keys with their first bytes.
-pub(super) struct Secured<S> {
+pub(super) struct TlsStream<S> {
     socket: S,
-    tls: Tls,
+    tls: TlsConnection,
     /// Received; from `used` to `have` not decrypted.
     received: Vec<u8>,
     used: usize,
@@ -116,15 +116,15 @@ pub(super) struct Secured<S> {
     /// Decrypted, and there was no room for it.
     rest: Vec<u8>,
     rest_taken: usize,
-    sealed: Sealed,
+    sealed: CiphertextBuffer,
     ended: bool,
 }
 
-impl<S: Read + Write> Secured<S> {
+impl<S: Read + Write> TlsStream<S> {
     /// The relay's end.
     pub(super) fn server(socket: S, config: &Arc<ServerConfig>) -> Result<Self> {
         let connection = UnbufferedServerConnection::new(Arc::clone(config)).map_err(Error::other)?;
-        Ok(Self::new(socket, Tls::Server(Box::new(connection))))
+        Ok(Self::new(socket, TlsConnection::Server(Box::new(connection))))
     }
 
     /// A publisher's or consumer's end, which trusts this certificate.
@@ -137,10 +137,10 @@ impl<S: Read + Write> Secured<S> {
         let config = builder.with_root_certificates(roots).with_no_client_auth();
         let name = ServerName::try_from(HOST).map_err(Error::other)?;
         let connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(Error::other)?;
-        Ok(Self::new(socket, Tls::Client(Box::new(connection))))
+        Ok(Self::new(socket, TlsConnection::Client(Box::new(connection))))
     }
 
-    fn new(socket: S, tls: Tls) -> Self {
+    fn new(socket: S, tls: TlsConnection) -> Self {
         Self {
             socket,
             tls,
@@ -149,7 +149,7 @@ impl<S: Read + Write> Secured<S> {
             have: 0,
             rest: Vec::new(),
             rest_taken: 0,
-            sealed: Sealed::default(),
+            sealed: CiphertextBuffer::default(),
             ended: false,
         }
     }
@@ -159,14 +159,14 @@ impl<S: Read + Write> Secured<S> {
     }
 
     /// One step; plain bytes go to `take`.
-    fn step(&mut self, say: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<Step> {
+    fn step(&mut self, say: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<TlsProgress> {
         let received = &mut self.received[self.used..self.have];
         let (used, step) = match &mut self.tls {
-            Tls::Server(tls) => step(tls.process_tls_records(received), say, &mut self.sealed, &mut take),
-            Tls::Client(tls) => step(tls.process_tls_records(received), say, &mut self.sealed, &mut take),
+            TlsConnection::Server(tls) => step(tls.process_tls_records(received), say, &mut self.sealed, &mut take),
+            TlsConnection::Client(tls) => step(tls.process_tls_records(received), say, &mut self.sealed, &mut take),
         }?;
         self.used += used;
-        self.ended |= step == Step::Ended;
+        self.ended |= step == TlsProgress::Ended;
         Ok(step)
     }
 
@@ -183,7 +183,7 @@ impl<S: Read + Write> Secured<S> {
 
     /// Sends what is encrypted, as far as the socket takes it.
     pub(super) fn push(&mut self) -> Result<()> {
-        let Sealed { bytes, sent, filled } = &mut self.sealed;
+        let CiphertextBuffer { bytes, sent, filled } = &mut self.sealed;
         while sent < filled {
             *sent += self.socket.write(&bytes[*sent..*filled])?;
         }
@@ -218,7 +218,7 @@ impl<S: Read + Write> Secured<S> {
                     filled += bytes;
                     rest.extend_from_slice(&plain[bytes..]);
                 })?;
-                if step != Step::Again {
+                if step != TlsProgress::Again {
                     break;
                 }
             }
@@ -241,16 +241,16 @@ impl<S: Read + Write> Secured<S> {
             let step = self.step(Some(bytes), |plain| rest.extend_from_slice(plain));
             self.rest = rest;
             match step? {
-                Step::Said => {
+                TlsProgress::Said => {
                     self.push_some()?;
                     return Ok(bytes.len());
                 }
-                Step::Again => {}
-                Step::Rest => {
+                TlsProgress::Again => {}
+                TlsProgress::Rest => {
                     self.push_some()?;
                     self.fetch()?;
                 }
-                Step::Ended => return Err(ErrorKind::BrokenPipe.into()),
+                TlsProgress::Ended => return Err(ErrorKind::BrokenPipe.into()),
             }
             if self.ended {
                 return Err(ErrorKind::BrokenPipe.into());
@@ -262,9 +262,9 @@ impl<S: Read + Write> Secured<S> {
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     say: Option<&[u8]>,
-    sealed: &mut Sealed,
+    sealed: &mut CiphertextBuffer,
     take: &mut impl FnMut(&[u8]),
-) -> Result<(usize, Step)> {
+) -> Result<(usize, TlsProgress)> {
     let UnbufferedStatus { discard: mut used, state } = status;
     let step = match state.map_err(Error::other)? {
         ConnectionState::ReadTraffic(mut traffic) => {
@@ -273,26 +273,26 @@ fn step<Data>(
                 used += record.discard;
                 take(record.payload);
             }
-            Step::Again
+            TlsProgress::Again
         }
         ConnectionState::EncodeTlsData(mut data) => {
             sealed.put(|room| Ok(data.encode(room)?))?;
-            Step::Again
+            TlsProgress::Again
         }
         ConnectionState::TransmitTlsData(data) => {
             // It lies in `sealed`, in front of all that follows.
             data.done();
-            Step::Again
+            TlsProgress::Again
         }
         ConnectionState::WriteTraffic(mut traffic) => match say {
             Some(bytes) => {
                 sealed.put(|room| Ok(traffic.encrypt(bytes, room)?))?;
-                Step::Said
+                TlsProgress::Said
             }
-            None => Step::Rest,
+            None => TlsProgress::Rest,
         },
-        ConnectionState::PeerClosed | ConnectionState::Closed => Step::Ended,
-        _ => Step::Rest,
+        ConnectionState::PeerClosed | ConnectionState::Closed => TlsProgress::Ended,
+        _ => TlsProgress::Rest,
     };
     Ok((used, step))
 }
@@ -300,12 +300,12 @@ fn step<Data>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::Certificate;
+    use crate::perf::TemporaryCertificate;
     use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn bytes_arrive_as_they_left_whatever_the_pieces() {
-        let certificate = Certificate::make().expect("a folder for it");
+        let certificate = TemporaryCertificate::make().expect("a folder for it");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let config = server_config(certificate.files()).expect("sound files");
@@ -313,7 +313,7 @@ mod tests {
         let expect = sent.clone();
         let server = std::thread::spawn(move || {
             let (socket, _) = listener.accept().expect("a client");
-            let mut secured = Secured::server(socket, &config).expect("a connection");
+            let mut secured = TlsStream::server(socket, &config).expect("a connection");
             let (mut got, mut buffer) = (Vec::new(), vec![0; 100_000]);
             for room in [1, 7, 20_000, 100_000].into_iter().cycle() {
                 match secured.read(&mut buffer[..room]).expect("whole records") {
@@ -328,7 +328,7 @@ mod tests {
             assert_eq!(secured.write(b"done").expect("open"), 4);
         });
         let socket = TcpStream::connect(address).expect("it listens");
-        let mut secured = Secured::client(socket, &certificate.files().certificate).expect("a connection");
+        let mut secured = TlsStream::client(socket, &certificate.files().certificate).expect("a connection");
         let mut rest = &sent[..];
         while !rest.is_empty() {
             let bytes = secured.write(&rest[..rest.len().min(77_777)]).expect("open");

@@ -18,23 +18,23 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::publisher::{Publisher, Room};
-use self::report::Findings;
-use super::Orders;
-use super::duty::{self, Desk, Metering, TIMER};
+use self::publisher::{WorkloadPublisher, SendReadiness};
+use self::report::PublisherResults;
+use super::CommandReader;
+use super::duty::{self, WorkerContext, ScheduledMeter, TIMER};
 use crate::limits::{IDLE_LOOK_INTERVAL, SENDS_A_TURN_MAX};
 use crate::workload::chance;
-use crate::workload::chance::Symbols;
-use crate::workload::pacer::{Pacer, Step};
+use crate::workload::chance::SymbolDistribution;
+use crate::workload::pacer::{SendPacer, PacerAction};
 use crate::workload::stamp::pattern;
-use crate::workload::task::{Order, SenderTask};
-use crate::workload::topology::{Keys, Topology};
+use crate::workload::task::{WorkloadCommand, WorkloadPublisherTask};
+use crate::workload::topology::{RoutingKeys, WorkloadTopology};
 
 /// What all publishers of the process share.
-struct Shop {
-    task: SenderTask,
-    keys: Keys,
-    symbols: Symbols,
+struct PublisherContext {
+    task: WorkloadPublisherTask,
+    keys: RoutingKeys,
+    symbols: SymbolDistribution,
     exchange: String,
     /// The pattern that bodies are filled with, as long as the largest.
     pattern: Vec<u8>,
@@ -43,17 +43,17 @@ struct Shop {
     measured_from_ns: u64,
 }
 
-struct Sender {
-    shop: Shop,
-    publishers: Vec<Publisher>,
+struct WorkloadPublisherProcess {
+    shop: PublisherContext,
+    publishers: Vec<WorkloadPublisher>,
     /// The publishers that wait for their time, the earliest first.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     /// Publishers that have written since the last flush.
     written: Vec<usize>,
-    findings: Findings,
-    pacer: Pacer,
+    findings: PublisherResults,
+    pacer: SendPacer,
     timer: TimerFd,
-    desk: Desk,
+    desk: WorkerContext,
     /// Whether anything comes back: answers, confirms.
     listens: bool,
     /// When all publishers were looked at last.
@@ -62,25 +62,25 @@ struct Sender {
     over: bool,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let task: SenderTask = orders.task()?;
-    duty::run(orders, move |desk| Sender::connect(task, desk)?.work())
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+    let task: WorkloadPublisherTask = orders.task()?;
+    duty::run(orders, move |desk| WorkloadPublisherProcess::connect(task, desk)?.work())
 }
 
-impl Sender {
-    fn connect(task: SenderTask, desk: Desk) -> Result<Self, String> {
+impl WorkloadPublisherProcess {
+    fn connect(task: WorkloadPublisherTask, desk: WorkerContext) -> Result<Self, String> {
         let spec = &task.common.spec;
         let group = &spec.publishers[task.group];
-        let topology = Topology::of(spec);
-        let keys = Keys::of(spec, &topology, task.group, task.from, task.to);
+        let topology = WorkloadTopology::of(spec);
+        let keys = RoutingKeys::of(spec, &topology, task.group, task.from, task.to);
         if group.reply_exchange.is_some()
             && let Some((key, count)) = keys.without_one_answer(&topology)
         {
             return Err(format!("a request with the key '{key}' reaches {count} queues that answer, instead of one"));
         }
-        let shop = Shop {
+        let shop = PublisherContext {
             keys,
-            symbols: Symbols::new(group.popularity, group.symbols)?,
+            symbols: SymbolDistribution::new(group.popularity, group.symbols)?,
             exchange: task.common.exchange(group.exchange),
             pattern: pattern(chance::size_most(&group.size)),
             begin_ns: 0,
@@ -88,16 +88,16 @@ impl Sender {
             measured_from_ns: 0,
             task,
         };
-        let findings = Findings::new(topology.queues.len());
+        let findings = PublisherResults::new(topology.queues.len());
         let group = &shop.task.common.spec.publishers[shop.task.group];
         let share = (shop.task.to - shop.task.from) as f64 / group.count as f64;
-        let pacer = Pacer::for_rate(group.rate.peak() * share);
+        let pacer = SendPacer::for_rate(group.rate.peak() * share);
         let listens = group.reply_exchange.is_some() || group.confirms > 0;
         let mut publishers = Vec::with_capacity(shop.task.to - shop.task.from);
         for number in shop.task.from..shop.task.to {
             let token = Token(publishers.len());
             publishers.push(
-                Publisher::connect(&shop.task, number, desk.poll.registry(), token)
+                WorkloadPublisher::connect(&shop.task, number, desk.poll.registry(), token)
                     .map_err(|error| error.to_string())?,
             );
         }
@@ -106,7 +106,7 @@ impl Sender {
             .registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
-        super::report(&crate::plan::Report::Ready { port: 0 })?;
+        super::report(&crate::plan::RoleReport::Ready { port: 0 })?;
         Ok(Self {
             shop,
             publishers,
@@ -123,7 +123,7 @@ impl Sender {
     }
 
     fn work(mut self) -> Result<(), String> {
-        let Order::Begin { begin_ns } = self.desk.begin()? else {
+        let WorkloadCommand::Begin { begin_ns } = self.desk.begin()? else {
             return Err("told what to expect before it began".to_owned());
         };
         let spec = &self.shop.task.common.spec;
@@ -131,7 +131,7 @@ impl Sender {
         self.shop.end_ns = begin_ns + spec.duration_ns;
         self.shop.measured_from_ns = begin_ns + spec.warm_up_ns;
         let give_up_ns = self.shop.end_ns + spec.drain_ns;
-        let metering = Metering::between(self.shop.measured_from_ns, self.shop.end_ns);
+        let metering = ScheduledMeter::between(self.shop.measured_from_ns, self.shop.end_ns);
         for (index, publisher) in self.publishers.iter_mut().enumerate() {
             if let Some(due_ns) = publisher.plan(&self.shop) {
                 self.due.push(Reverse((due_ns, index)));
@@ -147,9 +147,9 @@ impl Sender {
             let next_ns = self.due.peek().map_or(give_up_ns, |Reverse((due_ns, _))| *due_ns).min(give_up_ns);
             let timeout = match self.pacer.step(time_ns, next_ns) {
                 // Whoever waits for answers looks for them meanwhile: an answer that lies there would age.
-                Step::Spin if !self.listens => continue,
-                Step::Spin | Step::Send => Duration::ZERO,
-                Step::Sleep(until_ns) => {
+                PacerAction::Spin if !self.listens => continue,
+                PacerAction::Spin | PacerAction::Send => Duration::ZERO,
+                PacerAction::Sleep(until_ns) => {
                     self.wake_at(until_ns)?;
                     IDLE_LOOK_INTERVAL
                 }
@@ -172,7 +172,7 @@ impl Sender {
             }
             count += 1;
             let publisher = &mut self.publishers[index];
-            if publisher.room(&self.shop) == Room::None {
+            if publisher.room(&self.shop) == SendReadiness::None {
                 publisher.stall(time_ns);
                 self.due.pop();
                 continue;
@@ -219,7 +219,7 @@ impl Sender {
     fn attend(&mut self, index: usize) -> Result<(), String> {
         let publisher = &mut self.publishers[index];
         publisher.attend(&self.shop, &mut self.findings).map_err(|error| error.to_string())?;
-        if !self.over && publisher.is_stalled() && publisher.room(&self.shop) != Room::None {
+        if !self.over && publisher.is_stalled() && publisher.room(&self.shop) != SendReadiness::None {
             let due_ns = publisher.resume(now_ns(), &mut self.findings);
             self.due.push(Reverse((due_ns, index)));
         }
@@ -234,10 +234,10 @@ impl Sender {
     }
 
     fn is_finished(&self) -> bool {
-        self.due.is_empty() && self.publishers.iter().all(Publisher::is_finished)
+        self.due.is_empty() && self.publishers.iter().all(WorkloadPublisher::is_finished)
     }
 
-    fn end(mut self, metering: Metering) -> Result<(), String> {
+    fn end(mut self, metering: ScheduledMeter) -> Result<(), String> {
         let time_ns = now_ns();
         for publisher in &mut self.publishers {
             publisher.end(&self.shop, time_ns, &mut self.findings).map_err(|error| error.to_string())?;

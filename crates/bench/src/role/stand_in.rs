@@ -6,13 +6,13 @@
 
 use std::net::{TcpListener, TcpStream};
 
-use super::task::NullTask;
-use super::{Orders, report};
-use crate::plan::Report;
+use super::task::StandInTask;
+use super::{CommandReader, report};
+use crate::plan::RoleReport;
 
 /// Serves until its parent ends. `what` begins the lines on standard error.
-pub(super) fn run(orders: &mut Orders, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
-    let NullTask { address } = orders.task()?;
+pub(super) fn run(orders: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
+    let StandInTask { address } = orders.task()?;
     let text = |error: std::io::Error| format!("{what}: {error}");
     let listener = TcpListener::bind((address, 0)).map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
@@ -24,7 +24,7 @@ pub(super) fn run(orders: &mut Orders, what: &'static str, serve: fn(TcpStream))
             }
         }
     });
-    report(&Report::Ready { port })?;
+    report(&RoleReport::Ready { port })?;
     while orders.next::<()>()?.is_some() {}
     Ok(())
 }

@@ -18,21 +18,21 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::consumer::Consumer;
-use self::report::GroupFindings;
-use super::Orders;
-use super::duty::{self, Desk, Metering, TIMER};
+use self::consumer::WorkloadConsumer;
+use self::report::ConsumerGroupResults;
+use super::CommandReader;
+use super::duty::{self, WorkerContext, ScheduledMeter, TIMER};
 use crate::limits::{IDLE_LOOK_INTERVAL, SWEEP_IDLE_WAIT};
-use crate::workload::ledger::{Census, Ledger};
-use crate::workload::task::{Order, Taken, TakerTask};
-use crate::workload::topology::Topology;
+use crate::workload::ledger::{MessageSetSum, DeliveryLedger};
+use crate::workload::task::{WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask};
+use crate::workload::topology::WorkloadTopology;
 
 /// What all consumers of the process share.
-struct Yard {
-    task: TakerTask,
+struct ConsumerContext {
+    task: WorkloadConsumerTask,
     /// One for each queue of the workload; only those consumed here are written to.
-    ledgers: Vec<Ledger>,
-    groups: BTreeMap<usize, GroupFindings>,
+    ledgers: Vec<DeliveryLedger>,
+    groups: BTreeMap<usize, ConsumerGroupResults>,
     measured_from_ns: u64,
     end_ns: u64,
     /// All publishers have ended: what is held back is acknowledged.
@@ -42,31 +42,31 @@ struct Yard {
     last_ns: u64,
 }
 
-struct Taker {
-    yard: Yard,
-    consumers: Vec<Consumer>,
+struct WorkloadConsumerProcess {
+    yard: ConsumerContext,
+    consumers: Vec<WorkloadConsumer>,
     /// The queues consumed here.
     queues: Vec<usize>,
     /// When those who think are done, the earliest first.
     busy: BinaryHeap<Reverse<(u64, usize)>>,
     timer: TimerFd,
-    desk: Desk,
+    desk: WorkerContext,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let task: TakerTask = orders.task()?;
-    duty::run(orders, move |desk| Taker::connect(task, desk)?.work())
+pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+    let task: WorkloadConsumerTask = orders.task()?;
+    duty::run(orders, move |desk| WorkloadConsumerProcess::connect(task, desk)?.work())
 }
 
-impl Taker {
-    fn connect(task: TakerTask, desk: Desk) -> Result<Self, String> {
-        let topology = Topology::of(&task.common.spec);
+impl WorkloadConsumerProcess {
+    fn connect(task: WorkloadConsumerTask, desk: WorkerContext) -> Result<Self, String> {
+        let topology = WorkloadTopology::of(&task.common.spec);
         let mut consumers = Vec::new();
         let mut queues = Vec::new();
         for &group in &task.groups {
             for number in 0..task.common.spec.consumers[group].count {
                 let token = Token(consumers.len());
-                let consumer = Consumer::connect(&task.common, &topology, (group, number), desk.poll.registry(), token)
+                let consumer = WorkloadConsumer::connect(&task.common, &topology, (group, number), desk.poll.registry(), token)
                     .map_err(|error| error.to_string())?;
                 queues.push(consumer.queue());
                 consumers.push(consumer);
@@ -81,13 +81,13 @@ impl Taker {
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
         let streams = task.common.spec.streams();
-        let yard = Yard {
+        let yard = ConsumerContext {
             ledgers: (0..topology.queues.len())
                 .map(
-                    |queue| if queues.binary_search(&queue).is_ok() { Ledger::new(streams) } else { Ledger::default() },
+                    |queue| if queues.binary_search(&queue).is_ok() { DeliveryLedger::new(streams) } else { DeliveryLedger::default() },
                 )
                 .collect(),
-            groups: task.groups.iter().map(|&group| (group, GroupFindings::default())).collect(),
+            groups: task.groups.iter().map(|&group| (group, ConsumerGroupResults::default())).collect(),
             measured_from_ns: 0,
             end_ns: 0,
             closing: false,
@@ -95,21 +95,21 @@ impl Taker {
             last_ns: 0,
             task,
         };
-        super::report(&crate::plan::Report::Ready { port: 0 })?;
+        super::report(&crate::plan::RoleReport::Ready { port: 0 })?;
         Ok(Self { yard, consumers, queues, busy: BinaryHeap::new(), timer, desk })
     }
 
     fn work(mut self) -> Result<(), String> {
-        let Order::Begin { begin_ns } = self.desk.begin()? else {
+        let WorkloadCommand::Begin { begin_ns } = self.desk.begin()? else {
             return Err("told what to expect before it began".to_owned());
         };
         let spec = &self.yard.task.common.spec;
         let (duration_ns, drain_ns) = (spec.duration_ns, spec.drain_ns);
         self.yard.measured_from_ns = begin_ns + spec.warm_up_ns;
         self.yard.end_ns = begin_ns + duration_ns;
-        let metering = Metering::between(self.yard.measured_from_ns, self.yard.end_ns);
+        let metering = ScheduledMeter::between(self.yard.measured_from_ns, self.yard.end_ns);
         let mut events = Events::with_capacity(1_024);
-        let mut expected: Option<Vec<Census>> = None;
+        let mut expected: Option<Vec<MessageSetSum>> = None;
         let mut sweep_at_ns = u64::MAX;
         let mut looked_ns = now_ns();
         // What came before the consumers were registered shows no edge.
@@ -145,7 +145,7 @@ impl Taker {
                     TIMER => {}
                     duty::BELL => {
                         while let Some(order) = self.desk.order() {
-                            if let Order::Expect { queues } = order {
+                            if let WorkloadCommand::Expect { queues } = order {
                                 expected = Some(queues);
                                 self.yard.closing = true;
                                 sweep_at_ns = now_ns().max(self.yard.end_ns) + drain_ns;
@@ -194,7 +194,7 @@ impl Taker {
         Ok(())
     }
 
-    fn is_complete(&self, expected: &[Census]) -> bool {
+    fn is_complete(&self, expected: &[MessageSetSum]) -> bool {
         self.queues.iter().all(|&queue| self.yard.ledgers[queue].done_count() >= expected[queue].count)
     }
 
@@ -205,10 +205,10 @@ impl Taker {
             .map_err(|error| format!("the timer cannot be set: {error}"))
     }
 
-    fn report(self, expected: &[Census], metering: Metering) -> Result<(), String> {
+    fn report(self, expected: &[MessageSetSum], metering: ScheduledMeter) -> Result<(), String> {
         let census = |queue: usize| expected.get(queue).copied().unwrap_or_default();
         let ledgers = &self.yard.ledgers;
-        let taken = Taken {
+        let taken = WorkloadConsumerReport {
             groups: self.yard.groups.into_iter().map(|(group, findings)| (group, findings.taken())).collect(),
             faults: self.queues.iter().map(|&queue| (queue, ledgers[queue].faults(census(queue)))).collect(),
             redelivered: self.queues.iter().map(|&queue| ledgers[queue].redelivered()).sum(),
@@ -216,6 +216,6 @@ impl Taker {
             used: metering.used()?,
         };
         duty::found(&taken)?;
-        self.consumers.into_iter().try_for_each(Consumer::close).map_err(|error| error.to_string())
+        self.consumers.into_iter().try_for_each(WorkloadConsumer::close).map_err(|error| error.to_string())
     }
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::feature::Feature;
-use crate::plan::Segment;
+use crate::feature::QueueFeature;
+use crate::plan::LoadSegment;
 use crate::tcp::TcpOptions;
 
 /// A publisher's task.
@@ -66,7 +66,7 @@ pub(crate) struct ConsumerTask {
     /// Bytes that each queue may hold, if it is told.
     pub queue_bytes: Option<u64>,
     /// What the queues do beyond queueing.
-    pub feature: Feature,
+    pub feature: QueueFeature,
     /// What answers is no broker but a source: ask it for the messages of each segment.
     pub from_source: bool,
     /// The broker is the leaf of a tree: the exchange is there already, and nobody waits for replies.
@@ -91,33 +91,33 @@ pub(crate) struct BinderTask {
 
 /// What a consuming process on a leaf of a tree is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum LeafOrder {
+pub(crate) enum LeafCommand {
     /// Say when each consumer has had a probe; it is over when each has had the last one.
     Probe,
     /// Take the messages of a segment.
-    Take(Segment),
+    Take(LoadSegment),
 }
 
 /// What the publisher at the root of a tree is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum RootOrder {
+pub(crate) enum RootCommand {
     /// Publish one probe with this number.
     Probe(u64),
     /// Publish the messages of a segment.
-    Send(Segment),
+    Send(LoadSegment),
 }
 
 /// The task of whoever keeps a broker of a tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct KeeperTask {
+pub(crate) struct SupervisorTask {
     /// What the broker calls itself; empty for one that is alone.
     pub cluster_name: String,
     /// Which address of this host it listens on, or how to find it.
-    pub place: Place,
+    pub place: ListenAddress,
     /// The user that comes from elsewhere; without one everything is on one host, and guest does.
-    pub login: Option<Login>,
+    pub login: Option<BrokerLogin>,
     /// What its children reach it over.
-    pub transport: Transport,
+    pub transport: TreeTransport,
     /// The exchange of the tree, which is declared.
     pub exchange: String,
     /// Its type.
@@ -128,7 +128,7 @@ pub(crate) struct KeeperTask {
 
 /// Where a broker of a tree listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum ListenAddress {
     /// On this address.
     At(IpAddr),
     /// On the address of its host that whoever listens at this one is spoken to from.
@@ -137,20 +137,20 @@ pub(crate) enum Place {
 
 /// A user with a password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Login {
+pub(crate) struct BrokerLogin {
     pub user: String,
     pub password: String,
 }
 
 /// What a broker is reached over by those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Transport {
+pub(crate) enum TreeTransport {
     Tcp,
     Unix,
     Rdma,
 }
 
-impl Transport {
+impl TreeTransport {
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Unix, Self::Rdma];
 
     /// What the command line calls it.
@@ -165,7 +165,7 @@ impl Transport {
 
 /// Where a broker of a tree listens, in its keeper's words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct BrokerAddresses {
     /// For clients.
     pub url: String,
     /// For the brokers below.
@@ -185,7 +185,7 @@ pub(crate) struct RouteTask {
 
 /// What the keeper of a broker is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum KeeperOrder {
+pub(crate) enum SupervisorCommand {
     /// Add a route, by the program's own command.
     Join(RouteTask),
     /// Say whether all routes run.
@@ -200,7 +200,7 @@ pub(crate) enum KeeperOrder {
 
 /// How the routes of a broker stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Routes {
+pub(crate) struct RoutesStatus {
     /// Whether there is one and all run.
     pub run: bool,
     /// If not: what they do instead.
@@ -209,7 +209,7 @@ pub(crate) struct Routes {
 
 /// What a binder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum BinderOrder {
+pub(crate) enum BinderCommand {
     /// Begin to change bindings.
     Begin,
     /// Stop, and say how many changes were made.
@@ -218,7 +218,7 @@ pub(crate) enum BinderOrder {
 
 /// A raw publisher's or consumer's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct RawTask {
+pub(crate) struct RawSocketTask {
     /// Where the relay is.
     pub relay: SocketAddr,
     /// Consumers that answer each segment.
@@ -231,7 +231,7 @@ pub(crate) struct RawTask {
 
 /// The sending end of one hop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct HopTask {
+pub(crate) struct SocketBaselineTask {
     /// Where the other end is.
     pub to: SocketAddr,
     /// Bytes of method and header frame of each message, on its way to a broker and from it.
@@ -250,7 +250,7 @@ pub(crate) struct AgentTask {
 
 /// What an agent is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum AgentOrder {
+pub(crate) enum AgentCommand {
     /// Begin to measure.
     Begin,
     /// End, and say what was used.
@@ -261,7 +261,7 @@ pub(crate) enum AgentOrder {
 
 /// The task of a null broker, or of the end of a hop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NullTask {
+pub(crate) struct StandInTask {
     /// The address of this host that it listens on.
     pub address: IpAddr,
 }

@@ -4,7 +4,7 @@
 //! Owns:   the columns: those of the paper's Figures 8 and 9, and the completion time's quantiles.
 //! Never:  prints a figure that was not measured.
 
-use report::page::{Section, number};
+use report::page::{PageSection, number};
 
 use super::asked::shown;
 use super::figures::Figures;
@@ -58,9 +58,9 @@ fn cells(figures: &Figures) -> Vec<String> {
 }
 
 /// The same for the page.
-pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, String, Figures)]) -> Section {
+pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, String, Figures)]) -> PageSection {
     let columns = ["Orders/s, asked", "Broker"].map(str::to_owned).into_iter();
-    Section {
+    PageSection {
         name: name.to_owned(),
         facts,
         columns: columns.chain(COLUMNS.iter().map(|(above, below)| format!("{above}, {below}"))).collect(),

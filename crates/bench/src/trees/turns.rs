@@ -7,7 +7,7 @@
 use super::ground::Wish;
 use super::grown::{Grown, Plan};
 use super::measure::{Effort, Measured, measure};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::record::go_on;
 
 /// What is measured on what.
@@ -30,7 +30,7 @@ impl Turns<'_> {
     ///
     /// # Errors
     /// A tree that cannot be grown, a node that failed, Ctrl-C, or what `told` fails with.
-    pub fn all(&self, mut told: impl FnMut(Step<'_>) -> Result<(), Failure>) -> Result<Vec<Vec<Measured>>, Failure> {
+    pub fn all(&self, mut told: impl FnMut(Step<'_>) -> Result<(), CommandFailure>) -> Result<Vec<Vec<Measured>>, CommandFailure> {
         let once = Effort { runs: 1, ..self.effort };
         let mut all: Vec<Vec<Measured>> = self.trees.iter().map(|_| Vec::new()).collect();
         for round in 0..self.effort.runs {

@@ -10,35 +10,35 @@ use std::os::fd::AsFd;
 use ib::{About, CmChannel, CmEvent, Id, Reads, Terms};
 use serde::{Deserialize, Serialize};
 
-use super::device::Facts;
-use super::end::{Asked, End, readable, text};
-use super::order::{Order, Poll, acceptance, of_acceptance};
-use super::work::Work;
+use super::device::DeviceFacts;
+use super::end::{DeviceCounts, VerbsEndpoint, readable, text};
+use super::order::{VerbsRequest, CompletionWait, acceptance, of_acceptance};
+use super::work::SegmentDriver;
 use crate::interrupt;
 use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
 use gauge::clock::{Deadline, now_ns};
-use gauge::{Buckets, Latencies, Meter, RoleUsage};
+use gauge::{HistogramBuckets, LatencyHistogram, ProcessMeter, RoleUsage};
 
 /// What the other end tells at the end of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct PeerResults {
     used: RoleUsage,
-    asked: Asked,
+    asked: DeviceCounts,
 }
 
 /// What came of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct VerbsResults {
     /// From the first message to the last answer or completion.
     pub elapsed_ns: u64,
     /// Round trips, of the shape that has them.
-    pub latencies: Buckets,
+    pub latencies: HistogramBuckets,
     /// Longest message that went inline.
     pub inline_bytes: usize,
     /// What the measuring end's process used, and asked its device for.
-    pub near: (RoleUsage, Asked),
+    pub near: (RoleUsage, DeviceCounts),
     /// The same of the other's.
-    pub far: (RoleUsage, Asked),
+    pub far: (RoleUsage, DeviceCounts),
 }
 
 fn event(channel: &CmChannel) -> Result<CmEvent, String> {
@@ -100,10 +100,10 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn device_towards(to: SocketAddr) -> Result<Facts, String> {
+pub fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
     let channel = CmChannel::new().map_err(text)?;
     let id = routed(&channel, to)?;
-    id.context().map(|context| Facts::of(&context)).map_err(text)
+    id.context().map(|context| DeviceFacts::of(&context)).map_err(text)
 }
 
 fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
@@ -114,45 +114,45 @@ fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
 ///
 /// # Errors
 /// In the words of whoever failed.
-pub fn ask(to: SocketAddr, order: &Order) -> Result<Found, String> {
+pub fn ask(to: SocketAddr, order: &VerbsRequest) -> Result<VerbsResults, String> {
     let channel = CmChannel::new().map_err(text)?;
     let id = routed(&channel, to)?;
-    let mut end = End::new(&id, &channel, *order)?;
+    let mut end = VerbsEndpoint::new(&id, &channel, *order)?;
     let (request, reads) = (order.request(end.memory()), end.reads()?);
     id.connect(&terms(&request, reads)).map_err(text)?;
     let established = expect(&channel, &id, |about| matches!(about, About::Established { .. }))?;
     end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
-    let mut work = Work::new(end);
-    let mut latencies = Latencies::default();
+    let mut work = SegmentDriver::new(end);
+    let mut latencies = LatencyHistogram::default();
     work.ask(order.warm_up, &mut latencies)?;
     // The other end is ready for the segment that counts.
     work.end.say(0)?;
     work.await_next()?;
-    let (mut latencies, asked) = (Latencies::default(), work.end.asked);
-    let meter = Meter::of_self();
+    let (mut latencies, asked) = (LatencyHistogram::default(), work.end.asked);
+    let meter = ProcessMeter::of_self();
     let began_ns = now_ns();
     work.ask(order.count, &mut latencies)?;
     let elapsed_ns = now_ns() - began_ns;
     let near = (meter.stop(), work.end.asked.since(asked));
     work.end.heard = Some(Vec::new());
-    work.end.poll = Poll::Events;
+    work.end.poll = CompletionWait::Events;
     work.end.say(0)?;
     work.await_next()?;
     let heard = work.end.heard.take().unwrap_or_default();
-    let told: Told = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
+    let told: PeerResults = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
     expect(&channel, &id, |about| matches!(about, About::Disconnected))?;
-    Ok(Found { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
+    Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
 }
 
 /// The end that listens.
-pub struct Far {
+pub struct VerbsListener {
     channel: CmChannel,
     listener: Id,
 }
 
-impl Far {
+impl VerbsListener {
     /// Listens on an address of a device of this machine's; port 0 lets the system choose one.
     ///
     /// # Errors
@@ -173,8 +173,8 @@ impl Far {
     }
 
     /// The device, where the address is that of one.
-    pub fn device(&self) -> Result<Facts, String> {
-        self.listener.context().map(|context| Facts::of(&context)).map_err(text)
+    pub fn device(&self) -> Result<DeviceFacts, String> {
+        self.listener.context().map(|context| DeviceFacts::of(&context)).map_err(text)
     }
 
     /// Serves one connection after another until this process is asked to end. What went wrong with one is told to
@@ -214,17 +214,17 @@ impl Far {
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
         expect(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
         if order.is_one_sided() {
-            end.poll = Poll::Events;
+            end.poll = CompletionWait::Events;
         }
-        let mut work = Work::new(end);
+        let mut work = SegmentDriver::new(end);
         work.answer(order.warm_up)?;
         work.await_next()?;
         work.end.return_all()?;
         let asked = work.end.asked;
-        let meter = Meter::of_self();
+        let meter = ProcessMeter::of_self();
         work.end.say(0)?;
         work.answer(order.count)?;
-        let told = Told { used: meter.stop(), asked: work.end.asked.since(asked) };
+        let told = PeerResults { used: meter.stop(), asked: work.end.asked.since(asked) };
         work.await_next()?;
         let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
         let _kept = work.end.tell(&told)?;
@@ -233,9 +233,9 @@ impl Far {
         id.disconnect().map_err(text)
     }
 
-    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(End, Order), String> {
-        let (order, memory) = Order::of_request(data)?;
-        let mut end = End::new(id, &self.channel, order)?;
+    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(VerbsEndpoint, VerbsRequest), String> {
+        let (order, memory) = VerbsRequest::of_request(data)?;
+        let mut end = VerbsEndpoint::new(id, &self.channel, order)?;
         end.set_peer(memory);
         Ok((end, order))
     }

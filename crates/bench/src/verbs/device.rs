@@ -15,7 +15,7 @@ pub const SOFTWARE_SENTENCE: &str =
 
 /// What is known of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DeviceFacts {
     /// Its name, as in `/sys/class/infiniband`.
     pub name: String,
     /// What its driver calls it: `rxe` is Soft-RoCE.
@@ -24,7 +24,7 @@ pub struct Facts {
     pub software: Option<bool>,
 }
 
-impl Facts {
+impl DeviceFacts {
     /// Asks a device.
     pub fn of(context: &Context) -> Self {
         Self { name: context.name(), description: context.description(), software: context.is_software() }

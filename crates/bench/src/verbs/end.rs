@@ -15,8 +15,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
-use super::device::Facts;
-use super::order::{Kind, Order, Poll};
+use super::device::DeviceFacts;
+use super::order::{VerbsOperation, VerbsRequest, CompletionWait};
 use crate::limits::{
     SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_EMPTY_POLLS_A_LOOK, VERBS_EMPTY_POLLS_A_YIELD, VERBS_INLINE_BYTES,
     VERBS_LOOK_MS, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
@@ -25,7 +25,7 @@ use gauge::clock::Deadline;
 
 /// What a device was asked for, and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct DeviceCounts {
     /// Calls that handed it requests: doorbells.
     pub posts: u64,
     /// Requests in them.
@@ -36,7 +36,7 @@ pub struct Asked {
     pub sleeps: u64,
 }
 
-impl Asked {
+impl DeviceCounts {
     /// What was asked for since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -54,10 +54,10 @@ pub fn text(error: ib::Error) -> String {
 }
 
 /// One end.
-pub struct End {
-    order: Order,
+pub struct VerbsEndpoint {
+    order: VerbsRequest,
     /// How this end waits now.
-    pub poll: Poll,
+    pub poll: CompletionWait,
     /// How long for something to happen.
     pub patience: Duration,
     pair: QueuePair<Pages, Part>,
@@ -86,7 +86,7 @@ pub struct End {
     /// The last message, where somebody wants to read it.
     pub heard: Option<Vec<u8>>,
     /// What was asked of the device until now.
-    pub asked: Asked,
+    pub asked: DeviceCounts,
     there: Vec<Completion>,
     finished: Vec<Finished<Part>>,
     // Behind what uses it.
@@ -94,23 +94,23 @@ pub struct End {
     domain: Domain,
 }
 
-impl End {
+impl VerbsEndpoint {
     /// Makes all that the order needs, on the device of the id.
     ///
     /// # Errors
     /// What the device does not have, or what the system says.
-    pub fn new(id: &Id, channel: &CmChannel, order: Order) -> Result<Self, String> {
+    pub fn new(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, String> {
         Self::made(id, channel, order).map_err(text)
     }
 
-    fn made(id: &Id, channel: &CmChannel, order: Order) -> Result<Self, ib::Error> {
+    fn made(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, ib::Error> {
         let context = id.context()?;
         let domain = Domain::new(&context)?;
         let wakes = CompletionChannel::new(&context)?;
         let (receive_count, work_max) = (order.window + VERBS_SPARE, 2 * order.window + VERBS_SPARE);
         let queue = CompletionQueue::new(&context, receive_count + work_max, Some(&wakes))?;
         let mut receives = Receives::new(&domain, receive_count)?;
-        let received_bytes = if order.kind == Kind::Send { order.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
+        let received_bytes = if order.kind == VerbsOperation::Send { order.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
         let (arena, parts) = Arena::new(receive_count as usize, received_bytes)?;
         let received = Region::new(&domain, arena, Peers::Nothing)?;
         let receive_key = received.key();
@@ -118,7 +118,7 @@ impl End {
         receives.post(&mut posted)?;
         let mut memory = vec![received];
         let (mut sinks, mut sink_key) = (Vec::new(), None);
-        if order.kind == Kind::Read {
+        if order.kind == VerbsOperation::Read {
             let (arena, parts) = Arena::new(order.window as usize, order.size_bytes)?;
             let region = Region::new(&domain, arena, Peers::Nothing)?;
             (sinks, sink_key) = (parts, Some(region.key()));
@@ -148,7 +148,7 @@ impl End {
             arrived: 0,
             word: 0,
             heard: None,
-            asked: Asked::default(),
+            asked: DeviceCounts::default(),
             there: Vec::new(),
             finished: Vec::new(),
             _memory: memory,
@@ -163,7 +163,7 @@ impl End {
         queue: &CompletionQueue,
         receives: &Receives<Part>,
         work_max: u32,
-        order: &Order,
+        order: &VerbsRequest,
     ) -> Result<QueuePair<Pages, Part>, ib::Error> {
         let with = |inline_bytes_max| {
             QueuePair::new(id, domain, queue, queue, receives, Options { work_max, pieces_max: 1, inline_bytes_max })
@@ -182,7 +182,7 @@ impl End {
     }
 
     /// What this end is asked to do.
-    pub fn order(&self) -> &Order {
+    pub fn order(&self) -> &VerbsRequest {
         &self.order
     }
 
@@ -196,8 +196,8 @@ impl End {
     }
 
     /// The device.
-    pub fn device(&self) -> Facts {
-        Facts::of(self.domain.context())
+    pub fn device(&self) -> DeviceFacts {
+        DeviceFacts::of(self.domain.context())
     }
 
     /// Memory that the peer may write and read.
@@ -224,7 +224,7 @@ impl End {
 
     /// Requests that can be posted now.
     pub fn room(&self) -> usize {
-        let sinks = if self.order.kind == Kind::Read { self.sinks.len() } else { usize::MAX };
+        let sinks = if self.order.kind == VerbsOperation::Read { self.sinks.len() } else { usize::MAX };
         self.pair.room().min(VERBS_BATCH_MAX).min(sinks)
     }
 
@@ -245,7 +245,7 @@ impl End {
     /// Posts so many of the ordered messages with one call; `last`: the last of them gives a completion in any case.
     pub fn post(&mut self, count: usize, last: bool) -> Result<(), String> {
         let (order, goes_inline) = (self.order, self.order.size_bytes <= self.inline_bytes_max());
-        let peer = self.peer.filter(|_| order.kind != Kind::Send);
+        let peer = self.peer.filter(|_| order.kind != VerbsOperation::Send);
         let mut batch = self.pair.batch();
         for at in 0..count {
             self.unsignalled += 1;
@@ -256,11 +256,11 @@ impl End {
             let how = How { cookie: 0, signalled };
             let pieces = || [(self.source.owner().clone(), self.source.key())];
             match (order.kind, peer) {
-                (Kind::Send, _) if goes_inline => batch.send_inline(&[&self.body], how),
-                (Kind::Send, _) => batch.send(pieces(), how),
-                (Kind::Write, Some(to)) if goes_inline => batch.write_inline(&[&self.body], to, how),
-                (Kind::Write, Some(to)) => batch.write(pieces(), to, how),
-                (Kind::Read, Some(from)) => match (self.sinks.pop(), self.sink_key) {
+                (VerbsOperation::Send, _) if goes_inline => batch.send_inline(&[&self.body], how),
+                (VerbsOperation::Send, _) => batch.send(pieces(), how),
+                (VerbsOperation::Write, Some(to)) if goes_inline => batch.write_inline(&[&self.body], to, how),
+                (VerbsOperation::Write, Some(to)) => batch.write(pieces(), to, how),
+                (VerbsOperation::Read, Some(from)) => match (self.sinks.pop(), self.sink_key) {
                     (Some(sink), Some(key)) => batch.read(sink, key, from, how),
                     _ => Err(ib::Error::Full),
                 },
@@ -363,14 +363,14 @@ impl End {
                 return Ok(());
             }
             let look = match self.poll {
-                Poll::Busy => {
+                CompletionWait::Busy => {
                     empty = empty.wrapping_add(1);
                     if empty.is_multiple_of(VERBS_EMPTY_POLLS_A_YIELD) {
                         std::thread::yield_now();
                     }
                     empty.is_multiple_of(VERBS_EMPTY_POLLS_A_LOOK)
                 }
-                Poll::Events => {
+                CompletionWait::Events => {
                     self.queue.arm().map_err(text)?;
                     if self.take()? > 0 {
                         return Ok(());

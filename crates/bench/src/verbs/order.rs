@@ -8,11 +8,11 @@ use ib::Grant;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX, VERBS_WINDOW_MAX};
-use crate::plan::Shape;
+use crate::plan::TrafficShape;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum VerbsOperation {
     /// Messages that take a receive of the peer's.
     Send,
     /// Writes to the peer's memory.
@@ -21,7 +21,7 @@ pub enum Kind {
     Read,
 }
 
-impl Kind {
+impl VerbsOperation {
     /// All of them, in the order in which they are measured.
     pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::Read];
 
@@ -37,7 +37,7 @@ impl Kind {
 
 /// How an end learns that work has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Poll {
+pub enum CompletionWait {
     /// It asks again and again.
     Busy,
     /// It sleeps until the device wakes it.
@@ -46,13 +46,13 @@ pub enum Poll {
 
 /// One connection: a warm-up, and a measured segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct VerbsRequest {
     /// What is measured.
-    pub kind: Kind,
+    pub kind: VerbsOperation,
     /// One after another as fast as they go, or each answered before the next.
-    pub shape: Shape,
+    pub shape: TrafficShape,
     /// How both ends wait.
-    pub poll: Poll,
+    pub poll: CompletionWait,
     /// Bytes of each message.
     pub size_bytes: usize,
     /// Messages before the measured ones.
@@ -83,9 +83,9 @@ fn place(grant: Grant) -> [u8; 12] {
 }
 
 /// Numbers out of a message, one after another.
-struct Numbers<'a>(&'a [u8]);
+struct NumberReader<'a>(&'a [u8]);
 
-impl Numbers<'_> {
+impl NumberReader<'_> {
     fn next(&mut self, bytes: usize) -> Option<u64> {
         let (first, rest) = self.0.split_at_checked(bytes)?;
         let mut number = [0; 8];
@@ -95,10 +95,10 @@ impl Numbers<'_> {
     }
 }
 
-impl Order {
+impl VerbsRequest {
     /// Whether the other end has nothing to do meanwhile.
     pub fn is_one_sided(&self) -> bool {
-        self.kind == Kind::Read || (self.kind == Kind::Write && self.shape == Shape::Stream)
+        self.kind == VerbsOperation::Read || (self.kind == VerbsOperation::Write && self.shape == TrafficShape::Stream)
     }
 
     /// The private data of a request, with the memory that this end lets the other write.
@@ -122,16 +122,16 @@ impl Order {
     /// What is wrong with it.
     pub fn of_request(data: &[u8]) -> Result<(Self, Grant), &'static str> {
         let rest = data.strip_prefix(&MAGIC).ok_or("no request of this version of harrier bench")?;
-        let mut numbers = Numbers(rest);
+        let mut numbers = NumberReader(rest);
         let mut next = |bytes| numbers.next(bytes).ok_or("a request that is too short");
         let kind = match next(1)? {
-            0 => Kind::Send,
-            1 => Kind::Write,
-            2 => Kind::Read,
+            0 => VerbsOperation::Send,
+            1 => VerbsOperation::Write,
+            2 => VerbsOperation::Read,
             _ => return Err("a request for something else than send, write or read"),
         };
-        let shape = if next(1)? == Shape::Stream as u64 { Shape::Stream } else { Shape::PingPong };
-        let poll = if next(1)? == Poll::Busy as u64 { Poll::Busy } else { Poll::Events };
+        let shape = if next(1)? == TrafficShape::Stream as u64 { TrafficShape::Stream } else { TrafficShape::PingPong };
+        let poll = if next(1)? == CompletionWait::Busy as u64 { CompletionWait::Busy } else { CompletionWait::Events };
         let _reserved = next(1)?;
         let size_bytes = next(4)? as usize;
         let (window, signal_every, inline) = (next(4)? as u32, next(4)? as u32, next(4)? as u32);
@@ -171,7 +171,7 @@ pub fn acceptance(memory: Grant, device: &str) -> Vec<u8> {
 /// What is wrong with it.
 pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<Grant, &'static str> {
     let rest = data.strip_prefix(&MAGIC).ok_or("the other end is no harrier bench of this version")?;
-    let mut numbers = Numbers(rest);
+    let mut numbers = NumberReader(rest);
     match (numbers.next(8), numbers.next(4)) {
         (Some(address), Some(key)) => Ok(Grant { address, bytes: size_bytes as u64, key: key as u32 }),
         _ => Err("the other end's acceptance is too short"),
@@ -182,10 +182,10 @@ pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<Grant, &'static s
 mod tests {
     use super::*;
 
-    const ORDER: Order = Order {
-        kind: Kind::Write,
-        shape: Shape::PingPong,
-        poll: Poll::Events,
+    const ORDER: VerbsRequest = VerbsRequest {
+        kind: VerbsOperation::Write,
+        shape: TrafficShape::PingPong,
+        poll: CompletionWait::Events,
         size_bytes: 1 << 20,
         warm_up: 10,
         count: 1 << 27,
@@ -196,13 +196,13 @@ mod tests {
 
     #[test]
     fn a_request_arrives_as_it_was_made() {
-        for order in [ORDER, Order { kind: Kind::Read, shape: Shape::Stream, inline_bytes: Some(0), ..ORDER }] {
+        for order in [ORDER, VerbsRequest { kind: VerbsOperation::Read, shape: TrafficShape::Stream, inline_bytes: Some(0), ..ORDER }] {
             let memory = Grant { address: u64::MAX - 7, bytes: order.size_bytes as u64, key: 0xdead_beef };
             let mut data = order.request(memory);
             assert!(data.len() <= ib::CONNECT_DATA_BYTES_MAX && data.len() <= REQUEST_BYTES);
             // The connection manager fills it up.
             data.resize(ib::CONNECT_DATA_BYTES_MAX, 0);
-            assert_eq!(Order::of_request(&data), Ok((order, memory)));
+            assert_eq!(VerbsRequest::of_request(&data), Ok((order, memory)));
             let answer = acceptance(memory, "{}");
             assert_eq!(of_acceptance(&answer, order.size_bytes), Ok(memory));
             assert_eq!(answer.len(), 4 + 12 + 2);
@@ -213,18 +213,18 @@ mod tests {
     fn what_a_stranger_sends_is_refused() {
         let data = ORDER.request(Grant { address: 1, bytes: 1, key: 1 });
         for length in 0..52 {
-            assert!(Order::of_request(&data[..length]).is_err(), "{length} bytes");
+            assert!(VerbsRequest::of_request(&data[..length]).is_err(), "{length} bytes");
         }
         let beyond = [
-            Order { size_bytes: 0, ..ORDER },
-            Order { window: 0, ..ORDER },
-            Order { window: VERBS_WINDOW_MAX + 1, ..ORDER },
-            Order { signal_every: 65, ..ORDER },
-            Order { count: 0, ..ORDER },
-            Order { warm_up: u64::MAX, ..ORDER },
+            VerbsRequest { size_bytes: 0, ..ORDER },
+            VerbsRequest { window: 0, ..ORDER },
+            VerbsRequest { window: VERBS_WINDOW_MAX + 1, ..ORDER },
+            VerbsRequest { signal_every: 65, ..ORDER },
+            VerbsRequest { count: 0, ..ORDER },
+            VerbsRequest { warm_up: u64::MAX, ..ORDER },
         ];
         for order in beyond {
-            assert!(Order::of_request(&order.request(Grant { address: 1, bytes: 1, key: 1 })).is_err(), "{order:?}");
+            assert!(VerbsRequest::of_request(&order.request(Grant { address: 1, bytes: 1, key: 1 })).is_err(), "{order:?}");
         }
         assert!(of_acceptance(b"hbv\x01short", 1).is_err() && of_acceptance(b"AMQP", 1).is_err());
     }

@@ -4,11 +4,11 @@
 //! Owns:   the windows: nobody sends what the other has posted no receive for.
 //! Never:  measures anything but the time of a round trip.
 
-use super::end::End;
-use super::order::Kind;
+use super::end::VerbsEndpoint;
+use super::order::VerbsOperation;
 use crate::limits::SEGMENT_WAIT;
-use crate::plan::Shape;
-use gauge::Latencies;
+use crate::plan::TrafficShape;
+use gauge::LatencyHistogram;
 use gauge::clock::now_ns;
 
 /// What the last byte of the write number `turn` is: never what is there before the first, nor that of the write before.
@@ -17,17 +17,17 @@ fn mark(turn: u64) -> u8 {
 }
 
 /// An end with the number of its next turn, which both sides count alike over all segments.
-pub struct Work {
+pub struct SegmentDriver {
     /// The end.
-    pub end: End,
+    pub end: VerbsEndpoint,
     turn: u64,
     /// Messages that were waited for; more may have arrived.
     taken: u64,
 }
 
-impl Work {
+impl SegmentDriver {
     /// Nothing has been done on this end yet.
-    pub fn new(end: End) -> Self {
+    pub fn new(end: VerbsEndpoint) -> Self {
         Self { end, turn: 0, taken: 0 }
     }
 
@@ -35,16 +35,16 @@ impl Work {
     ///
     /// # Errors
     /// A broken connection, or an end that does nothing.
-    pub fn ask(&mut self, count: u64, latencies: &mut Latencies) -> Result<(), String> {
+    pub fn ask(&mut self, count: u64, latencies: &mut LatencyHistogram) -> Result<(), String> {
         let order = *self.end.order();
         match (order.shape, order.kind) {
-            (Shape::Stream, Kind::Send) => self.send_all(count),
-            (Shape::Stream, _) => self.reach_all(count),
-            (Shape::PingPong, Kind::Send) => self.turns(count, latencies, |work| {
+            (TrafficShape::Stream, VerbsOperation::Send) => self.send_all(count),
+            (TrafficShape::Stream, _) => self.reach_all(count),
+            (TrafficShape::PingPong, VerbsOperation::Send) => self.turns(count, latencies, |work| {
                 work.post_one(false)?;
                 work.await_next()
             }),
-            (Shape::PingPong, Kind::Write) => self.turns(count, latencies, |work| {
+            (TrafficShape::PingPong, VerbsOperation::Write) => self.turns(count, latencies, |work| {
                 let turn = mark(work.turn);
                 work.end.set_last(turn);
                 work.post_one(false)?;
@@ -52,7 +52,7 @@ impl Work {
                 work.turn += 1;
                 Ok(())
             }),
-            (Shape::PingPong, Kind::Read) => self.turns(count, latencies, |work| {
+            (TrafficShape::PingPong, VerbsOperation::Read) => self.turns(count, latencies, |work| {
                 work.post_one(true)?;
                 work.await_end()
             }),
@@ -74,11 +74,11 @@ impl Work {
             self.end.patience = usual;
             return self.end.return_all();
         }
-        if order.shape == Shape::Stream {
+        if order.shape == TrafficShape::Stream {
             return self.receive_all(count);
         }
         for _ in 0..count {
-            if order.kind == Kind::Send {
+            if order.kind == VerbsOperation::Send {
                 self.await_next()?;
                 self.post_one(false)?;
             } else {
@@ -95,7 +95,7 @@ impl Work {
     fn turns(
         &mut self,
         count: u64,
-        latencies: &mut Latencies,
+        latencies: &mut LatencyHistogram,
         turn: impl Fn(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
         for _ in 0..count {

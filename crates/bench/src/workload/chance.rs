@@ -7,15 +7,15 @@
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal, Zipf};
 
-use super::spec::{Popularity, Size, Think};
+use super::spec::{SymbolPopularity, SizeDistribution, ThinkTime};
 
 /// The generator.
-pub(crate) type Dice = rand_pcg::Pcg64;
+pub(crate) type WorkloadRng = rand_pcg::Pcg64;
 
 /// Who draws: one generator for each, so that no one's draws move another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum Purpose {
+pub(crate) enum RngPurpose {
     Messages = 1,
     Picks = 2,
     Thinking = 3,
@@ -23,8 +23,8 @@ pub(crate) enum Purpose {
 }
 
 /// The generator of number `who` for a purpose.
-pub(crate) fn dice(seed: u64, purpose: Purpose, who: usize) -> Dice {
-    Dice::seed_from_u64(mix(mix(seed, purpose as u64), who as u64))
+pub(crate) fn dice(seed: u64, purpose: RngPurpose, who: usize) -> WorkloadRng {
+    WorkloadRng::seed_from_u64(mix(mix(seed, purpose as u64), who as u64))
 }
 
 /// Mixes two numbers into one that shows nothing of either (the finish of SplitMix64).
@@ -41,25 +41,25 @@ pub(crate) fn chosen(seed: u64, purpose: u64, stream: u32, sequence: u64, share:
     if share <= 0.0 {
         return false;
     }
-    let word = mix(mix(seed ^ purpose.rotate_left(48), Purpose::Trouble as u64), mix(u64::from(stream), sequence));
+    let word = mix(mix(seed ^ purpose.rotate_left(48), RngPurpose::Trouble as u64), mix(u64::from(stream), sequence));
     ((word >> 11) as f64) < share * (1_u64 << 53) as f64
 }
 
 /// Draws symbols.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Symbols {
+pub(crate) enum SymbolDistribution {
     One,
     Uniform(usize),
     Zipf(Zipf<f64>, usize),
 }
 
-impl Symbols {
+impl SymbolDistribution {
     /// Of `count` symbols.
-    pub(crate) fn new(popularity: Popularity, count: usize) -> Result<Self, String> {
+    pub(crate) fn new(popularity: SymbolPopularity, count: usize) -> Result<Self, String> {
         match popularity {
             _ if count <= 1 => Ok(Self::One),
-            Popularity::Uniform => Ok(Self::Uniform(count)),
-            Popularity::Zipf(exponent) => Zipf::new(count as f64, exponent)
+            SymbolPopularity::Uniform => Ok(Self::Uniform(count)),
+            SymbolPopularity::Zipf(exponent) => Zipf::new(count as f64, exponent)
                 .map(|zipf| Self::Zipf(zipf, count))
                 .map_err(|error| format!("zipf = {exponent}: {error}")),
         }
@@ -67,7 +67,7 @@ impl Symbols {
 
     /// The index of the next one; 0 is the most popular.
     #[inline]
-    pub(crate) fn draw(&self, dice: &mut Dice) -> usize {
+    pub(crate) fn draw(&self, dice: &mut WorkloadRng) -> usize {
         match self {
             Self::One => 0,
             Self::Uniform(count) => dice.random_range(0..*count as u64) as usize,
@@ -78,15 +78,15 @@ impl Symbols {
 
 /// Bytes of the next body.
 #[inline]
-pub(crate) fn size(size: &Size, dice: &mut Dice) -> usize {
+pub(crate) fn size(size: &SizeDistribution, dice: &mut WorkloadRng) -> usize {
     match size {
-        Size::Constant(bytes) => *bytes,
-        Size::Uniform { least, most } => dice.random_range(*least as u64..=*most as u64) as usize,
-        Size::LogNormal { median, sigma, least, most } => {
+        SizeDistribution::Constant(bytes) => *bytes,
+        SizeDistribution::Uniform { least, most } => dice.random_range(*least as u64..=*most as u64) as usize,
+        SizeDistribution::LogNormal { median, sigma, least, most } => {
             let normal: f64 = StandardNormal.sample(dice);
             ((*median as f64 * (sigma * normal).exp()) as usize).clamp(*least, *most)
         }
-        Size::List(list) => {
+        SizeDistribution::List(list) => {
             let all: f64 = list.iter().map(|(_, weight)| weight).sum();
             let mut left = dice.random::<f64>() * all;
             for &(bytes, weight) in list {
@@ -101,14 +101,14 @@ pub(crate) fn size(size: &Size, dice: &mut Dice) -> usize {
 }
 
 /// The mean of a distribution of sizes.
-pub(crate) fn size_mean(size: &Size) -> f64 {
+pub(crate) fn size_mean(size: &SizeDistribution) -> f64 {
     match size {
-        Size::Constant(bytes) => *bytes as f64,
-        Size::Uniform { least, most } => (least + most) as f64 / 2.0,
-        Size::LogNormal { median, sigma, least, most } => {
+        SizeDistribution::Constant(bytes) => *bytes as f64,
+        SizeDistribution::Uniform { least, most } => (least + most) as f64 / 2.0,
+        SizeDistribution::LogNormal { median, sigma, least, most } => {
             (*median as f64 * (sigma * sigma / 2.0).exp()).clamp(*least as f64, *most as f64)
         }
-        Size::List(list) => {
+        SizeDistribution::List(list) => {
             let all: f64 = list.iter().map(|(_, weight)| weight).sum();
             list.iter().map(|&(bytes, weight)| bytes as f64 * weight).sum::<f64>() / all
         }
@@ -116,39 +116,39 @@ pub(crate) fn size_mean(size: &Size) -> f64 {
 }
 
 /// The largest body.
-pub(crate) fn size_most(size: &Size) -> usize {
+pub(crate) fn size_most(size: &SizeDistribution) -> usize {
     match size {
-        Size::Constant(bytes) => *bytes,
-        Size::Uniform { most, .. } | Size::LogNormal { most, .. } => *most,
-        Size::List(list) => list.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0),
+        SizeDistribution::Constant(bytes) => *bytes,
+        SizeDistribution::Uniform { most, .. } | SizeDistribution::LogNormal { most, .. } => *most,
+        SizeDistribution::List(list) => list.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0),
     }
 }
 
 /// The smallest body.
-pub(crate) fn size_least(size: &Size) -> usize {
+pub(crate) fn size_least(size: &SizeDistribution) -> usize {
     match size {
-        Size::Constant(bytes) => *bytes,
-        Size::Uniform { least, .. } | Size::LogNormal { least, .. } => *least,
-        Size::List(list) => list.iter().map(|&(bytes, _)| bytes).min().unwrap_or(0),
+        SizeDistribution::Constant(bytes) => *bytes,
+        SizeDistribution::Uniform { least, .. } | SizeDistribution::LogNormal { least, .. } => *least,
+        SizeDistribution::List(list) => list.iter().map(|&(bytes, _)| bytes).min().unwrap_or(0),
     }
 }
 
 /// Nanoseconds of work on the next message.
-pub(crate) fn think_ns(think: &Think, dice: &mut Dice) -> u64 {
+pub(crate) fn think_ns(think: &ThinkTime, dice: &mut WorkloadRng) -> u64 {
     match *think {
-        Think::Constant { ns } => ns,
-        Think::Uniform { least_ns, most_ns } => dice.random_range(least_ns..=most_ns),
-        Think::Exponential { mean_ns } => {
+        ThinkTime::Constant { ns } => ns,
+        ThinkTime::Uniform { least_ns, most_ns } => dice.random_range(least_ns..=most_ns),
+        ThinkTime::Exponential { mean_ns } => {
             let share: f64 = Exp1.sample(dice);
             (mean_ns as f64 * share) as u64
         }
-        Think::LogNormal { median_ns, sigma, most_ns } => LogNormal::new((median_ns.max(1) as f64).ln(), sigma)
+        ThinkTime::LogNormal { median_ns, sigma, most_ns } => LogNormal::new((median_ns.max(1) as f64).ln(), sigma)
             .map_or(median_ns, |distribution| (distribution.sample(dice) as u64).min(most_ns)),
     }
 }
 
 /// `count` different symbols of `of`.
-pub(crate) fn picks(dice: &mut Dice, count: usize, of: usize) -> Vec<usize> {
+pub(crate) fn picks(dice: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
     // Floyd's: each set of `count` is as likely as any other.
     let mut picked = std::collections::BTreeSet::new();
     for top in of - count.min(of)..of {
@@ -177,23 +177,23 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_same() {
         let draw = |seed, who| {
-            let mut dice = dice(seed, Purpose::Messages, who);
-            (0..8).map(|_| size(&Size::Uniform { least: 0, most: 1 << 20 }, &mut dice)).collect::<Vec<_>>()
+            let mut dice = dice(seed, RngPurpose::Messages, who);
+            (0..8).map(|_| size(&SizeDistribution::Uniform { least: 0, most: 1 << 20 }, &mut dice)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7, 3), draw(7, 3));
         assert_ne!(draw(7, 3), draw(7, 4));
         assert_ne!(draw(7, 3), draw(8, 3));
         // Fixed for ever: a recorded run can be sent again.
-        let mut first = dice(1, Purpose::Messages, 0);
+        let mut first = dice(1, RngPurpose::Messages, 0);
         assert_eq!((0..3).map(|_| first.random_range(0..1_000_u64)).collect::<Vec<_>>(), FIRST_OF_SEED_1);
     }
     const FIRST_OF_SEED_1: [u64; 3] = [139, 890, 156];
 
     #[test]
     fn zipf_falls_as_it_says() {
-        let mut dice = dice(1, Purpose::Messages, 0);
+        let mut dice = dice(1, RngPurpose::Messages, 0);
         for exponent in [0.8, 1.0, 1.3] {
-            let symbols = Symbols::new(Popularity::Zipf(exponent), 1_000).expect("a distribution");
+            let symbols = SymbolDistribution::new(SymbolPopularity::Zipf(exponent), 1_000).expect("a distribution");
             let mut counts = vec![0_u32; 1_000];
             for _ in 0..DRAWS {
                 counts[symbols.draw(&mut dice)] += 1;
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn uniform_symbols_are_as_likely() {
-        let mut dice = dice(2, Purpose::Messages, 0);
-        let symbols = Symbols::new(Popularity::Uniform, 10).expect("a distribution");
+        let mut dice = dice(2, RngPurpose::Messages, 0);
+        let symbols = SymbolDistribution::new(SymbolPopularity::Uniform, 10).expect("a distribution");
         let mut counts = [0_u32; 10];
         (0..DRAWS).for_each(|_| counts[symbols.draw(&mut dice)] += 1);
         counts.iter().for_each(|&count| near(f64::from(count), DRAWS as f64 / 10.0, 0.05));
@@ -216,20 +216,20 @@ mod tests {
 
     #[test]
     fn sizes_have_their_means_and_bounds() {
-        let mut dice = dice(3, Purpose::Messages, 0);
+        let mut dice = dice(3, RngPurpose::Messages, 0);
         let all = [
-            Size::Constant(64),
-            Size::Uniform { least: 100, most: 300 },
-            Size::List(vec![(64, 8.0), (1_024, 2.0)]),
-            Size::LogNormal { median: 200, sigma: 0.5, least: 32, most: 100_000 },
+            SizeDistribution::Constant(64),
+            SizeDistribution::Uniform { least: 100, most: 300 },
+            SizeDistribution::List(vec![(64, 8.0), (1_024, 2.0)]),
+            SizeDistribution::LogNormal { median: 200, sigma: 0.5, least: 32, most: 100_000 },
         ];
         for one in all {
             near(mean(|| size(&one, &mut dice) as f64), size_mean(&one), 0.02);
         }
-        let narrow = Size::LogNormal { median: 200, sigma: 2.0, least: 150, most: 250 };
+        let narrow = SizeDistribution::LogNormal { median: 200, sigma: 2.0, least: 150, most: 250 };
         let drawn: Vec<usize> = (0..1_000).map(|_| size(&narrow, &mut dice)).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&150), Some(&250)));
-        let wide = Size::LogNormal { median: 1_000, sigma: 1.0, least: 1, most: 1 << 30 };
+        let wide = SizeDistribution::LogNormal { median: 1_000, sigma: 1.0, least: 1, most: 1 << 30 };
         let mut drawn: Vec<usize> = (0..DRAWS).map(|_| size(&wide, &mut dice)).collect();
         drawn.sort_unstable();
         near(drawn[DRAWS / 2] as f64, 1_000.0, 0.03);
@@ -239,12 +239,12 @@ mod tests {
 
     #[test]
     fn thinking_has_its_mean() {
-        let mut dice = dice(4, Purpose::Thinking, 0);
+        let mut dice = dice(4, RngPurpose::Thinking, 0);
         for (think, expected) in [
-            (Think::Constant { ns: 5_000 }, 5_000.0),
-            (Think::Uniform { least_ns: 1_000, most_ns: 3_000 }, 2_000.0),
-            (Think::Exponential { mean_ns: 10_000 }, 10_000.0),
-            (Think::LogNormal { median_ns: 10_000, sigma: 0.5, most_ns: 1 << 40 }, 10_000.0 * 0.125_f64.exp()),
+            (ThinkTime::Constant { ns: 5_000 }, 5_000.0),
+            (ThinkTime::Uniform { least_ns: 1_000, most_ns: 3_000 }, 2_000.0),
+            (ThinkTime::Exponential { mean_ns: 10_000 }, 10_000.0),
+            (ThinkTime::LogNormal { median_ns: 10_000, sigma: 0.5, most_ns: 1 << 40 }, 10_000.0 * 0.125_f64.exp()),
         ] {
             near(mean(|| think_ns(&think, &mut dice) as f64), expected, 0.02);
         }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn picks_are_different_and_within() {
-        let mut dice = dice(5, Purpose::Picks, 0);
+        let mut dice = dice(5, RngPurpose::Picks, 0);
         for (count, of) in [(0, 10), (3, 10), (10, 10), (50, 4_000)] {
             let picked = picks(&mut dice, count, of);
             assert_eq!(picked.len(), count);

@@ -5,9 +5,9 @@
 //! Never:  changes anything.
 
 use super::chance::{size_least, size_most};
-use super::spec::{Ack, Binding, Consumers, ExchangeType, Goal, Objective, Publishers, Rate, Source, Spec};
+use super::spec::{AckMode, WorkloadBinding, ConsumerGroup, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, PublisherGroup, SendRate, QueueSource, WorkloadSpec};
 use super::stamp::STAMP_BYTES;
-use super::topology::{Topology, is_pattern};
+use super::topology::{WorkloadTopology, is_pattern};
 use crate::limits::{
     KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_BINDINGS_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_MATCHES_MAX,
     WORKLOAD_MESSAGES_MAX,
@@ -17,7 +17,7 @@ use crate::limits::{
 pub(crate) const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
 
 /// A group of publishers.
-pub(crate) fn publishers(group: &Publishers, spec: &Spec) -> Result<(), String> {
+pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
     if size_least(&group.size) < STAMP_BYTES {
         return Err(format!(
@@ -38,14 +38,14 @@ pub(crate) fn publishers(group: &Publishers, spec: &Spec) -> Result<(), String> 
     if own_keys.saturating_mul(group.symbols) > KEYS_MAX {
         return Err(format!("{own_keys} x {} routing keys; at most {KEYS_MAX}", group.symbols));
     }
-    if let Rate::Bursts { low, .. } = group.rate
+    if let SendRate::Bursts { low, .. } = group.rate
         && low > 0.0
-        && matches!(group.rate, Rate::Bursts { high, .. } if high < low)
+        && matches!(group.rate, SendRate::Bursts { high, .. } if high < low)
     {
         return Err("a burst is faster than what is between bursts ('burst' is less than 'idle')".to_owned());
     }
     if let Some(exchange) = group.reply_exchange
-        && spec.exchanges[exchange].kind == ExchangeType::Fanout
+        && spec.exchanges[exchange].kind == WorkloadExchangeType::Fanout
     {
         return Err("'replies' through a fanout exchange would reach every publisher; use a direct one".to_owned());
     }
@@ -53,10 +53,10 @@ pub(crate) fn publishers(group: &Publishers, spec: &Spec) -> Result<(), String> 
 }
 
 /// A group of consumers.
-pub(crate) fn consumers(group: &Consumers, spec: &Spec) -> Result<(), String> {
+pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
-    if let Source::Own { bindings, picks, picks_of } = &group.from {
-        let asked = bindings.iter().any(|binding: &Binding| binding.key.contains("{pick}"));
+    if let QueueSource::Own { bindings, picks, picks_of } = &group.from {
+        let asked = bindings.iter().any(|binding: &WorkloadBinding| binding.key.contains("{pick}"));
         match (asked, picks) {
             (true, 0) => return Err("'{pick}' in a key needs 'picks' and 'picks_of'".to_owned()),
             (false, 1..) => return Err("'picks' without '{pick}' in a key".to_owned()),
@@ -67,7 +67,7 @@ pub(crate) fn consumers(group: &Consumers, spec: &Spec) -> Result<(), String> {
         }
     }
     let troubled = group.reject > 0.0 || group.crash > 0.0;
-    if troubled && group.ack == Ack::None {
+    if troubled && group.ack == AckMode::None {
         return Err("'reject' and 'crash' need acknowledgements: ack = \"each\" or { every = N }".to_owned());
     }
     if troubled && group.prefetch == 0 {
@@ -77,10 +77,10 @@ pub(crate) fn consumers(group: &Consumers, spec: &Spec) -> Result<(), String> {
         return Err("'crash' is at most 10%: each costs a channel".to_owned());
     }
     match group.ack {
-        Ack::Every(count) if group.prefetch > 0 && count > u64::from(group.prefetch) => {
+        AckMode::Every(count) if group.prefetch > 0 && count > u64::from(group.prefetch) => {
             return Err(format!("ack every {count} above prefetch {} would wait for ever", group.prefetch));
         }
-        Ack::None if group.prefetch > 0 => {
+        AckMode::None if group.prefetch > 0 => {
             return Err(
                 "'prefetch' means nothing without acknowledgements (ack = \"each\" or { every = N })".to_owned()
             );
@@ -98,7 +98,7 @@ pub(crate) fn consumers(group: &Consumers, spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-fn unique(name: &str, spec: &Spec) -> Result<(), String> {
+fn unique(name: &str, spec: &WorkloadSpec) -> Result<(), String> {
     let publishers = spec.publishers.iter().map(|group| &group.name);
     match publishers.chain(spec.consumers.iter().map(|group| &group.name)).any(|other| other == name) {
         true => Err(format!("there are two groups '{name}'")),
@@ -107,10 +107,10 @@ fn unique(name: &str, spec: &Spec) -> Result<(), String> {
 }
 
 /// An objective; all groups are known.
-pub(crate) fn objective(objective: &Objective, spec: &Spec) -> Result<(), String> {
+pub(crate) fn objective(objective: &WorkloadObjective, spec: &WorkloadSpec) -> Result<(), String> {
     let is_in = |name: &String| objective.group.as_ref().is_none_or(|group| group == name);
-    let publishers: Vec<&Publishers> = spec.publishers.iter().filter(|group| is_in(&group.name)).collect();
-    let consumers: Vec<&Consumers> = spec.consumers.iter().filter(|group| is_in(&group.name)).collect();
+    let publishers: Vec<&PublisherGroup> = spec.publishers.iter().filter(|group| is_in(&group.name)).collect();
+    let consumers: Vec<&ConsumerGroup> = spec.consumers.iter().filter(|group| is_in(&group.name)).collect();
     if publishers.is_empty() && consumers.is_empty() {
         let names: Vec<&str> = spec
             .publishers
@@ -122,7 +122,7 @@ pub(crate) fn objective(objective: &Objective, spec: &Spec) -> Result<(), String
         return Err(format!("there is no group '{name}', only: {}", names.join(", ")));
     }
     match &objective.goal {
-        Goal::Latency { kind, .. } => {
+        ObjectiveGoal::Latency { kind, .. } => {
             let has = match kind.as_str() {
                 "round_trip" => publishers.iter().any(|group| group.reply_exchange.is_some()),
                 "done" => consumers.iter().any(|group| group.think.is_some()),
@@ -135,20 +135,20 @@ pub(crate) fn objective(objective: &Objective, spec: &Spec) -> Result<(), String
             };
             if has { Ok(()) } else { Err(format!("the latency '{kind}' is measured at {needed}")) }
         }
-        Goal::Rate { .. } if consumers.is_empty() => {
+        ObjectiveGoal::Rate { .. } if consumers.is_empty() => {
             Err("'at_least' counts deliveries, which publishers have none of".to_owned())
         }
-        Goal::Rate { .. } => Ok(()),
+        ObjectiveGoal::Rate { .. } => Ok(()),
     }
 }
 
 /// The workload as a whole.
-pub(crate) fn whole(spec: &Spec) -> Result<(), String> {
+pub(crate) fn whole(spec: &WorkloadSpec) -> Result<(), String> {
     if spec.publishers.is_empty() || spec.consumers.is_empty() {
         return Err(NOBODY.to_owned());
     }
     for (index, queue) in spec.queues.iter().enumerate() {
-        if !spec.consumers.iter().any(|group| group.from == Source::Shared(index)) {
+        if !spec.consumers.iter().any(|group| group.from == QueueSource::Shared(index)) {
             return Err(format!("queue '{}' has no consumers: nobody could tell what was lost", queue.name));
         }
     }
@@ -179,19 +179,19 @@ pub(crate) fn whole(spec: &Spec) -> Result<(), String> {
     bindings(spec)
 }
 
-fn bindings(spec: &Spec) -> Result<(), String> {
-    let count_of = |bindings: &[Binding], picks: usize| -> usize {
+fn bindings(spec: &WorkloadSpec) -> Result<(), String> {
+    let count_of = |bindings: &[WorkloadBinding], picks: usize| -> usize {
         bindings.iter().map(|binding| if binding.key.contains("{pick}") { picks } else { 1 }).sum()
     };
     let own = spec.consumers.iter().map(|group| match &group.from {
-        Source::Own { bindings, picks, .. } => group.count.saturating_mul(count_of(bindings, *picks)),
-        Source::Shared(_) => 0,
+        QueueSource::Own { bindings, picks, .. } => group.count.saturating_mul(count_of(bindings, *picks)),
+        QueueSource::Shared(_) => 0,
     });
     let count: usize = spec.queues.iter().map(|queue| queue.bindings.len()).chain(own).sum();
     if count > WORKLOAD_BINDINGS_MAX {
         return Err(format!("{count} bindings; at most {WORKLOAD_BINDINGS_MAX}"));
     }
-    let topology = Topology::of(spec);
+    let topology = WorkloadTopology::of(spec);
     for group in &spec.publishers {
         let patterns = topology
             .queues

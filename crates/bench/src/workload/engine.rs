@@ -12,66 +12,66 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ledger::Census;
-use super::spec::{Source, Spec};
-use super::stage::Stage;
-use super::task::{Common, Order, SenderTask, Sent, Taken, TakerTask};
-use super::topology::Topology;
+use super::ledger::MessageSetSum;
+use super::spec::{QueueSource, WorkloadSpec};
+use super::stage::DeclaredTopology;
+use super::task::{WorkloadContext, WorkloadCommand, WorkloadPublisherTask, WorkloadPublisherReport, WorkloadConsumerReport, WorkloadConsumerTask};
+use super::topology::WorkloadTopology;
 use crate::interrupt;
-use crate::launcher::{self, Watch};
+use crate::launcher::{self, TargetMeter};
 use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
-use crate::placement::{Cpus, Pinned, Placement};
-use crate::plan::Report;
-use crate::process::Role;
-use crate::setup::Setup;
-use crate::target::{Target, Way};
+use crate::placement::{CpuList, PinnedProcess, CpuPlacement};
+use crate::plan::RoleReport;
+use crate::process::RoleHandle;
+use crate::setup::MeasureOptions;
+use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// How often the processes are asked how they are.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What one run came to.
-pub(crate) struct Outcome {
+pub(crate) struct WorkloadOutcome {
     /// When the measured part began and was to end.
     pub measured_from_ns: u64,
     pub end_ns: u64,
     /// What each publishing process found, with its group.
-    pub sent: Vec<(usize, Sent)>,
+    pub sent: Vec<(usize, WorkloadPublisherReport)>,
     /// What each consuming process found.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<WorkloadConsumerReport>,
     pub broker: Option<RoleUsage>,
 }
 
 /// How a run shows how far it is: a share of the whole, and words.
-pub(crate) type Show<'a> = dyn Fn(f64, &str) + 'a;
+pub(crate) type ProgressCallback<'a> = dyn Fn(f64, &str) + 'a;
 
 /// A process, and its report once it has given it.
-struct Player {
-    role: Role,
+struct WorkloadProcess {
+    role: RoleHandle,
     /// The group of a publishing process.
     group: usize,
-    said: Option<Report>,
+    said: Option<RoleReport>,
 }
 
 /// The processes of a workload, connected.
-struct Cast {
-    senders: Vec<Player>,
-    takers: Vec<Player>,
+struct WorkloadProcesses {
+    senders: Vec<WorkloadProcess>,
+    takers: Vec<WorkloadProcess>,
     // Dropped after the processes: queues are deleted when nobody consumes any more.
-    _placed: Option<Pinned>,
-    stage: Stage,
+    _placed: Option<PinnedProcess>,
+    stage: DeclaredTopology,
 }
 
 /// Runs a workload once.
-pub(crate) fn run(spec: &Spec, target: &Target, setup: &Setup, show: &Show<'_>) -> Result<Outcome, String> {
+pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &MeasureOptions, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
     launcher::one_clock().map_err(|error_ns| {
         format!(
             "intended times are of one clock, and those of these hosts differ by up to {error_ns} ns: \
              run open loops and workloads with all ranks on one host"
         )
     })?;
-    let Way::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
+    let TargetAddress::Amqp(url) = &target.way else { return Err("a workload needs a broker".to_owned()) };
     let run = now_ns() as u32 ^ std::process::id().rotate_left(16);
-    let common = Common {
+    let common = WorkloadContext {
         url: url.clone(),
         prefix: format!("hw{run:x}"),
         run,
@@ -81,7 +81,7 @@ pub(crate) fn run(spec: &Spec, target: &Target, setup: &Setup, show: &Show<'_>) 
     };
     show(0.0, "connecting");
     let play = || {
-        let mut cast = Cast::start(&common, target, &setup.placement)?;
+        let mut cast = WorkloadProcesses::start(&common, target, &setup.placement)?;
         // What became of the run is told once, by the run itself.
         play(&common, target, &mut cast, show).inspect_err(|_| cast.stage.forgive())
     };
@@ -92,11 +92,11 @@ pub(crate) fn run(spec: &Spec, target: &Target, setup: &Setup, show: &Show<'_>) 
     })
 }
 
-fn play(common: &Common, target: &Target, cast: &mut Cast, show: &Show<'_>) -> Result<Outcome, String> {
+fn play(common: &WorkloadContext, target: &BenchmarkTarget, cast: &mut WorkloadProcesses, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
     let spec = &common.spec;
-    let mut broker = Watch::of(target)?;
+    let mut broker = TargetMeter::of(target)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
-    cast.order(&Order::Begin { begin_ns })?;
+    cast.order(&WorkloadCommand::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
     let broker = watch(&mut broker, cast, (begin_ns, measured_from_ns, end_ns), show)?;
     show(1.0, "waiting for the last messages");
@@ -104,24 +104,24 @@ fn play(common: &Common, target: &Target, cast: &mut Cast, show: &Show<'_>) -> R
     cast.await_reports(wait, |cast| &mut cast.senders)?;
     let mut sent = Vec::with_capacity(cast.senders.len());
     for player in &mut cast.senders {
-        sent.push((player.group, found::<Sent>(player)?));
+        sent.push((player.group, found::<WorkloadPublisherReport>(player)?));
     }
-    let mut expected = vec![Census::default(); sent.first().map_or(0, |(_, sent)| sent.expected.len())];
+    let mut expected = vec![MessageSetSum::default(); sent.first().map_or(0, |(_, sent)| sent.expected.len())];
     for (_, sent) in &sent {
         expected.iter_mut().zip(&sent.expected).for_each(|(sum, one)| sum.merge(*one));
     }
     for player in &mut cast.takers {
-        player.role.order(&Order::Expect { queues: expected.clone() })?;
+        player.role.order(&WorkloadCommand::Expect { queues: expected.clone() })?;
     }
     // What a slow consumer has not taken when the time to drain is over is read at once, as long as anything comes.
     cast.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |cast| &mut cast.takers)?;
-    let taken = cast.takers.iter_mut().map(found::<Taken>).collect::<Result<Vec<_>, _>>()?;
-    Ok(Outcome { measured_from_ns, end_ns, sent, taken, broker })
+    let taken = cast.takers.iter_mut().map(found::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
+    Ok(WorkloadOutcome { measured_from_ns, end_ns, sent, taken, broker })
 }
 
-fn found<T: DeserializeOwned>(player: &mut Player) -> Result<T, String> {
+fn found<T: DeserializeOwned>(player: &mut WorkloadProcess) -> Result<T, String> {
     match player.said.take() {
-        Some(Report::Found(value)) => {
+        Some(RoleReport::Found(value)) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
         other => Err(format!("a role of the workload answered {other:?} instead of what it found")),
@@ -130,10 +130,10 @@ fn found<T: DeserializeOwned>(player: &mut Player) -> Result<T, String> {
 
 /// Waits until the end, and meters the broker from the end of the warm-up on. A role that fails ends the run at once.
 fn watch(
-    broker: &mut Watch,
-    cast: &mut Cast,
+    broker: &mut TargetMeter,
+    cast: &mut WorkloadProcesses,
     (begin_ns, measured_from_ns, end_ns): (u64, u64, u64),
-    show: &Show<'_>,
+    show: &ProgressCallback<'_>,
 ) -> Result<Option<RoleUsage>, String> {
     let mut until = |time_ns: u64| -> Result<bool, String> {
         let share = now_ns().saturating_sub(begin_ns) as f64 / (end_ns - begin_ns).max(1) as f64;
@@ -151,23 +151,23 @@ fn watch(
     broker.end()
 }
 
-impl Player {
-    fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus, group: usize) -> Result<Self, String> {
-        Ok(Self { role: Role::start(kind, task, cpus)?, group, said: None })
+impl WorkloadProcess {
+    fn start<T: Serialize>(kind: &str, task: &T, cpus: &CpuList, group: usize) -> Result<Self, String> {
+        Ok(Self { role: RoleHandle::start(kind, task, cpus)?, group, said: None })
     }
 }
 
-impl Cast {
-    fn start(common: &Common, target: &Target, placement: &Placement) -> Result<Self, String> {
+impl WorkloadProcesses {
+    fn start(common: &WorkloadContext, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
         let spec = &common.spec;
         check_descriptors(spec)?;
-        let topology = Topology::of(spec);
+        let topology = WorkloadTopology::of(spec);
         let placed = target.place(placement)?;
-        let stage = Stage::set(common, &topology)?;
+        let stage = DeclaredTopology::set(common, &topology)?;
         let mut cast = Self { senders: Vec::new(), takers: Vec::new(), _placed: placed, stage };
         for groups in processes_of_consumers(spec) {
-            let task = TakerTask { common: common.clone(), groups };
-            cast.takers.push(Player::start("workload-consumer", &task, &placement.consumer, 0)?);
+            let task = WorkloadConsumerTask { common: common.clone(), groups };
+            cast.takers.push(WorkloadProcess::start("workload-consumer", &task, &placement.consumer, 0)?);
         }
         for player in &mut cast.takers {
             player.role.ready(ROLE_READY_WAIT)?;
@@ -175,8 +175,8 @@ impl Cast {
         for (group, publishers) in spec.publishers.iter().enumerate() {
             for process in 0..publishers.processes {
                 let bound = |process: usize| publishers.count * process / publishers.processes;
-                let task = SenderTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
-                cast.senders.push(Player::start("workload-publisher", &task, &placement.publisher, group)?);
+                let task = WorkloadPublisherTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
+                cast.senders.push(WorkloadProcess::start("workload-publisher", &task, &placement.publisher, group)?);
             }
         }
         for player in &mut cast.senders {
@@ -185,11 +185,11 @@ impl Cast {
         Ok(cast)
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Player> {
+    fn all(&mut self) -> impl Iterator<Item = &mut WorkloadProcess> {
         self.senders.iter_mut().chain(&mut self.takers)
     }
 
-    fn order(&mut self, order: &Order) -> Result<(), String> {
+    fn order(&mut self, order: &WorkloadCommand) -> Result<(), String> {
         self.all().try_for_each(|player| player.role.order(order))
     }
 
@@ -205,7 +205,7 @@ impl Cast {
     }
 
     /// Waits until some of the roles have reported, and notices if another one fails meanwhile.
-    fn await_reports(&mut self, wait: Duration, of: impl Fn(&mut Self) -> &mut Vec<Player>) -> Result<(), String> {
+    fn await_reports(&mut self, wait: Duration, of: impl Fn(&mut Self) -> &mut Vec<WorkloadProcess>) -> Result<(), String> {
         let deadline = Deadline::after(wait);
         loop {
             self.listen()?;
@@ -220,14 +220,14 @@ impl Cast {
 
 /// A process for each group of consumers; groups that share a queue share a process, which alone can tell a message that
 /// came twice from one that was put back.
-fn processes_of_consumers(spec: &Spec) -> Vec<Vec<usize>> {
+fn processes_of_consumers(spec: &WorkloadSpec) -> Vec<Vec<usize>> {
     let mut processes: Vec<Vec<usize>> = Vec::new();
     for (group, consumers) in spec.consumers.iter().enumerate() {
         let with = match consumers.from {
-            Source::Shared(_) => processes
+            QueueSource::Shared(_) => processes
                 .iter()
                 .position(|groups| groups.iter().any(|&other| spec.consumers[other].from == consumers.from)),
-            Source::Own { .. } => None,
+            QueueSource::Own { .. } => None,
         };
         match with {
             Some(process) => processes[process].push(group),
@@ -238,7 +238,7 @@ fn processes_of_consumers(spec: &Spec) -> Vec<Vec<usize>> {
 }
 
 /// Whether every process may have as many connections as it needs.
-fn check_descriptors(spec: &Spec) -> Result<(), String> {
+fn check_descriptors(spec: &WorkloadSpec) -> Result<(), String> {
     const OTHERS: usize = 64;
     let most = spec
         .publishers

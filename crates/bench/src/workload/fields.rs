@@ -10,13 +10,13 @@ use toml::de::{DeTable, DeValue};
 use super::units;
 
 /// The file that is read.
-pub(crate) struct Source<'a> {
+pub(crate) struct WorkloadFile<'a> {
     /// Its name in messages.
     pub name: &'a str,
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl WorkloadFile<'_> {
     /// A fault at a place of the text.
     pub(crate) fn fault(&self, at: usize, path: &str, why: &str) -> String {
         let line = self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
@@ -25,33 +25,33 @@ impl Source<'_> {
     }
 }
 
-type Entry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
+type FieldEntry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
 
 /// A table whose keys are taken one by one.
-pub(crate) struct Fields<'a, 'i> {
-    source: &'a Source<'a>,
+pub(crate) struct TomlFields<'a, 'i> {
+    source: &'a WorkloadFile<'a>,
     path: String,
     at: usize,
-    left: Vec<Entry<'a, 'i>>,
+    left: Vec<FieldEntry<'a, 'i>>,
     known: Vec<&'static str>,
 }
 
 /// A value.
 #[derive(Clone)]
-pub(crate) struct Field<'a, 'i> {
-    source: &'a Source<'a>,
+pub(crate) struct TomlField<'a, 'i> {
+    source: &'a WorkloadFile<'a>,
     path: String,
     at: usize,
     value: &'a DeValue<'i>,
 }
 
-impl<'a, 'i> Fields<'a, 'i> {
+impl<'a, 'i> TomlFields<'a, 'i> {
     /// The whole file.
-    pub(crate) fn of(source: &'a Source<'a>, table: &'a DeTable<'i>) -> Self {
+    pub(crate) fn of(source: &'a WorkloadFile<'a>, table: &'a DeTable<'i>) -> Self {
         Self::at(source, String::new(), 0, table)
     }
 
-    fn at(source: &'a Source<'a>, path: String, at: usize, table: &'a DeTable<'i>) -> Self {
+    fn at(source: &'a WorkloadFile<'a>, path: String, at: usize, table: &'a DeTable<'i>) -> Self {
         let left = table.iter().map(|(key, value)| (&**key.get_ref(), key.span().start, value)).collect();
         Self { source, path, at, left, known: Vec::new() }
     }
@@ -74,21 +74,21 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 
     /// The value of a key, if it is there.
-    pub(crate) fn take(&mut self, key: &'static str) -> Option<Field<'a, 'i>> {
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<TomlField<'a, 'i>> {
         self.known.push(key);
         let index = self.left.iter().position(|(name, ..)| *name == key)?;
         let (name, _, value) = self.left.remove(index);
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        Some(Field { source: self.source, path, at: value.span().start, value: value.get_ref() })
+        Some(TomlField { source: self.source, path, at: value.span().start, value: value.get_ref() })
     }
 
     /// The value of a key that must be there.
-    pub(crate) fn need(&mut self, key: &'static str) -> Result<Field<'a, 'i>, String> {
+    pub(crate) fn need(&mut self, key: &'static str) -> Result<TomlField<'a, 'i>, String> {
         self.take(key).ok_or_else(|| self.fault(&format!("'{key}' is missing")))
     }
 
     /// Each table of an array of tables; none if it is not there.
-    pub(crate) fn tables(&mut self, key: &'static str) -> Result<Vec<Fields<'a, 'i>>, String> {
+    pub(crate) fn tables(&mut self, key: &'static str) -> Result<Vec<TomlFields<'a, 'i>>, String> {
         match self.take(key) {
             Some(field) => field.list()?.into_iter().map(|one| one.table()).collect(),
             None => Ok(Vec::new()),
@@ -109,7 +109,7 @@ impl<'a, 'i> Fields<'a, 'i> {
     }
 }
 
-impl<'a, 'i> Field<'a, 'i> {
+impl<'a, 'i> TomlField<'a, 'i> {
     /// A fault of this value.
     pub(crate) fn fault(&self, why: &str) -> String {
         self.source.fault(self.at, &self.path, why)
@@ -194,9 +194,9 @@ impl<'a, 'i> Field<'a, 'i> {
             .ok_or_else(|| self.fault(&format!("'{text}' is none of {}", names.join(", "))))
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<Field<'a, 'i>>, String> {
+    pub(crate) fn list(&self) -> Result<Vec<TomlField<'a, 'i>>, String> {
         let DeValue::Array(array) = self.value else { return Err(self.wrong("a list")) };
-        let element = |(index, value): (usize, &'a Spanned<DeValue<'i>>)| Field {
+        let element = |(index, value): (usize, &'a Spanned<DeValue<'i>>)| TomlField {
             source: self.source,
             path: format!("{}[{index}]", self.path),
             at: value.span().start,
@@ -213,9 +213,9 @@ impl<'a, 'i> Field<'a, 'i> {
         matches!(self.value, DeValue::String(_))
     }
 
-    pub(crate) fn table(&self) -> Result<Fields<'a, 'i>, String> {
+    pub(crate) fn table(&self) -> Result<TomlFields<'a, 'i>, String> {
         match self.value {
-            DeValue::Table(table) => Ok(Fields::at(self.source, self.path.clone(), self.at, table)),
+            DeValue::Table(table) => Ok(TomlFields::at(self.source, self.path.clone(), self.at, table)),
             _ => Err(self.wrong("a table")),
         }
     }

@@ -4,7 +4,7 @@
 //! Owns:   a bit for every message of every publisher.
 //! Never:  takes a redelivery for a fault, or a second delivery that does not say so for a redelivery.
 
-use gauge::Faults;
+use gauge::DeliveryFaults;
 use serde::{Deserialize, Serialize};
 
 use super::chance::mix;
@@ -12,14 +12,14 @@ use crate::limits::SEGMENT_MESSAGES_MAX;
 
 /// A set of messages, in so few words that it can be sent and compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Census {
+pub(crate) struct MessageSetSum {
     /// How many.
     pub count: u64,
     /// Sum of a number that each message has.
     pub sum: u64,
 }
 
-impl Census {
+impl MessageSetSum {
     /// One more message.
     #[inline]
     pub(crate) fn add(&mut self, stream: u32, sequence: u32) {
@@ -36,9 +36,9 @@ impl Census {
 
 /// Bits, one a message of one stream.
 #[derive(Clone, Debug, Default)]
-struct Bits(Vec<u64>);
+struct SequenceBits(Vec<u64>);
 
-impl Bits {
+impl SequenceBits {
     /// Sets a bit; says whether it was set before.
     #[inline]
     fn set(&mut self, number: u32) -> bool {
@@ -58,7 +58,7 @@ impl Bits {
 
 /// Which delivery of a message one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ArrivalKind {
     First,
     Again,
     /// It is no message of this workload.
@@ -67,38 +67,38 @@ pub(crate) enum Arrival {
 
 /// One queue.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
-    seen: Vec<Bits>,
-    done: Vec<Bits>,
-    census: Census,
-    faults: Faults,
+pub(crate) struct DeliveryLedger {
+    seen: Vec<SequenceBits>,
+    done: Vec<SequenceBits>,
+    census: MessageSetSum,
+    faults: DeliveryFaults,
     redelivered: u64,
 }
 
 /// The order of arrival at one consumer: each publisher's messages that are not redelivered come in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Order(Vec<u32>);
+pub(crate) struct StreamPositions(Vec<u32>);
 
-impl Order {
+impl StreamPositions {
     /// For so many publishers.
     pub(crate) fn new(streams: usize) -> Self {
         Self(vec![0; streams])
     }
 }
 
-impl Ledger {
+impl DeliveryLedger {
     /// For so many publishers.
     pub(crate) fn new(streams: usize) -> Self {
-        Self { seen: vec![Bits::default(); streams], done: vec![Bits::default(); streams], ..Self::default() }
+        Self { seen: vec![SequenceBits::default(); streams], done: vec![SequenceBits::default(); streams], ..Self::default() }
     }
 
     /// A message came.
     #[inline]
-    pub(crate) fn arrived(&mut self, order: &mut Order, stream: u32, sequence: u32, redelivered: bool) -> Arrival {
+    pub(crate) fn arrived(&mut self, order: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
         let Some(seen) = self.seen.get_mut(stream as usize).filter(|_| u64::from(sequence) < SEGMENT_MESSAGES_MAX)
         else {
             self.faults.strays += 1;
-            return Arrival::Stray;
+            return ArrivalKind::Stray;
         };
         let before = seen.set(sequence);
         if redelivered {
@@ -111,7 +111,7 @@ impl Ledger {
             self.faults.reordered += u64::from(!before && sequence < *next);
             *next = (*next).max(sequence + 1);
         }
-        if before { Arrival::Again } else { Arrival::First }
+        if before { ArrivalKind::Again } else { ArrivalKind::First }
     }
 
     /// A message is done with: acknowledged, or delivered where nobody acknowledges.
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// What went wrong, held against what was sent: what is not done with is lost; as many, but not the same, are strays.
-    pub(crate) fn faults(&self, expected: Census) -> Faults {
+    pub(crate) fn faults(&self, expected: MessageSetSum) -> DeliveryFaults {
         let mut faults = self.faults;
         faults.lost = expected.count.saturating_sub(self.census.count);
         if self.census.count > expected.count {
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
 
     /// `1` arrives and is done with, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done with.
-    fn check(script: &str, sent: &[u32], expected: Faults, redelivered: u64) {
-        let (mut ledger, mut order, mut census) = (Ledger::new(2), Order::new(2), Census::default());
+    fn check(script: &str, sent: &[u32], expected: DeliveryFaults, redelivered: u64) {
+        let (mut ledger, mut order, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
         sent.iter().for_each(|&sequence| census.add(1, sequence));
         for step in script.split_whitespace() {
             let digits = step.trim_end_matches(['?', 'r', '+']);
@@ -184,41 +184,41 @@ mod tests {
 
     #[test]
     fn each_fault_is_told_apart() {
-        let none = Faults::default();
+        let none = DeliveryFaults::default();
         check("0 1 2", &[0, 1, 2], none, 0);
         check("5 9 70", &[5, 9, 70], none, 0);
-        check("0 2", &[0, 1, 2], Faults { lost: 1, ..none }, 0);
-        check("0 1 1 2", &[0, 1, 2], Faults { duplicates: 1, ..none }, 0);
-        check("0 2 1", &[0, 1, 2], Faults { reordered: 1, ..none }, 0);
-        check("0 1 3", &[0, 1, 2], Faults { lost: 1, strays: 1, ..none }, 0);
-        check("0 1 2 3", &[0, 1, 2], Faults { strays: 1, ..none }, 0);
+        check("0 2", &[0, 1, 2], DeliveryFaults { lost: 1, ..none }, 0);
+        check("0 1 1 2", &[0, 1, 2], DeliveryFaults { duplicates: 1, ..none }, 0);
+        check("0 2 1", &[0, 1, 2], DeliveryFaults { reordered: 1, ..none }, 0);
+        check("0 1 3", &[0, 1, 2], DeliveryFaults { lost: 1, strays: 1, ..none }, 0);
+        check("0 1 2 3", &[0, 1, 2], DeliveryFaults { strays: 1, ..none }, 0);
     }
 
     #[test]
     fn what_was_put_back_may_come_again_and_must_be_done_with_once() {
-        let none = Faults::default();
+        let none = DeliveryFaults::default();
         check("0? 1 0r 0+", &[0, 1], none, 1);
         check("0? 1 2 0r 0r 0+", &[0, 1, 2], none, 2);
-        check("0? 1", &[0, 1], Faults { lost: 1, ..none }, 0);
+        check("0? 1", &[0, 1], DeliveryFaults { lost: 1, ..none }, 0);
         // Again without the mark; again after it was acknowledged.
-        check("0? 0? 0+", &[0], Faults { duplicates: 1, ..none }, 0);
-        check("0 0r", &[0], Faults { duplicates: 1, ..none }, 1);
+        check("0? 0? 0+", &[0], DeliveryFaults { duplicates: 1, ..none }, 0);
+        check("0 0r", &[0], DeliveryFaults { duplicates: 1, ..none }, 1);
         // Never seen before, but marked: it was on its way to a channel that closed.
         check("0r 0+ 1", &[0, 1], none, 1);
     }
 
     #[test]
     fn other_streams_are_strays() {
-        let mut ledger = Ledger::new(1);
-        assert_eq!(ledger.arrived(&mut Order::new(1), 1, 0, false), Arrival::Stray);
-        assert_eq!(ledger.arrived(&mut Order::new(1), 0, u32::MAX, false), Arrival::Stray);
-        assert_eq!(ledger.faults(Census::default()), Faults { strays: 2, ..Faults::default() });
+        let mut ledger = DeliveryLedger::new(1);
+        assert_eq!(ledger.arrived(&mut StreamPositions::new(1), 1, 0, false), ArrivalKind::Stray);
+        assert_eq!(ledger.arrived(&mut StreamPositions::new(1), 0, u32::MAX, false), ArrivalKind::Stray);
+        assert_eq!(ledger.faults(MessageSetSum::default()), DeliveryFaults { strays: 2, ..DeliveryFaults::default() });
     }
 
     #[test]
     fn a_census_tells_sets_apart() {
         let census = |numbers: &[(u32, u32)]| {
-            let mut census = Census::default();
+            let mut census = MessageSetSum::default();
             numbers.iter().for_each(|&(stream, sequence)| census.add(stream, sequence));
             census
         };

@@ -6,19 +6,19 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{Buckets, Environment, Faults, Latencies, judge};
-use report::document::Run;
+use gauge::{HistogramBuckets, HostEnvironment, DeliveryFaults, LatencyHistogram, judge};
+use report::document::MeasuredRun;
 
-use super::engine::Outcome;
-use super::spec::Spec;
-use super::task::{Sent, TakenGroup};
-use crate::plan::Used;
+use super::engine::WorkloadOutcome;
+use super::spec::WorkloadSpec;
+use super::task::{WorkloadPublisherReport, ConsumerGroupReport};
+use crate::plan::SelfUsage;
 
 /// The name of the first point.
 pub(crate) const ALL: &str = "all";
 
 /// The groups of a workload in the order of the points.
-pub(crate) fn groups(spec: &Spec) -> Vec<String> {
+pub(crate) fn groups(spec: &WorkloadSpec) -> Vec<String> {
     let mut names = vec![ALL.to_owned()];
     names.extend(spec.publishers.iter().map(|group| group.name.clone()));
     names.extend(spec.consumers.iter().map(|group| group.name.clone()));
@@ -26,18 +26,18 @@ pub(crate) fn groups(spec: &Spec) -> Vec<String> {
 }
 
 /// The runs of all points, in the same order.
-pub(crate) fn runs(spec: &Spec, outcome: &Outcome, environment: &Environment) -> Vec<Run> {
+pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnvironment) -> Vec<MeasuredRun> {
     let elapsed_s = elapsed_s(outcome);
     let mut runs = vec![all(spec, outcome, environment, elapsed_s)];
     for group in 0..spec.publishers.len() {
-        let mut run = Run { elapsed_s, ..Run::default() };
+        let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
         let of_group = outcome.sent.iter().filter(|(of, _)| *of == group).map(|(_, sent)| sent);
-        add_sent(&mut run, of_group, &mut Kinds::default());
+        add_sent(&mut run, of_group, &mut LatencyKinds::default());
         runs.push(run);
     }
     for group in 0..spec.consumers.len() {
-        let mut run = Run { elapsed_s, ..Run::default() };
-        let mut kinds = Kinds::default();
+        let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
+        let mut kinds = LatencyKinds::default();
         for taken in outcome.taken.iter().filter_map(|taken| taken.groups.get(&group)) {
             add_taken(&mut run, taken, outcome, &mut kinds);
             run.notes.extend(group_notes(taken));
@@ -49,7 +49,7 @@ pub(crate) fn runs(spec: &Spec, outcome: &Outcome, environment: &Environment) ->
 }
 
 /// From the end of the warm-up to the last message, or to the end if nothing came later.
-fn elapsed_s(outcome: &Outcome) -> f64 {
+fn elapsed_s(outcome: &WorkloadOutcome) -> f64 {
     let last = outcome.taken.iter().map(|taken| taken.last_ns).chain(outcome.sent.iter().map(|(_, sent)| sent.last_ns));
     let end_ns = last.max().unwrap_or(0).max(outcome.end_ns);
     end_ns.saturating_sub(outcome.measured_from_ns).max(1) as f64 / 1e9
@@ -57,21 +57,21 @@ fn elapsed_s(outcome: &Outcome) -> f64 {
 
 /// Histograms by kind, while they are merged.
 #[derive(Default)]
-struct Kinds(BTreeMap<&'static str, Latencies>);
+struct LatencyKinds(BTreeMap<&'static str, LatencyHistogram>);
 
-impl Kinds {
-    fn merge(&mut self, kind: &'static str, buckets: &Buckets) {
+impl LatencyKinds {
+    fn merge(&mut self, kind: &'static str, buckets: &HistogramBuckets) {
         self.0.entry(kind).or_default().merge(buckets);
     }
 
-    fn into_run(self, run: &mut Run) {
+    fn into_run(self, run: &mut MeasuredRun) {
         for (kind, latencies) in self.0.into_iter().filter(|(_, latencies)| latencies.count() > 0) {
             run.latencies.insert(kind.to_owned(), latencies.buckets());
         }
     }
 }
 
-fn add_sent<'a>(run: &mut Run, all: impl Iterator<Item = &'a Sent>, kinds: &mut Kinds) {
+fn add_sent<'a>(run: &mut MeasuredRun, all: impl Iterator<Item = &'a WorkloadPublisherReport>, kinds: &mut LatencyKinds) {
     for sent in all {
         run.published += sent.measured;
         kinds.merge("lateness", &sent.lateness);
@@ -80,7 +80,7 @@ fn add_sent<'a>(run: &mut Run, all: impl Iterator<Item = &'a Sent>, kinds: &mut 
     std::mem::take(kinds).into_run(run);
 }
 
-fn add_taken(run: &mut Run, taken: &TakenGroup, outcome: &Outcome, kinds: &mut Kinds) {
+fn add_taken(run: &mut MeasuredRun, taken: &ConsumerGroupReport, outcome: &WorkloadOutcome, kinds: &mut LatencyKinds) {
     run.delivered += taken.delivered;
     run.delivered_bytes += taken.delivered_bytes;
     kinds.merge("delivery", &taken.delivery);
@@ -91,20 +91,20 @@ fn add_taken(run: &mut Run, taken: &TakenGroup, outcome: &Outcome, kinds: &mut K
     run.rates.iter_mut().zip(&taken.slices).for_each(|(rate, &count)| *rate += count as f64 / slice_s);
 }
 
-fn all(spec: &Spec, outcome: &Outcome, environment: &Environment, elapsed_s: f64) -> Run {
-    let mut run = Run { elapsed_s, broker: outcome.broker, ..Run::default() };
-    let mut kinds = Kinds::default();
+fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnvironment, elapsed_s: f64) -> MeasuredRun {
+    let mut run = MeasuredRun { elapsed_s, broker: outcome.broker, ..MeasuredRun::default() };
+    let mut kinds = LatencyKinds::default();
     for taken in outcome.taken.iter().flat_map(|taken| taken.groups.values()) {
         add_taken(&mut run, taken, outcome, &mut kinds);
     }
     kinds.into_run(&mut run);
-    add_sent(&mut run, outcome.sent.iter().map(|(_, sent)| sent), &mut Kinds::default());
-    let mut faults = Faults::default();
+    add_sent(&mut run, outcome.sent.iter().map(|(_, sent)| sent), &mut LatencyKinds::default());
+    let mut faults = DeliveryFaults::default();
     outcome.taken.iter().flat_map(|taken| taken.faults.values()).for_each(|one| faults.add(*one));
     outcome.sent.iter().for_each(|(_, sent)| faults.add(sent.answer_faults));
     run.faults = faults;
     run.refused = outcome.sent.iter().map(|(group, sent)| refused(spec.publishers[*group].mandatory, sent)).sum();
-    let (mut publishers, mut consumers) = (Used::default(), Used::default());
+    let (mut publishers, mut consumers) = (SelfUsage::default(), SelfUsage::default());
     outcome.sent.iter().for_each(|(_, sent)| publishers.add(&sent.used));
     outcome.taken.iter().for_each(|taken| consumers.add(&taken.used));
     run.publishers = publishers.process.known();
@@ -120,13 +120,13 @@ fn all(spec: &Spec, outcome: &Outcome, environment: &Environment, elapsed_s: f64
 }
 
 /// Messages the broker refused, and those that came back or did not come back against what their keys say.
-fn refused(mandatory: bool, sent: &Sent) -> u64 {
+fn refused(mandatory: bool, sent: &WorkloadPublisherReport) -> u64 {
     let back = if mandatory { sent.unroutable } else { 0 };
     sent.refused + sent.unconfirmed + sent.returned.abs_diff(back)
 }
 
-fn invalid(outcome: &Outcome, run: &Run, environment: &Environment) -> Vec<String> {
-    let sum = |count: &dyn Fn(&Sent) -> u64| outcome.sent.iter().map(|(_, sent)| count(sent)).sum::<u64>();
+fn invalid(outcome: &WorkloadOutcome, run: &MeasuredRun, environment: &HostEnvironment) -> Vec<String> {
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.sent.iter().map(|(_, sent)| count(sent)).sum::<u64>();
     let (late, unsent) = (sum(&|sent| sent.late), sum(&|sent| sent.unsent));
     let stalled_ns = sum(&|sent| sent.stalled_ns);
     let behind = judge::generator_fell_behind(late + unsent, run.published + unsent).map(|why| {
@@ -143,8 +143,8 @@ fn invalid(outcome: &Outcome, run: &Run, environment: &Environment) -> Vec<Strin
     behind.into_iter().chain(full).chain(judge::unoptimised(environment)).collect()
 }
 
-fn notes(outcome: &Outcome, run: &Run, elapsed_s: f64) -> Vec<String> {
-    let sum = |count: &dyn Fn(&Sent) -> u64| outcome.sent.iter().map(|(_, sent)| count(sent)).sum::<u64>();
+fn notes(outcome: &WorkloadOutcome, run: &MeasuredRun, elapsed_s: f64) -> Vec<String> {
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.sent.iter().map(|(_, sent)| count(sent)).sum::<u64>();
     let digest = outcome.sent.iter().fold(0_u64, |all, (_, sent)| all.wrapping_add(sent.digest));
     let mut notes = vec![format!("{} messages sent, digest {digest:016x}", sum(&|sent| sent.sent))];
     let mut note = |count: u64, words: &str| {
@@ -166,7 +166,7 @@ fn notes(outcome: &Outcome, run: &Run, elapsed_s: f64) -> Vec<String> {
     notes
 }
 
-fn group_notes(taken: &TakenGroup) -> Vec<String> {
+fn group_notes(taken: &ConsumerGroupReport) -> Vec<String> {
     let mut notes = Vec::new();
     if taken.rejected > 0 {
         notes.push(format!("{} messages put back", taken.rejected));

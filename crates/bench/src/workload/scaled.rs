@@ -4,13 +4,13 @@
 //! Owns:   what grows with a factor: rates, publishers, consumers, rates that are asked for.
 //! Never:  changes sizes, keys, bindings, or how long a consumer thinks.
 
-use super::spec::{Goal, Spec};
+use super::spec::{ObjectiveGoal, WorkloadSpec};
 
 /// However small the factor, a group is expected to send about as many messages.
 const MESSAGES_MIN: f64 = 16.0;
 
 /// Multiplies rates and numbers.
-pub(super) fn times(spec: &mut Spec, factor: f64) {
+pub(super) fn times(spec: &mut WorkloadSpec, factor: f64) {
     let count = |count: usize| ((count as f64 * factor).round() as usize).max(1);
     for group in &mut spec.publishers {
         let expected = group.rate.expected(spec.duration_ns);
@@ -23,14 +23,14 @@ pub(super) fn times(spec: &mut Spec, factor: f64) {
         group.count = count(group.count);
     }
     for objective in &mut spec.objectives {
-        if let Goal::Rate { least_per_s } = &mut objective.goal {
+        if let ObjectiveGoal::Rate { least_per_s } = &mut objective.goal {
             *least_per_s *= factor;
         }
     }
 }
 
 /// Makes it last so long, the warm-up in proportion.
-pub(super) fn lasting(spec: &mut Spec, seconds: f64) {
+pub(super) fn lasting(spec: &mut WorkloadSpec, seconds: f64) {
     let factor = seconds * 1e9 / spec.duration_ns as f64;
     spec.duration_ns = (seconds * 1e9) as u64;
     spec.warm_up_ns = (spec.warm_up_ns as f64 * factor) as u64;

@@ -20,7 +20,7 @@ pub(crate) fn text(name: &str) -> Option<&'static str> {
 
 /// All of them, read.
 #[cfg(test)]
-pub(crate) fn all() -> Vec<(&'static str, super::spec::Spec)> {
+pub(crate) fn all() -> Vec<(&'static str, super::spec::WorkloadSpec)> {
     let read = |(name, text): (&'static str, &str)| {
         (name, super::parse::parse(name, &format!("{name}.toml"), text).unwrap_or_else(|why| panic!("{why}")))
     };

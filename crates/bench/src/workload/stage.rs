@@ -6,12 +6,12 @@
 
 use client::{Channel, Client, ExchangeOptions, QueueOptions, Table, Url};
 
-use super::task::Common;
-use super::topology::Topology;
+use super::task::WorkloadContext;
+use super::topology::WorkloadTopology;
 use crate::tcp::queue_arguments;
 
 /// The declared exchanges and queues.
-pub(crate) struct Stage {
+pub(crate) struct DeclaredTopology {
     url: String,
     exchanges: Vec<String>,
     queues: Vec<String>,
@@ -19,9 +19,9 @@ pub(crate) struct Stage {
     forgiven: bool,
 }
 
-impl Stage {
+impl DeclaredTopology {
     /// Declares everything.
-    pub(crate) fn set(common: &Common, topology: &Topology) -> Result<Self, String> {
+    pub(crate) fn set(common: &WorkloadContext, topology: &WorkloadTopology) -> Result<Self, String> {
         let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), forgiven: false };
         stage.declare(common, topology).map_err(|error| error.to_string())?;
         Ok(stage)
@@ -32,7 +32,7 @@ impl Stage {
         self.forgiven = true;
     }
 
-    fn declare(&mut self, common: &Common, topology: &Topology) -> client::Result<()> {
+    fn declare(&mut self, common: &WorkloadContext, topology: &WorkloadTopology) -> client::Result<()> {
         let (mut client, channel) = connect(&self.url)?;
         for (index, exchange) in common.spec.exchanges.iter().enumerate() {
             let name = common.exchange(index);
@@ -70,7 +70,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for DeclaredTopology {
     fn drop(&mut self) {
         if let Err(why) = self.clear()
             && !(self.forgiven && is_gone(&why))

@@ -13,7 +13,7 @@ const SUM_PLACE: usize = 12;
 
 /// What a body begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct WorkloadStamp {
     /// Number of the run; a message of another one is a stray.
     pub run: u32,
     /// Which publisher.
@@ -26,7 +26,7 @@ pub(crate) struct Stamp {
     pub sent_ns: u64,
 }
 
-impl Stamp {
+impl WorkloadStamp {
     /// Writes it at the start of a body, which must be long enough.
     #[inline]
     pub(crate) fn write(&self, body: &mut [u8]) {
@@ -79,17 +79,17 @@ mod tests {
 
     #[test]
     fn a_stamp_comes_back() {
-        let stamp = Stamp { run: 1, stream: 2, sequence: u32::MAX - 3, due_ns: 1 << 40, sent_ns: 5 };
+        let stamp = WorkloadStamp { run: 1, stream: 2, sequence: u32::MAX - 3, due_ns: 1 << 40, sent_ns: 5 };
         let mut body = vec![0xff; 40];
         stamp.write(&mut body);
-        assert_eq!(Stamp::read(&body), Some(stamp));
-        assert_eq!(Stamp::read(&body[..STAMP_BYTES - 1]), None);
+        assert_eq!(WorkloadStamp::read(&body), Some(stamp));
+        assert_eq!(WorkloadStamp::read(&body[..STAMP_BYTES - 1]), None);
     }
 
     #[test]
     fn every_changed_byte_breaks_the_seal() {
         let mut body = pattern(1_000);
-        Stamp { run: 1, stream: 2, sequence: 3, due_ns: 4, sent_ns: 5 }.write(&mut body);
+        WorkloadStamp { run: 1, stream: 2, sequence: 3, due_ns: 4, sent_ns: 5 }.write(&mut body);
         seal(&mut body);
         assert!(holds(&body));
         for place in 0..body.len() {

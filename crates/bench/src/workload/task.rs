@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{Buckets, Faults};
+use gauge::{HistogramBuckets, DeliveryFaults};
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Census;
-use super::spec::Spec;
-use crate::plan::Used;
+use super::ledger::MessageSetSum;
+use super::spec::WorkloadSpec;
+use crate::plan::SelfUsage;
 
 /// What all processes of one run share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Common {
+pub(crate) struct WorkloadContext {
     /// Where the broker is.
     pub url: String,
     /// Names on the broker begin with it.
@@ -26,10 +26,10 @@ pub(crate) struct Common {
     pub check: bool,
     /// Bytes that each queue of messages may hold, if it is told.
     pub queue_bytes: Option<u64>,
-    pub spec: Spec,
+    pub spec: WorkloadSpec,
 }
 
-impl Common {
+impl WorkloadContext {
     /// The name of an exchange on the broker.
     pub(crate) fn exchange(&self, index: usize) -> String {
         format!("{}.{}", self.prefix, self.spec.exchanges[index].name)
@@ -43,8 +43,8 @@ impl Common {
 
 /// A process that publishes: some publishers of one group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SenderTask {
-    pub common: Common,
+pub(crate) struct WorkloadPublisherTask {
+    pub common: WorkloadContext,
     pub group: usize,
     /// The first publisher here, and the first one after.
     pub from: usize,
@@ -53,23 +53,23 @@ pub(crate) struct SenderTask {
 
 /// A process that consumes: all consumers of some groups.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct TakerTask {
-    pub common: Common,
+pub(crate) struct WorkloadConsumerTask {
+    pub common: WorkloadContext,
     pub groups: Vec<usize>,
 }
 
 /// What a process is told while it runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum WorkloadCommand {
     /// The workload begins at this time of the monotonic clock.
     Begin { begin_ns: u64 },
     /// All publishers have ended; this is what each queue should have brought.
-    Expect { queues: Vec<Census> },
+    Expect { queues: Vec<MessageSetSum> },
 }
 
 /// What a publishing process found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub(crate) struct WorkloadPublisherReport {
     /// Messages sent, warm-up included.
     pub sent: u64,
     /// Those after the warm-up, and their bytes.
@@ -82,12 +82,12 @@ pub(crate) struct Sent {
     /// How long publishers were kept from sending: the broker took no bytes, or the window of confirms was full.
     pub stalled_ns: u64,
     /// How late messages left.
-    pub lateness: Buckets,
+    pub lateness: HistogramBuckets,
     /// From when a request was meant to leave to when its answer was here.
-    pub round_trips: Buckets,
+    pub round_trips: HistogramBuckets,
     /// Answers, warm-up included; those that never came, came twice or belong to nothing.
     pub answers: u64,
-    pub answer_faults: Faults,
+    pub answer_faults: DeliveryFaults,
     /// Messages that the broker refused to confirm.
     pub refused: u64,
     /// Messages that it neither confirmed nor refused.
@@ -96,38 +96,38 @@ pub(crate) struct Sent {
     pub returned: u64,
     pub unroutable: u64,
     /// What should arrive at each queue.
-    pub expected: Vec<Census>,
+    pub expected: Vec<MessageSetSum>,
     /// A number that depends on every message sent, its key, size and time; the same for the same seed.
     pub digest: u64,
     /// When the last answer or confirm was here (or the last message left).
     pub last_ns: u64,
-    pub used: Used,
+    pub used: SelfUsage,
 }
 
 /// What a consuming process found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Taken {
+pub(crate) struct WorkloadConsumerReport {
     /// By the number of the group.
-    pub groups: BTreeMap<usize, TakenGroup>,
+    pub groups: BTreeMap<usize, ConsumerGroupReport>,
     /// What went wrong on each queue that is consumed here.
-    pub faults: BTreeMap<usize, Faults>,
+    pub faults: BTreeMap<usize, DeliveryFaults>,
     pub redelivered: u64,
     pub last_ns: u64,
-    pub used: Used,
+    pub used: SelfUsage,
 }
 
 /// What a group of consumers found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct TakenGroup {
+pub(crate) struct ConsumerGroupReport {
     /// Deliveries after the warm-up (by their intended time), redeliveries included, and their bytes.
     pub delivered: u64,
     pub delivered_bytes: u64,
     /// From when a message was meant to leave to when a consumer had it.
-    pub delivery: Buckets,
+    pub delivery: HistogramBuckets,
     /// The same from when it did leave.
-    pub service: Buckets,
+    pub service: HistogramBuckets,
     /// From when it was meant to leave to when the consumer had done its work.
-    pub done: Buckets,
+    pub done: HistogramBuckets,
     /// Deliveries in each twentieth of the measured time.
     pub slices: Vec<u64>,
     /// Messages put back, channels closed on purpose.

@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use super::plot::Plot;
-use super::scale::{Scale, Spread, Unit};
+use super::plot::LinePlot;
+use super::scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 use crate::markdown::number;
 
@@ -20,18 +20,18 @@ const LEFT: f64 = 6.0;
 const RIGHT: f64 = 70.0;
 
 /// Whether a panel holds single values only, all at one place.
-pub(super) fn fits(plot: &Plot) -> bool {
+pub(super) fn fits(plot: &LinePlot) -> bool {
     let mut places = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x);
     let Some(first) = places.next() else { return false };
     places.all(|place| place == first) && plot.lines.iter().all(|line| line.dots.len() == 1)
 }
 
 /// Draws it, on a scale that holds the given span of values.
-pub(super) fn svg(plot: &Plot, span: (f64, f64)) -> String {
+pub(super) fn svg(plot: &LinePlot, span: (f64, f64)) -> String {
     let height = TOP + ROW * plot.lines.len() as f64 + BOTTOM;
     // A logarithm of few values hides more than it shows, unless they are decades apart.
-    let spread = if span.0 > 0.0 && span.1 / span.0 > 100.0 { Spread::Log10 } else { Spread::Linear };
-    let scale = Scale::new(spread, Unit::Plain, span, (LEFT + 6.0, WIDTH - RIGHT)).rounded_up();
+    let spread = if span.0 > 0.0 && span.1 / span.0 > 100.0 { ScaleKind::Log10 } else { ScaleKind::Linear };
+    let scale = AxisScale::new(spread, AxisUnit::Plain, span, (LEFT + 6.0, WIDTH - RIGHT)).rounded_up();
     let mut svg = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
         escaped(&plot.spoken())
@@ -62,7 +62,7 @@ pub(super) fn svg(plot: &Plot, span: (f64, f64)) -> String {
             escaped(&line.label)
         );
         _ = writeln!(svg, "<path class=\"row\" d=\"M{LEFT} {at_y:.1}H{:.1}\"/>", WIDTH - RIGHT);
-        if let Some((low, high)) = dot.interval.filter(|(low, _)| Scale::shows(spread, *low)) {
+        if let Some((low, high)) = dot.interval.filter(|(low, _)| AxisScale::shows(spread, *low)) {
             _ = writeln!(
                 svg,
                 "<path class=\"interval wide-interval\" stroke=\"{colour}\" d=\"M{:.1} {at_y:.1}H{:.1}\"/>",
@@ -88,20 +88,20 @@ pub(super) fn svg(plot: &Plot, span: (f64, f64)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::look::Look;
-    use crate::page::plot::{Axis, Dot, Line};
+    use crate::page::look::LineStyle;
+    use crate::page::plot::{PlotAxis, PlotDot, PlotLine};
 
     #[test]
     fn single_values_are_rows() {
-        let axis = |label: &str| Axis { label: label.to_owned(), spread: Spread::Linear, unit: Unit::Plain };
-        let line = |label: &str, x: f64, y: f64| Line {
+        let axis = |label: &str| PlotAxis { label: label.to_owned(), spread: ScaleKind::Linear, unit: AxisUnit::Plain };
+        let line = |label: &str, x: f64, y: f64| PlotLine {
             label: label.to_owned(),
-            look: Look::number(0),
-            dots: vec![Dot { x, y, interval: None, invalid: vec!["why".to_owned()], runs: 1 }],
+            look: LineStyle::number(0),
+            dots: vec![PlotDot { x, y, interval: None, invalid: vec!["why".to_owned()], runs: 1 }],
         };
         let lines =
             vec![line("harrier, what=connection", 1.0, 13_000.0), line("rabbitmq, what=connection", 1.0, 300.0)];
-        let mut plot = Plot { title: String::new(), x: axis("workers"), y: axis("Operations/s"), lines };
+        let mut plot = LinePlot { title: String::new(), x: axis("workers"), y: axis("Operations/s"), lines };
         assert!(fits(&plot));
         let svg = svg(&plot, plot.spans().expect("points").1);
         assert!(svg.contains(">harrier, what=connection</text>") && svg.contains(">13,000 *</text>"), "{svg}");

@@ -6,13 +6,13 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::{Lines, Spec};
+use super::catalogue::{LineGrouping, FigureSpec};
 use super::chart;
-use super::gather::{Entry, Gathered, axis_words, concerns};
-use super::plot::{ALONE, AMONG_OTHERS, Dot, Line, Plot};
-use super::scale::{Unit, bytes};
+use super::gather::{SeriesEntry, FigureData, axis_words, concerns};
+use super::plot::{ALONE, AMONG_OTHERS, PlotDot, PlotLine, LinePlot};
+use super::scale::{AxisUnit, bytes};
 use super::section::escaped;
-use crate::document::Pace;
+use crate::document::LoopMode;
 use crate::markdown::number;
 use crate::osu::plain;
 
@@ -22,24 +22,24 @@ const LINES_MAX: usize = 8;
 const REASONS_MAX: usize = 4;
 
 /// A figure ready for the page.
-pub(super) struct Figure {
+pub(super) struct PageFigure {
     pub id: String,
     pub title: String,
     pub html: String,
 }
 
 /// Puts a figure together.
-pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], number: usize) -> Figure {
+pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], number: usize) -> PageFigure {
     let mut html = format!("<figure id=\"{}\">\n<h3>Figure {number}. {}</h3>\n", spec.id, escaped(&spec.title));
     let many = gathered.plots.len() > 1;
     _ = writeln!(html, "<div class=\"panels{}\">", if many { " many" } else { "" });
     // Panels of one figure share their axes, so that they can be compared at a glance.
     let spans =
-        gathered.plots.iter().filter_map(Plot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
+        gathered.plots.iter().filter_map(LinePlot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
     let mut thinned_from = None;
     let chart = gathered.plots.iter().all(chart::fits);
-    let thin = matches!(spec.lines, Lines::Values(_));
-    let drawn: Vec<Plot> =
+    let thin = matches!(spec.lines, LineGrouping::Values(_));
+    let drawn: Vec<LinePlot> =
         gathered.plots.iter().map(|plot| if thin { thinned(plot, &mut thinned_from) } else { plot.clone() }).collect();
     let frame = if many { AMONG_OTHERS } else { ALONE };
     let labelled = spans.is_some_and(|(_, y)| drawn.iter().all(|plot| plot.labels_fit(frame, y)));
@@ -64,7 +64,7 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
     html.push_str(&invalid(&reasons));
     html.push_str(&tables(&gathered.plots, &reasons));
     html.push_str("</figure>\n");
-    Figure { id: spec.id.clone(), title: spec.title.clone(), html }
+    PageFigure { id: spec.id.clone(), title: spec.title.clone(), html }
 }
 
 fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
@@ -72,7 +72,7 @@ fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 }
 
 /// A plot with no more lines than can be told apart: evenly chosen, the first and the last among them.
-fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
+fn thinned(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let count = plot.lines.len();
     if count <= LINES_MAX {
         return plot.clone();
@@ -81,13 +81,13 @@ fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
     let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
     let lines = chosen
         .enumerate()
-        .map(|(place, index)| Line { look: super::look::Look::number(place), ..plot.lines[index].clone() })
+        .map(|(place, index)| PlotLine { look: super::look::LineStyle::number(place), ..plot.lines[index].clone() })
         .collect();
-    Plot { lines, ..plot.clone() }
+    LinePlot { lines, ..plot.clone() }
 }
 
 /// The lines of all panels, each name once.
-pub(super) fn legend(plots: &[Plot]) -> String {
+pub(super) fn legend(plots: &[LinePlot]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     let mut named: Vec<&str> = Vec::new();
     for line in plots.iter().flat_map(|plot| &plot.lines) {
@@ -100,7 +100,7 @@ pub(super) fn legend(plots: &[Plot]) -> String {
     html + "</ul>\n"
 }
 
-fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from: Option<usize>) -> String {
+fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], thinned_from: Option<usize>) -> String {
     let mut parts = vec![escaped(spec.about)];
     for &(name, value) in &gathered.fixed {
         parts.push(match name {
@@ -108,11 +108,11 @@ fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from
             _ => format!("At {} {}.", plain(value), axis_words(name)),
         });
     }
-    if let Lines::Values(name) = spec.lines {
+    if let LineGrouping::Values(name) = spec.lines {
         parts.push(format!("Lines: {}.", axis_words(name)));
     }
     let series = || entries.iter().map(|entry| entry.series).filter(|series| concerns(spec, series));
-    let (open, closed) = (series().any(|one| one.pace == Pace::Open), series().any(|one| one.pace == Pace::Closed));
+    let (open, closed) = (series().any(|one| one.pace == LoopMode::Open), series().any(|one| one.pace == LoopMode::Closed));
     parts.push(match (open, closed) {
         (true, true) => "Open and closed loop.".to_owned(),
         (true, false) => "Open loop.".to_owned(),
@@ -140,15 +140,15 @@ fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from
 }
 
 /// Why points are INVALID: each reason with whose points and which.
-fn reasons(plots: &[Plot], lines: Lines) -> Vec<String> {
+fn reasons(plots: &[LinePlot], lines: LineGrouping) -> Vec<String> {
     let mut reasons: Vec<(String, &String, Vec<String>)> = Vec::new();
     for plot in plots {
         for line in &plot.lines {
             // Several metrics of one run have its reasons in common: the panel says whose they are.
             let who = match lines {
-                Lines::Contestants => line.label.clone(),
-                Lines::Values(name) => format!("{}, {name} {}", plot.title, line.label),
-                Lines::Metrics => plot.title.clone(),
+                LineGrouping::Contestants => line.label.clone(),
+                LineGrouping::Values(name) => format!("{}, {name} {}", plot.title, line.label),
+                LineGrouping::Metrics => plot.title.clone(),
             };
             for dot in &line.dots {
                 let place = plot.x_words(dot.x);
@@ -180,7 +180,7 @@ fn invalid(reasons: &[String]) -> String {
 }
 
 /// The figure's numbers, a table for each panel.
-pub(super) fn tables(plots: &[Plot], reasons: &[String]) -> String {
+pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
@@ -212,15 +212,15 @@ pub(super) fn tables(plots: &[Plot], reasons: &[String]) -> String {
 }
 
 /// The names of a table's columns, and its rows with theirs.
-type Table = (Vec<String>, Vec<(String, Vec<String>)>);
+type FigureTable = (Vec<String>, Vec<(String, Vec<String>)>);
 
 /// A row for each place on the axis, a column for each line.
-fn by_place(plot: &Plot) -> Table {
+fn by_place(plot: &LinePlot) -> FigureTable {
     let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     let head = std::iter::once(&plot.x.label).chain(plot.lines.iter().map(|line| &line.label)).cloned().collect();
-    let cell_at = |line: &Line, place: f64| {
+    let cell_at = |line: &PlotLine, place: f64| {
         let letters = range_letters(line);
         let dot = line.dots.iter().find(|dot| dot.x == place);
         dot.map_or_else(|| "–".to_owned(), |dot| cell(dot, letters))
@@ -232,9 +232,9 @@ fn by_place(plot: &Plot) -> Table {
 }
 
 /// Single values: a row for each line.
-fn by_line(plot: &Plot) -> Table {
+fn by_line(plot: &LinePlot) -> FigureTable {
     let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
-    let cells = |line: &Line| line.dots.iter().map(|dot| cell(dot, letters)).collect();
+    let cells = |line: &PlotLine| line.dots.iter().map(|dot| cell(dot, letters)).collect();
     let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
     let place = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
     // Places that have names stand in the rows' names.
@@ -244,21 +244,21 @@ fn by_line(plot: &Plot) -> Table {
 }
 
 /// A place on the axis as the first column has it: bytes in full, since these are to be copied.
-fn row_words(plot: &Plot, place: f64) -> String {
-    if plot.x.unit == Unit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
+fn row_words(plot: &LinePlot, place: f64) -> String {
+    if plot.x.unit == AxisUnit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
 }
 
 /// The interval of a point, for a table.
-fn range(dot: &Dot) -> String {
+fn range(dot: &PlotDot) -> String {
     dot.interval.map_or_else(String::new, |(low, high)| format!("{} – {}", number(low), number(high)))
 }
 
 /// Letters that the intervals of a line need, so that all stand below one another.
-fn range_letters(line: &Line) -> usize {
+fn range_letters(line: &PlotLine) -> usize {
     line.dots.iter().map(|dot| range(dot).chars().count()).max().unwrap_or(0)
 }
 
-fn cell(dot: &Dot, letters: usize) -> String {
+fn cell(dot: &PlotDot, letters: usize) -> String {
     let mark = if dot.invalid.is_empty() { "" } else { "<b>*</b>" };
     let range = match letters {
         0 => String::new(),

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::catalogue::{Lines, Over, Spec};
-use super::look::Look;
-use super::plot::{Axis, Dot, Line, Plot};
-use super::scale::{Spread, Unit};
+use super::catalogue::{LineGrouping, FigureAxis, FigureSpec};
+use super::look::LineStyle;
+use super::plot::{PlotAxis, PlotDot, PlotLine, LinePlot};
+use super::scale::{ScaleKind, AxisUnit};
 use crate::columns::is_ping_pong;
 use crate::compare::same_measurement;
-use crate::document::{Document, Point, Series, TargetFacts};
-use crate::estimate::{Estimate, marks};
+use crate::document::{Document, SeriesPoint, MeasuredSeries, TargetFacts};
+use crate::estimate::{MetricEstimate, marks};
 use crate::metric::Metric;
 use crate::osu::plain;
 
@@ -24,7 +24,7 @@ const SAID_ELSEWHERE: [&str; 1] = ["shape"];
 
 /// A broker on a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Contestant {
+pub(super) struct PageContestant {
     /// The documents that it was measured in.
     pub documents: Vec<usize>,
     pub target: String,
@@ -32,17 +32,17 @@ pub(super) struct Contestant {
     pub label: String,
 }
 
-impl Contestant {
+impl PageContestant {
     /// Whether the series of a document is this one's.
-    pub fn has(&self, document: usize, series: &Series) -> bool {
+    pub fn has(&self, document: usize, series: &MeasuredSeries) -> bool {
         self.target == series.target && self.documents.contains(&document)
     }
 }
 
 /// Everyone who was measured, with names that tell them apart. The same broker in two documents is one, unless both measured
 /// the same thing, which makes them two to be compared.
-pub(super) fn contestants(documents: &[&Document]) -> Vec<Contestant> {
-    let mut found: Vec<(Contestant, TargetFacts)> = Vec::new();
+pub(super) fn contestants(documents: &[&Document]) -> Vec<PageContestant> {
+    let mut found: Vec<(PageContestant, TargetFacts)> = Vec::new();
     for (number, document) in documents.iter().enumerate() {
         let mut names: Vec<&String> = Vec::new();
         for name in document.targets.iter().map(|facts| &facts.name).chain(document.series.iter().map(|s| &s.target)) {
@@ -62,13 +62,13 @@ pub(super) fn contestants(documents: &[&Document]) -> Vec<Contestant> {
             match known {
                 Some((known, _)) => known.documents.push(number),
                 None => {
-                    let contestant = Contestant { documents: vec![number], target: name.clone(), label: name.clone() };
+                    let contestant = PageContestant { documents: vec![number], target: name.clone(), label: name.clone() };
                     found.push((contestant, facts));
                 }
             }
         }
     }
-    let twins = |found: &[(Contestant, TargetFacts)]| -> Vec<bool> {
+    let twins = |found: &[(PageContestant, TargetFacts)]| -> Vec<bool> {
         let same = |label: &String| found.iter().filter(|(other, _)| other.label == *label).count() > 1;
         found.iter().map(|(contestant, _)| same(&contestant.label)).collect()
     };
@@ -94,36 +94,36 @@ fn measured_twice(a: &Document, b: &Document, target: &str) -> bool {
 
 /// A series on the page.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct SeriesEntry<'a> {
     pub document: usize,
     pub contestant: usize,
-    pub series: &'a Series,
+    pub series: &'a MeasuredSeries,
 }
 
 /// The panels of a figure.
-pub(super) struct Gathered {
+pub(super) struct FigureData {
     /// With all lines.
-    pub plots: Vec<Plot>,
+    pub plots: Vec<LinePlot>,
     /// The coordinates that were kept, and at what.
     pub fixed: Vec<(&'static str, f64)>,
 }
 
 /// Whether a figure is about a series at all.
-pub(super) fn concerns(spec: &Spec, series: &Series) -> bool {
+pub(super) fn concerns(spec: &FigureSpec, series: &MeasuredSeries) -> bool {
     let first = series.benchmark.split_whitespace().next().unwrap_or("");
     let named = spec.benchmarks.iter().any(|name| *name == series.benchmark || name == first);
     named
         && spec.ping_pong.is_none_or(|wanted| wanted == is_ping_pong(series))
-        && !matches!(&spec.over, Over::Own(axis) if *axis != series.axis)
+        && !matches!(&spec.over, FigureAxis::Own(axis) if *axis != series.axis)
 }
 
 /// Collects a figure's points; `None` if there is nothing to draw.
-pub(super) fn gather(spec: &Spec, contestants: &[Contestant], entries: &[Entry<'_>]) -> Option<Gathered> {
-    let has = |series: &Series| {
+pub(super) fn gather(spec: &FigureSpec, contestants: &[PageContestant], entries: &[SeriesEntry<'_>]) -> Option<FigureData> {
+    let has = |series: &MeasuredSeries| {
         let points = || series.points.iter();
         spec.metrics.iter().any(|metric| points().any(|point| !dots(spec, series, point, metric).is_empty()))
     };
-    let entries: Vec<Entry<'_>> =
+    let entries: Vec<SeriesEntry<'_>> =
         entries.iter().copied().filter(|entry| concerns(spec, entry.series) && has(entry.series)).collect();
     let fixed = spec
         .fixed
@@ -132,7 +132,7 @@ pub(super) fn gather(spec: &Spec, contestants: &[Contestant], entries: &[Entry<'
         .collect::<Option<Vec<_>>>()?;
     let varying = varying(spec, &entries);
     // A line is found by its panel, then by its name, in the order in which they come up.
-    let mut lines: Vec<(Key, Line)> = Vec::new();
+    let mut lines: Vec<(LineKey, PlotLine)> = Vec::new();
     for entry in &entries {
         let rest: String = varying
             .iter()
@@ -149,22 +149,22 @@ pub(super) fn gather(spec: &Spec, contestants: &[Contestant], entries: &[Entry<'
                 let dots = dots(spec, entry.series, point, metric);
                 match lines.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, line)) => line.dots.extend(dots),
-                    None => lines.push((key, Line { label, look: Look::number(0), dots })),
+                    None => lines.push((key, PlotLine { label, look: LineStyle::number(0), dots })),
                 }
             }
         }
     }
     lines.retain(|(_, line)| !line.dots.is_empty());
-    if let Lines::Values(_) = spec.lines {
+    if let LineGrouping::Values(_) = spec.lines {
         lines.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
     }
     let plots = panels(spec, contestants, lines);
-    (!plots.is_empty()).then_some(Gathered { plots, fixed })
+    (!plots.is_empty()).then_some(FigureData { plots, fixed })
 }
 
 /// What makes a line one line.
 #[derive(Clone, Debug, PartialEq)]
-struct Key {
+struct LineKey {
     contestant: usize,
     /// The panel's title; empty where there is one panel.
     panel: String,
@@ -177,32 +177,32 @@ struct Key {
 }
 
 fn key(
-    spec: &Spec,
-    entry: &Entry<'_>,
-    point: &Point,
+    spec: &FigureSpec,
+    entry: &SeriesEntry<'_>,
+    point: &SeriesPoint,
     who: String,
     variant: usize,
     metric: &Metric,
-) -> Option<(Key, String)> {
+) -> Option<(LineKey, String)> {
     let (panel, label, value) = match spec.lines {
-        Lines::Contestants => (String::new(), who, 0.0),
-        Lines::Values(name) => {
+        LineGrouping::Contestants => (String::new(), who, 0.0),
+        LineGrouping::Values(name) => {
             let value = coordinate(entry.series, point, name)?;
             (who, plain(value), value)
         }
-        Lines::Metrics => (who, metric_label(metric), 0.0),
+        LineGrouping::Metrics => (who, metric_label(metric), 0.0),
     };
     let name = entry.series.place_name(point.at);
     let label = match (&spec.over, name) {
         // Places that have names are no axis: each is a value, or a curve, of its own.
-        (Over::Own(_) | Over::Quantiles(_), Some(name)) => format!("{label}, {name}"),
+        (FigureAxis::Own(_) | FigureAxis::Quantiles(_), Some(name)) => format!("{label}, {name}"),
         // A curve of percentiles is one of a single point.
-        (Over::Quantiles(_), None) if entry.series.points.len() > 1 => {
+        (FigureAxis::Quantiles(_), None) if entry.series.points.len() > 1 => {
             format!("{label}, {} {}", entry.series.axis, plain(point.at))
         }
         _ => label,
     };
-    Some((Key { contestant: entry.contestant, panel, line: label.clone(), variant, value }, label))
+    Some((LineKey { contestant: entry.contestant, panel, line: label.clone(), variant, value }, label))
 }
 
 /// A metric's name without what the axis says already.
@@ -215,16 +215,16 @@ fn metric_label(metric: &Metric) -> String {
     }
 }
 
-fn panels(spec: &Spec, contestants: &[Contestant], lines: Vec<(Key, Line)>) -> Vec<Plot> {
+fn panels(spec: &FigureSpec, contestants: &[PageContestant], lines: Vec<(LineKey, PlotLine)>) -> Vec<LinePlot> {
     let mut titles: Vec<(usize, String)> = Vec::new();
     for (key, _) in &lines {
         let entry = (key.contestant, key.panel.clone());
-        if spec.lines != Lines::Contestants && !titles.contains(&entry) {
+        if spec.lines != LineGrouping::Contestants && !titles.contains(&entry) {
             titles.push(entry);
         }
     }
     titles.sort_by_key(|(contestant, _)| *contestant);
-    if spec.lines == Lines::Contestants {
+    if spec.lines == LineGrouping::Contestants {
         titles.push((usize::MAX, String::new()));
     }
     // Lines of one name look alike in all panels of the figure.
@@ -235,70 +235,70 @@ fn panels(spec: &Spec, contestants: &[Contestant], lines: Vec<(Key, Line)>) -> V
         }
     }
     let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
-    let looks: Vec<Look> = lines
+    let looks: Vec<LineStyle> = lines
         .iter()
         .map(|(key, _)| match spec.lines {
-            Lines::Contestants => {
+            LineGrouping::Contestants => {
                 // Each contestant keeps its colour on the whole page; more lines of it differ in marker and dash.
                 let variant = seen.entry(key.contestant).or_insert(0);
                 *variant += 1;
                 if contestants.len() == 1 {
-                    Look::number(*variant - 1)
+                    LineStyle::number(*variant - 1)
                 } else {
-                    Look::variant(key.contestant, *variant - 1)
+                    LineStyle::variant(key.contestant, *variant - 1)
                 }
             }
-            _ => Look::number(names.iter().position(|name| *name == key.line).unwrap_or(0)),
+            _ => LineStyle::number(names.iter().position(|name| *name == key.line).unwrap_or(0)),
         })
         .collect();
-    let panels: Vec<Plot> = titles
+    let panels: Vec<LinePlot> = titles
         .into_iter()
         .map(|(contestant, title)| {
-            let lines: Vec<Line> = lines
+            let lines: Vec<PlotLine> = lines
                 .iter()
                 .zip(&looks)
                 .filter(|((key, _), _)| {
-                    spec.lines == Lines::Contestants || (key.contestant == contestant && key.panel == title)
+                    spec.lines == LineGrouping::Contestants || (key.contestant == contestant && key.panel == title)
                 })
-                .map(|((_, line), look)| Line { look: *look, ..line.clone() })
+                .map(|((_, line), look)| PlotLine { look: *look, ..line.clone() })
                 .collect();
-            Plot { title, x: x_axis(spec, lines_span(&lines)), y: y_axis(spec), lines }.pruned()
+            LinePlot { title, x: x_axis(spec, lines_span(&lines)), y: y_axis(spec), lines }.pruned()
         })
         .filter(|plot| plot.spans().is_some())
         .collect();
     // A panel of lone points beside panels of lines says nothing; such points have a figure of their own.
-    let has_line = |plot: &Plot| plot.lines.iter().any(|line| line.dots.len() > 1);
+    let has_line = |plot: &LinePlot| plot.lines.iter().any(|line| line.dots.len() > 1);
     match panels.iter().any(has_line) {
         true => panels.into_iter().filter(has_line).collect(),
         false => panels,
     }
 }
 
-fn lines_span(lines: &[Line]) -> (f64, f64) {
+fn lines_span(lines: &[PlotLine]) -> (f64, f64) {
     lines
         .iter()
         .flat_map(|line| &line.dots)
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), dot| (low.min(dot.x), high.max(dot.x)))
 }
 
-fn x_axis(spec: &Spec, (low, high): (f64, f64)) -> Axis {
+fn x_axis(spec: &FigureSpec, (low, high): (f64, f64)) -> PlotAxis {
     let (name, unit) = match &spec.over {
-        Over::Size(..) => ("size_bytes", Unit::Bytes),
-        Over::Parameter(name) => (*name, Unit::Plain),
-        Over::Own(name) if name == "size_bytes" => ("size_bytes", Unit::Bytes),
-        Over::Own(name) => (name.as_str(), Unit::Plain),
-        Over::Quantiles(_) => {
+        FigureAxis::Size(..) => ("size_bytes", AxisUnit::Bytes),
+        FigureAxis::Parameter(name) => (*name, AxisUnit::Plain),
+        FigureAxis::Own(name) if name == "size_bytes" => ("size_bytes", AxisUnit::Bytes),
+        FigureAxis::Own(name) => (name.as_str(), AxisUnit::Plain),
+        FigureAxis::Quantiles(_) => {
             let label = "share of messages within".to_owned();
-            return Axis { label, spread: Spread::Nines, unit: Unit::Quantile };
+            return PlotAxis { label, spread: ScaleKind::Nines, unit: AxisUnit::Quantile };
         }
     };
-    let doubling = unit == Unit::Bytes || (low > 0.0 && high / low >= 4.0 && name != "rate_per_s");
+    let doubling = unit == AxisUnit::Bytes || (low > 0.0 && high / low >= 4.0 && name != "rate_per_s");
     let spread = match doubling {
-        true => Spread::Log2,
-        false if low > 0.0 && high / low >= 50.0 => Spread::Log10,
-        false => Spread::Linear,
+        true => ScaleKind::Log2,
+        false if low > 0.0 && high / low >= 50.0 => ScaleKind::Log10,
+        false => ScaleKind::Linear,
     };
-    Axis { label: axis_words(name), spread, unit }
+    PlotAxis { label: axis_words(name), spread, unit }
 }
 
 /// An axis in words.
@@ -311,38 +311,38 @@ pub(super) fn axis_words(name: &str) -> String {
     }
 }
 
-fn y_axis(spec: &Spec) -> Axis {
+fn y_axis(spec: &FigureSpec) -> PlotAxis {
     let label = match (spec.metrics.first(), spec.metrics.len()) {
         (Some(Metric::CpuPercent(_)), 2..) => "CPU, % of a processor".to_owned(),
         (Some(Metric::LatencyUs(..) | Metric::LatencyMeanUs(_)), 2..) => "us".to_owned(),
-        (Some(Metric::LatencyUs(..)), _) if matches!(spec.over, Over::Quantiles(_)) => "us".to_owned(),
+        (Some(Metric::LatencyUs(..)), _) if matches!(spec.over, FigureAxis::Quantiles(_)) => "us".to_owned(),
         (Some(metric), _) => metric.name(),
         (None, _) => String::new(),
     };
-    Axis { label, spread: spec.spread, unit: Unit::Plain }
+    PlotAxis { label, spread: spec.spread, unit: AxisUnit::Plain }
 }
 
-fn dots(spec: &Spec, series: &Series, point: &Point, metric: &Metric) -> Vec<Dot> {
+fn dots(spec: &FigureSpec, series: &MeasuredSeries, point: &SeriesPoint, metric: &Metric) -> Vec<PlotDot> {
     let why = marks(point);
     let dot = |x: f64, metric: &Metric| {
-        let estimate = Estimate::of(metric, point)?;
+        let estimate = MetricEstimate::of(metric, point)?;
         let runs = point.runs.len();
-        Some(Dot { x, y: estimate.median, interval: estimate.interval, invalid: why.clone(), runs })
+        Some(PlotDot { x, y: estimate.median, interval: estimate.interval, invalid: why.clone(), runs })
     };
     match &spec.over {
-        Over::Quantiles(kind) => {
+        FigureAxis::Quantiles(kind) => {
             QUANTILES.iter().filter_map(|&quantile| dot(quantile, &Metric::LatencyUs(kind.clone(), quantile))).collect()
         }
-        Over::Size(least, most) if !(*least..=*most).contains(&point.size_bytes) => Vec::new(),
-        Over::Size(..) => dot(point.size_bytes, metric).into_iter().collect(),
-        Over::Parameter(name) => coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect(),
-        Over::Own(_) if series.place_name(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
-        Over::Own(_) => dot(point.at, metric).into_iter().collect(),
+        FigureAxis::Size(least, most) if !(*least..=*most).contains(&point.size_bytes) => Vec::new(),
+        FigureAxis::Size(..) => dot(point.size_bytes, metric).into_iter().collect(),
+        FigureAxis::Parameter(name) => coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect(),
+        FigureAxis::Own(_) if series.place_name(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
+        FigureAxis::Own(_) => dot(point.at, metric).into_iter().collect(),
     }
 }
 
 /// A point's value of a parameter, of the axis, or of the size.
-fn coordinate(series: &Series, point: &Point, name: &str) -> Option<f64> {
+fn coordinate(series: &MeasuredSeries, point: &SeriesPoint, name: &str) -> Option<f64> {
     if series.axis == name {
         return Some(point.at);
     }
@@ -353,7 +353,7 @@ fn coordinate(series: &Series, point: &Point, name: &str) -> Option<f64> {
 }
 
 /// The measured value of a coordinate next to the wanted one.
-fn nearest(entries: &[Entry<'_>], name: &str, wanted: f64) -> Option<f64> {
+fn nearest(entries: &[SeriesEntry<'_>], name: &str, wanted: f64) -> Option<f64> {
     let distance = |value: f64| (value.max(1e-9) / wanted).ln().abs();
     entries
         .iter()
@@ -362,21 +362,21 @@ fn nearest(entries: &[Entry<'_>], name: &str, wanted: f64) -> Option<f64> {
 }
 
 /// Whether a parameter is the name of a place.
-fn is_place(series: &Series, parameter: &str) -> bool {
+fn is_place(series: &MeasuredSeries, parameter: &str) -> bool {
     parameter.strip_prefix(&series.axis).is_some_and(|rest| rest.starts_with(' '))
 }
 
 /// Parameters that are on no axis and differ between the series of a figure.
-fn varying(spec: &Spec, entries: &[Entry<'_>]) -> Vec<String> {
+fn varying(spec: &FigureSpec, entries: &[SeriesEntry<'_>]) -> Vec<String> {
     let mut shown: Vec<&str> = SAID_ELSEWHERE.to_vec();
     shown.extend(spec.fixed.iter().map(|(name, _)| *name));
     match &spec.over {
-        Over::Parameter(name) => shown.push(name),
-        Over::Own(name) => shown.push(name),
-        Over::Size(..) => shown.push("size_bytes"),
-        Over::Quantiles(_) => {}
+        FigureAxis::Parameter(name) => shown.push(name),
+        FigureAxis::Own(name) => shown.push(name),
+        FigureAxis::Size(..) => shown.push("size_bytes"),
+        FigureAxis::Quantiles(_) => {}
     }
-    if let Lines::Values(name) = spec.lines {
+    if let LineGrouping::Values(name) = spec.lines {
         shown.push(name);
     }
     let names: BTreeSet<&String> = entries.iter().flat_map(|entry| entry.series.parameters.keys()).collect();
@@ -420,11 +420,11 @@ mod tests {
     }
 
     /// The lines of a figure as `label: x x x`, panels with their titles before.
-    fn lines(spec: &Spec, document: &Document) -> Vec<String> {
+    fn lines(spec: &FigureSpec, document: &Document) -> Vec<String> {
         let all = contestants(&[document]);
-        let find = |series: &Series| all.iter().position(|one| one.has(0, series)).expect("a contestant");
+        let find = |series: &MeasuredSeries| all.iter().position(|one| one.has(0, series)).expect("a contestant");
         let entries: Vec<_> =
-            document.series.iter().map(|series| Entry { document: 0, contestant: find(series), series }).collect();
+            document.series.iter().map(|series| SeriesEntry { document: 0, contestant: find(series), series }).collect();
         let Some(gathered) = gather(spec, &all, &entries) else { return Vec::new() };
         let mut text = Vec::new();
         for plot in gathered.plots {
@@ -436,18 +436,18 @@ mod tests {
         text
     }
 
-    fn spec(id: &str) -> Spec {
+    fn spec(id: &str) -> FigureSpec {
         let mut all = super::super::catalogue::chapters().into_iter().flat_map(|chapter| chapter.figures);
         all.find(|spec| spec.id == id).expect("a figure of the catalogue")
     }
 
-    fn with(mut series: Series, target: &str, parameters: &[(&str, &str)]) -> Series {
+    fn with(mut series: MeasuredSeries, target: &str, parameters: &[(&str, &str)]) -> MeasuredSeries {
         series.target = target.to_owned();
         series.parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         series
     }
 
-    fn stream(benchmark: &str, sizes: &[f64]) -> Series {
+    fn stream(benchmark: &str, sizes: &[f64]) -> MeasuredSeries {
         let points = sizes.iter().map(|&size| fixture::point(size, &[1_000])).collect();
         fixture::series(benchmark, "size_bytes", points)
     }
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_baseline_needs_no_parameter() {
         let mut relay = with(stream("sockets", &[1.0, 64.0]), "relay", &[("shape", "stream")]);
-        relay.pace = crate::document::Pace::Closed;
+        relay.pace = crate::document::LoopMode::Closed;
         let document = fixture::document_of(
             Vec::new(),
             vec![with(stream("de-spsc", &[1.0, 64.0]), "harrier", &[("pairs", "1")]), relay],

@@ -11,13 +11,13 @@ const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
 
 /// The look of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct LineStyle {
     colour: usize,
     marker: usize,
     dash: usize,
 }
 
-impl Look {
+impl LineStyle {
     /// The look of line number `index`.
     pub fn number(index: usize) -> Self {
         Self { colour: index, marker: index, dash: index }
@@ -113,10 +113,10 @@ mod tests {
     fn eight_lines_differ_without_their_colours() {
         let shapes: std::collections::BTreeSet<String> = (0..8)
             .map(|index| {
-                Look::number(index).marker((0.0, 0.0), 1.0, false, "").replace(Look::number(index).colour(), "")
+                LineStyle::number(index).marker((0.0, 0.0), 1.0, false, "").replace(LineStyle::number(index).colour(), "")
             })
             .collect();
         assert_eq!(shapes.len(), 8);
-        assert_ne!(Look::variant(0, 0), Look::variant(0, 1));
+        assert_ne!(LineStyle::variant(0, 0), LineStyle::variant(0, 1));
     }
 }

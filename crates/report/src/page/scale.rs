@@ -6,7 +6,7 @@
 
 /// What an axis counts, which decides its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum AxisUnit {
     /// Bytes: `4 KiB`.
     Bytes,
     /// Anything else: `4k`.
@@ -17,7 +17,7 @@ pub(super) enum Unit {
 
 /// How values are spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Spread {
+pub(super) enum ScaleKind {
     /// Evenly, from zero.
     Linear,
     /// By doubling.
@@ -30,32 +30,32 @@ pub(super) enum Spread {
 
 /// An axis.
 #[derive(Clone, Debug)]
-pub(super) struct Scale {
-    spread: Spread,
-    unit: Unit,
+pub(super) struct AxisScale {
+    spread: ScaleKind,
+    unit: AxisUnit,
     low: f64,
     high: f64,
     /// The places of `low` and `high` on the paper.
     paper: (f64, f64),
 }
 
-impl Scale {
+impl AxisScale {
     /// An axis for values from `low` to `high`; those that the spread cannot show are the caller's to leave out.
-    pub fn new(spread: Spread, unit: Unit, (low, high): (f64, f64), paper: (f64, f64)) -> Self {
+    pub fn new(spread: ScaleKind, unit: AxisUnit, (low, high): (f64, f64), paper: (f64, f64)) -> Self {
         let (low, high) = match spread {
-            Spread::Linear => (low.min(0.0), if high > 0.0 { high } else { 1.0 }),
+            ScaleKind::Linear => (low.min(0.0), if high > 0.0 { high } else { 1.0 }),
             // One value alone stands in the middle.
-            Spread::Log2 if low == high => (low / 2.0, high * 2.0),
-            Spread::Nines if low == high => (0.0, 0.99),
-            Spread::Log2 | Spread::Nines => (low, high),
-            Spread::Log10 => (round_below(low), round_above(high.max(low * 1.5))),
+            ScaleKind::Log2 if low == high => (low / 2.0, high * 2.0),
+            ScaleKind::Nines if low == high => (0.0, 0.99),
+            ScaleKind::Log2 | ScaleKind::Nines => (low, high),
+            ScaleKind::Log10 => (round_below(low), round_above(high.max(low * 1.5))),
         };
         Self { spread, unit, low, high, paper }
     }
 
     /// The same with room above for the largest value: the end is a round number.
     pub fn rounded_up(mut self) -> Self {
-        if self.spread == Spread::Linear {
+        if self.spread == ScaleKind::Linear {
             let step = step(self.high - self.low);
             self.high = (self.high / step).ceil() * step;
         }
@@ -63,16 +63,16 @@ impl Scale {
     }
 
     /// Whether the spread can show a value.
-    pub fn shows(spread: Spread, value: f64) -> bool {
-        value.is_finite() && (spread == Spread::Linear || spread == Spread::Nines || value > 0.0)
+    pub fn shows(spread: ScaleKind, value: f64) -> bool {
+        value.is_finite() && (spread == ScaleKind::Linear || spread == ScaleKind::Nines || value > 0.0)
     }
 
     fn spread_out(&self, value: f64) -> f64 {
         match self.spread {
-            Spread::Linear => value,
-            Spread::Log2 => value.log2(),
-            Spread::Log10 => value.log10(),
-            Spread::Nines => -(1.0 - value.min(0.999_999)).log10(),
+            ScaleKind::Linear => value,
+            ScaleKind::Log2 => value.log2(),
+            ScaleKind::Log10 => value.log10(),
+            ScaleKind::Nines => -(1.0 - value.min(0.999_999)).log10(),
         }
     }
 
@@ -85,17 +85,17 @@ impl Scale {
     /// Ticks with their labels; an empty label: a small tick.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         match self.spread {
-            Spread::Linear => {
+            ScaleKind::Linear => {
                 let step = step(self.high - self.low);
                 let count = ((self.high - self.low) / step).floor() as usize;
                 let first = (self.low / step).ceil() * step;
                 (0..=count).map(|index| first + index as f64 * step).map(|value| (value, self.label(value))).collect()
             }
-            Spread::Log2 => {
+            ScaleKind::Log2 => {
                 let (from, to) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
                 let each = ((to - from) / 6 + 1).max(1);
                 // Sizes are read at 16, 256, 4 KiB.
-                let each = if self.unit == Unit::Bytes && each > 2 { 4 } else { each };
+                let each = if self.unit == AxisUnit::Bytes && each > 2 { 4 } else { each };
                 (from..=to)
                     .map(|exponent| {
                         let value = 2_f64.powi(exponent);
@@ -103,7 +103,7 @@ impl Scale {
                     })
                     .collect()
             }
-            Spread::Log10 => {
+            ScaleKind::Log10 => {
                 let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
                 let wide = self.high / self.low > 150.0;
                 let mut ticks = Vec::new();
@@ -117,7 +117,7 @@ impl Scale {
                 }
                 ticks
             }
-            Spread::Nines => [0.5, 0.9, 0.99, 0.999, 0.9999]
+            ScaleKind::Nines => [0.5, 0.9, 0.99, 0.999, 0.9999]
                 .into_iter()
                 .filter(|&value| value >= self.low && value <= self.high)
                 .map(|value| (value, self.label(value)))
@@ -127,9 +127,9 @@ impl Scale {
 
     fn label(&self, value: f64) -> String {
         match self.unit {
-            Unit::Bytes => bytes(value),
-            Unit::Plain => short(value),
-            Unit::Quantile => format!("{} %", (value * 1e6).round() / 1e4),
+            AxisUnit::Bytes => bytes(value),
+            AxisUnit::Plain => short(value),
+            AxisUnit::Quantile => format!("{} %", (value * 1e6).round() / 1e4),
         }
     }
 }
@@ -198,8 +198,8 @@ fn trimmed(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn check(spread: Spread, unit: Unit, span: (f64, f64), expected: &str) {
-        let ticks = Scale::new(spread, unit, span, (0.0, 100.0)).rounded_up().ticks();
+    fn check(spread: ScaleKind, unit: AxisUnit, span: (f64, f64), expected: &str) {
+        let ticks = AxisScale::new(spread, unit, span, (0.0, 100.0)).rounded_up().ticks();
         let labels: Vec<String> =
             ticks.into_iter().map(|(_, label)| if label.is_empty() { "'".to_owned() } else { label }).collect();
         assert_eq!(labels.join(" "), expected, "{spread:?} {span:?}");
@@ -207,27 +207,27 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        check(Spread::Linear, Unit::Plain, (10.0, 93.0), "0 20 40 60 80 100");
-        check(Spread::Linear, Unit::Plain, (10.0, 2_345.0), "0 500 1k 1.5k 2k 2.5k");
-        check(Spread::Linear, Unit::Plain, (0.0, 0.0), "0 0.2 0.4 0.6 0.8 1");
+        check(ScaleKind::Linear, AxisUnit::Plain, (10.0, 93.0), "0 20 40 60 80 100");
+        check(ScaleKind::Linear, AxisUnit::Plain, (10.0, 2_345.0), "0 500 1k 1.5k 2k 2.5k");
+        check(ScaleKind::Linear, AxisUnit::Plain, (0.0, 0.0), "0 0.2 0.4 0.6 0.8 1");
         check(
-            Spread::Log2,
-            Unit::Bytes,
+            ScaleKind::Log2,
+            AxisUnit::Bytes,
             (1.0, 1_048_576.0),
             "1 B ' ' ' 16 B ' ' ' 256 B ' ' ' 4 KiB ' ' ' 64 KiB ' ' ' 1 MiB",
         );
-        check(Spread::Log2, Unit::Plain, (1.0, 32.0), "1 2 4 8 16 32");
-        check(Spread::Log2, Unit::Plain, (1.0, 1_024.0), "1 ' 4 ' 16 ' 64 ' 256 ' 1,024");
-        check(Spread::Log2, Unit::Bytes, (64.0, 64.0), "32 B 64 B 128 B");
-        check(Spread::Log10, Unit::Plain, (2_500.0, 7e6), "10k 100k 1M 10M");
-        check(Spread::Log10, Unit::Plain, (31.0, 420.0), "20 50 100 200 500");
-        check(Spread::Nines, Unit::Quantile, (0.5, 0.9999), "50 % 90 % 99 % 99.9 % 99.99 %");
+        check(ScaleKind::Log2, AxisUnit::Plain, (1.0, 32.0), "1 2 4 8 16 32");
+        check(ScaleKind::Log2, AxisUnit::Plain, (1.0, 1_024.0), "1 ' 4 ' 16 ' 64 ' 256 ' 1,024");
+        check(ScaleKind::Log2, AxisUnit::Bytes, (64.0, 64.0), "32 B 64 B 128 B");
+        check(ScaleKind::Log10, AxisUnit::Plain, (2_500.0, 7e6), "10k 100k 1M 10M");
+        check(ScaleKind::Log10, AxisUnit::Plain, (31.0, 420.0), "20 50 100 200 500");
+        check(ScaleKind::Nines, AxisUnit::Quantile, (0.5, 0.9999), "50 % 90 % 99 % 99.9 % 99.99 %");
     }
 
     #[test]
     fn places_keep_within_the_paper() {
-        for spread in [Spread::Linear, Spread::Log2, Spread::Log10] {
-            let scale = Scale::new(spread, Unit::Plain, (3.0, 700.0), (20.0, 120.0)).rounded_up();
+        for spread in [ScaleKind::Linear, ScaleKind::Log2, ScaleKind::Log10] {
+            let scale = AxisScale::new(spread, AxisUnit::Plain, (3.0, 700.0), (20.0, 120.0)).rounded_up();
             for value in [3.0, 50.0, 700.0] {
                 assert!((20.0..=120.0).contains(&scale.at(value)), "{spread:?} {value}");
             }

@@ -12,7 +12,7 @@ use super::style::STYLE;
 
 /// A table with its heading.
 #[derive(Clone, Debug)]
-pub struct Section {
+pub struct PageSection {
     /// Its heading.
     pub name: String,
     /// Lines under the heading.
@@ -48,7 +48,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
 }
 
 /// The page of one section.
-pub fn render_section(section: &Section) -> String {
+pub fn render_section(section: &PageSection) -> String {
     let mut html = opening("Harrier benchmarks");
     _ = writeln!(html, "<header><h1>{}</h1>", escaped(&section.name));
     for fact in &section.facts {
@@ -60,7 +60,7 @@ pub fn render_section(section: &Section) -> String {
 }
 
 /// The table of a section.
-pub fn table(section: &Section) -> String {
+pub fn table(section: &PageSection) -> String {
     let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
     for column in &section.columns {
         _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_section_is_a_whole_page() {
-        let section = Section {
+        let section = PageSection {
             name: "perf".to_owned(),
             facts: vec!["a < b & \"c\"".to_owned()],
             columns: vec!["figure".to_owned(), "verdict".to_owned()],

@@ -14,7 +14,7 @@ const NULL_LARGE_BYTES: u64 = LARGE_BODY_BYTES as u64;
 
 /// What comes next in the input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SkimResult {
     /// Nothing that is complete.
     Nothing,
     /// A consumer wants its messages.
@@ -25,7 +25,7 @@ pub(super) enum Seen {
 
 /// Published contents passing by: frames are counted off by their heads, never looked into.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct PublishSkimmer {
     /// Bytes of the present frame that are still to come.
     discard: usize,
     /// Whether a publish has passed and its header is next.
@@ -33,7 +33,7 @@ pub(super) struct Contents {
     /// Bytes of the present body in frames that have not begun.
     body_left: u64,
     /// What a publish to [`BEGIN_EXCHANGE`] asked for, until its content is complete.
-    begin: Option<Seen>,
+    begin: Option<SkimResult>,
     /// What the publishes that come now begin with, method, header and head of the body's frame, and how long each is.
     known: Vec<u8>,
     known_bytes: usize,
@@ -41,7 +41,7 @@ pub(super) struct Contents {
     large: bool,
 }
 
-impl Contents {
+impl PublishSkimmer {
     /// How many bytes may be dropped unread, before anything that must be looked at comes.
     pub(super) fn unread_bytes(&self) -> usize {
         self.discard
@@ -91,7 +91,7 @@ impl Contents {
     }
 
     /// Goes over input until something must be done; says how many bytes are done with.
-    pub(super) fn swallow(&mut self, input: &[u8]) -> (usize, Seen) {
+    pub(super) fn swallow(&mut self, input: &[u8]) -> (usize, SkimResult) {
         let mut at = 0;
         loop {
             let dropped = self.discard.min(input.len() - at);
@@ -108,7 +108,7 @@ impl Contents {
                 at += self.pass_known(&input[at..]);
             }
             let rest = &input[at..];
-            let Some(head) = split_head(rest) else { return (at, Seen::Nothing) };
+            let Some(head) = split_head(rest) else { return (at, SkimResult::Nothing) };
             let (payload_bytes, frame_bytes) =
                 (head.payload_bytes as usize, FRAME_HEAD_BYTES + head.payload_bytes as usize + 1);
             if self.body_left > 0 {
@@ -117,14 +117,14 @@ impl Contents {
             } else if self.header_next {
                 // Class, weight, and then the body's size in eight bytes.
                 let Some(size) = rest.get(FRAME_HEAD_BYTES + 4..).and_then(|rest| rest.first_chunk::<8>()) else {
-                    return (at, Seen::Nothing);
+                    return (at, SkimResult::Nothing);
                 };
                 self.body_left = u64::from_be_bytes(*size);
                 self.large = self.body_left >= NULL_LARGE_BYTES;
                 self.header_next = false;
                 self.discard = frame_bytes;
             } else if rest.len() < frame_bytes {
-                return (at, Seen::Nothing);
+                return (at, SkimResult::Nothing);
             } else if rest[FRAME_HEAD_BYTES..].starts_with(&[0, 60, 0, 40]) {
                 self.header_next = true;
                 at += frame_bytes;
@@ -133,13 +133,13 @@ impl Contents {
                 if arguments.get(3..).is_some_and(|names| names.starts_with(BEGIN_EXCHANGE.as_bytes())) {
                     let key = arguments.get(4 + BEGIN_EXCHANGE.len()..arguments.len() - 1).unwrap_or_default();
                     self.begin =
-                        begun(key).map(|(count, size_bytes)| Seen::Begin { channel: head.channel, count, size_bytes });
+                        begun(key).map(|(count, size_bytes)| SkimResult::Begin { channel: head.channel, count, size_bytes });
                 } else {
                     self.learn(rest);
                 }
             } else {
                 debug_assert_eq!(rest[frame_bytes - 1], FRAME_END, "a frame without its end");
-                return (at, Seen::Other(frame_bytes));
+                return (at, SkimResult::Other(frame_bytes));
             }
         }
     }
@@ -154,7 +154,7 @@ pub(super) fn payload_bytes(frame: &[u8]) -> usize {
 mod tests {
     use super::super::begin_key;
     use super::*;
-    use crate::plan::Segment;
+    use crate::plan::LoadSegment;
     use session::{BodyOut, Outbound, PublishHead};
     use slab::Pool;
     use wire::method::channel;
@@ -168,7 +168,7 @@ mod tests {
             out.publish(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
             out.method(&pool, 1, &channel::FlowOk { active: true }.into());
         }
-        let begin = begin_key(&Segment { shape: crate::plan::Shape::Stream, size_bytes: 64, count: 1_000 });
+        let begin = begin_key(&LoadSegment { shape: crate::plan::TrafficShape::Stream, size_bytes: 64, count: 1_000 });
         let head = PublishHead {
             exchange: BEGIN_EXCHANGE.as_bytes(),
             routing_key: begin.as_bytes(),
@@ -184,24 +184,24 @@ mod tests {
         let sizes = [0, 1, 64, 5_000, 300_000, 2];
         let bytes = stream(&sizes);
         for step in [1, 7, 4_096, bytes.len()] {
-            let (mut contents, mut waiting, mut calls, mut begins) = (Contents::default(), Vec::new(), 0, Vec::new());
+            let (mut contents, mut waiting, mut calls, mut begins) = (PublishSkimmer::default(), Vec::new(), 0, Vec::new());
             for piece in bytes.chunks(step) {
                 waiting.extend_from_slice(piece);
                 loop {
                     let (taken, seen) = contents.swallow(&waiting);
                     waiting.drain(..taken);
                     match seen {
-                        Seen::Nothing => break,
-                        Seen::Other(bytes) => {
+                        SkimResult::Nothing => break,
+                        SkimResult::Other(bytes) => {
                             calls += 1;
                             waiting.drain(..bytes);
                         }
-                        begin @ Seen::Begin { .. } => begins.push(begin),
+                        begin @ SkimResult::Begin { .. } => begins.push(begin),
                     }
                 }
             }
             assert_eq!((calls, waiting.len()), (sizes.len(), 0), "pieces of {step}");
-            assert_eq!(begins, [Seen::Begin { channel: 3, count: 1_000, size_bytes: 64 }]);
+            assert_eq!(begins, [SkimResult::Begin { channel: 3, count: 1_000, size_bytes: 64 }]);
         }
     }
 

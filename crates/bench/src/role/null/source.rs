@@ -16,14 +16,14 @@ use crate::limits::NULL_BLOCK_BYTES;
 
 /// What stands in the heads of the deliveries: the names that the consumer chose when it declared and bound its queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heads {
+pub(super) struct DeliveryHeads {
     pub tag: Vec<u8>,
     pub exchange: Vec<u8>,
     pub routing_key: Vec<u8>,
 }
 
 /// The deliveries of one segment.
-pub(super) struct Deliveries {
+pub(super) struct EncodedDeliveries {
     /// As many as make a good write; of one whose body needs several frames, all up to the end of the first.
     block: Vec<u8>,
     /// Bytes of each in the block.
@@ -38,9 +38,9 @@ pub(super) struct Deliveries {
     last: Vec<u8>,
 }
 
-impl Deliveries {
+impl EncodedDeliveries {
     /// Encodes them. `like` has the frame bound that was agreed on.
-    pub(super) fn new(like: &Outbound, pool: &Pool, channel: u16, heads: &Heads, size_bytes: usize) -> Self {
+    pub(super) fn new(like: &Outbound, pool: &Pool, channel: u16, heads: &DeliveryHeads, size_bytes: usize) -> Self {
         let mut out = like.empty_like();
         let body = vec![b'x'; size_bytes];
         let head = DeliverHead {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The bytes of `count` deliveries of a size, numbered one by one.
-    fn expected(pool: &Pool, heads: &Heads, size_bytes: usize, count: u64) -> Vec<u8> {
+    fn expected(pool: &Pool, heads: &DeliveryHeads, size_bytes: usize, count: u64) -> Vec<u8> {
         let mut out = Outbound::new();
         for sequence in 0..count {
             let mut body = vec![b'x'; size_bytes];
@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn canned_deliveries_are_those_that_would_be_encoded() {
         let pool = Pool::default();
-        let heads = Heads { tag: b"c".to_vec(), exchange: b"hb.x".to_vec(), routing_key: b"hb.k0".to_vec() };
+        let heads = DeliveryHeads { tag: b"c".to_vec(), exchange: b"hb.x".to_vec(), routing_key: b"hb.k0".to_vec() };
         // A new session's frames have 4,096 bytes: one, exactly one, several, several full ones.
         let frame = Outbound::new().payload_bytes_max();
         for size_bytes in [0, 1, 8, 100, frame, frame + 1, 3 * frame, 3 * frame + 5] {
             for count in [1, 2, 7, 3_000 / (1 + size_bytes as u64) + 5] {
                 let mut bytes = Vec::new();
-                let mut deliveries = Deliveries::new(&Outbound::new(), &pool, 1, &heads, size_bytes);
+                let mut deliveries = EncodedDeliveries::new(&Outbound::new(), &pool, 1, &heads, size_bytes);
                 deliveries.write(&mut bytes, count).expect("memory takes all");
                 assert!(bytes == expected(&pool, &heads, size_bytes, count), "{count} of {size_bytes} bytes");
             }

@@ -8,28 +8,28 @@ use client::{Channel, Client, ConsumeOptions, Options, Properties, Publish, Queu
 use gauge::limits::LATE_SEND_NS;
 use mio::{Registry, Token};
 
-use super::Shop;
-use super::report::Findings;
+use super::PublisherContext;
+use super::report::PublisherResults;
 use crate::limits::{SHARED_BODY_BYTES_MIN, UNSENT_BYTES_MAX};
-use crate::workload::arrivals::Schedule;
-use crate::workload::chance::{self, Dice, Purpose, dice, mix};
-use crate::workload::stamp::{STAMP_BYTES, Stamp, seal};
-use crate::workload::task::SenderTask;
+use crate::workload::arrivals::ArrivalSchedule;
+use crate::workload::chance::{self, WorkloadRng, RngPurpose, dice, mix};
+use crate::workload::stamp::{STAMP_BYTES, WorkloadStamp, seal};
+use crate::workload::task::WorkloadPublisherTask;
 
 /// Whether another message may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum SendReadiness {
     Some,
     None,
 }
 
-pub(super) struct Publisher {
+pub(super) struct WorkloadPublisher {
     client: Client,
     channel: Channel,
     number: usize,
     stream: u32,
-    dice: Dice,
-    schedule: Schedule,
+    dice: WorkloadRng,
+    schedule: ArrivalSchedule,
     sequence: u32,
     /// When the next message is due; `None` after the last.
     due_ns: Option<u64>,
@@ -39,18 +39,18 @@ pub(super) struct Publisher {
     body: Vec<u8>,
     /// Whether messages are written that no flush has followed.
     dirty: bool,
-    answers: Option<Answers>,
+    answers: Option<AnswerTracker>,
 }
 
 /// The answers to a publisher's requests.
-struct Answers {
+struct AnswerTracker {
     key: Vec<u8>,
     seen: Vec<u64>,
     came: u64,
 }
 
-impl Publisher {
-    pub(super) fn connect(task: &SenderTask, number: usize, registry: &Registry, token: Token) -> client::Result<Self> {
+impl WorkloadPublisher {
+    pub(super) fn connect(task: &WorkloadPublisherTask, number: usize, registry: &Registry, token: Token) -> client::Result<Self> {
         let common = &task.common;
         let group = &common.spec.publishers[task.group];
         let stream = common.spec.first_stream(task.group) + number;
@@ -71,7 +71,7 @@ impl Publisher {
             client.bind_queue(channel, &queue, &common.exchange(exchange), &key, &Table::new())?;
             client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
             properties.reply_to = Some(key.as_str().try_into()?);
-            answers = Some(Answers { key: key.into_bytes(), seen: Vec::new(), came: 0 });
+            answers = Some(AnswerTracker { key: key.into_bytes(), seen: Vec::new(), came: 0 });
         }
         if group.confirms > 0 {
             client.confirm_select(channel)?;
@@ -82,8 +82,8 @@ impl Publisher {
             channel,
             number,
             stream: stream as u32,
-            dice: dice(common.spec.seed, Purpose::Messages, stream),
-            schedule: Schedule::new(group.rate, group.arrivals, group.count),
+            dice: dice(common.spec.seed, RngPurpose::Messages, stream),
+            schedule: ArrivalSchedule::new(group.rate, group.arrivals, group.count),
             sequence: 0,
             due_ns: None,
             confirms: group.confirms,
@@ -97,7 +97,7 @@ impl Publisher {
 
     /// Plans the next message; says when it is due.
     #[inline]
-    pub(super) fn plan(&mut self, shop: &Shop) -> Option<u64> {
+    pub(super) fn plan(&mut self, shop: &PublisherContext) -> Option<u64> {
         let from_begin_ns = self.schedule.next_ns(&mut self.dice);
         self.due_ns = shop.begin_ns.checked_add(from_begin_ns).filter(|&due_ns| due_ns < shop.end_ns);
         self.due_ns
@@ -105,9 +105,9 @@ impl Publisher {
 
     /// Whether another message may be written now.
     #[inline]
-    pub(super) fn room(&self, _shop: &Shop) -> Room {
+    pub(super) fn room(&self, _shop: &PublisherContext) -> SendReadiness {
         let open = self.confirms == 0 || self.client.outstanding(self.channel) < self.confirms;
-        if open && self.client.unsent_bytes() < UNSENT_BYTES_MAX { Room::Some } else { Room::None }
+        if open && self.client.unsent_bytes() < UNSENT_BYTES_MAX { SendReadiness::Some } else { SendReadiness::None }
     }
 
     /// The message's time has come and there is no room.
@@ -120,7 +120,7 @@ impl Publisher {
     }
 
     /// There is room again; says when the message was due.
-    pub(super) fn resume(&mut self, time_ns: u64, findings: &mut Findings) -> u64 {
+    pub(super) fn resume(&mut self, time_ns: u64, findings: &mut PublisherResults) -> u64 {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             findings.stalled_ns += time_ns.saturating_sub(since_ns);
         }
@@ -135,14 +135,14 @@ impl Publisher {
 
     /// Writes the message that is due.
     #[inline]
-    pub(super) fn send(&mut self, shop: &Shop, time_ns: u64, findings: &mut Findings) -> client::Result<()> {
+    pub(super) fn send(&mut self, shop: &PublisherContext, time_ns: u64, findings: &mut PublisherResults) -> client::Result<()> {
         let group = &shop.task.common.spec.publishers[shop.task.group];
         let Some(due_ns) = self.due_ns else { return Ok(()) };
         let symbol = shop.symbols.draw(&mut self.dice);
         let size_bytes = chance::size(&group.size, &mut self.dice).max(STAMP_BYTES);
         let key = shop.keys.number(self.number, symbol);
         let stamp =
-            Stamp { run: shop.task.common.run, stream: self.stream, sequence: self.sequence, due_ns, sent_ns: time_ns };
+            WorkloadStamp { run: shop.task.common.run, stream: self.stream, sequence: self.sequence, due_ns, sent_ns: time_ns };
         self.write(shop, key, size_bytes, &stamp, group.mandatory)?;
         let route = shop.keys.route(key);
         route.iter().for_each(|&queue| findings.expected[queue as usize].add(self.stream, self.sequence));
@@ -167,10 +167,10 @@ impl Publisher {
     #[inline]
     fn write(
         &mut self,
-        shop: &Shop,
+        shop: &PublisherContext,
         key: usize,
         size_bytes: usize,
-        stamp: &Stamp,
+        stamp: &WorkloadStamp,
         mandatory: bool,
     ) -> client::Result<()> {
         let to = Publish {
@@ -211,12 +211,12 @@ impl Publisher {
     }
 
     /// The link is ready, or a heartbeat may be due: sends and takes in.
-    pub(super) fn attend(&mut self, shop: &Shop, findings: &mut Findings) -> client::Result<()> {
+    pub(super) fn attend(&mut self, shop: &PublisherContext, findings: &mut PublisherResults) -> client::Result<()> {
         loop {
             let (stream, sent, answers) = (self.stream, self.sequence, &mut self.answers);
             let dispatched = self.client.dispatch_now(|delivery, _| {
                 let time_ns = gauge::clock::now_ns();
-                match (answers.as_mut(), Stamp::read(delivery.body())) {
+                match (answers.as_mut(), WorkloadStamp::read(delivery.body())) {
                     (Some(answers), Some(stamp))
                         if stamp.run == shop.task.common.run
                             && stamp.stream == stream
@@ -249,7 +249,7 @@ impl Publisher {
     }
 
     /// The time is over: counts what was not sent, not answered, refused and returned.
-    pub(super) fn end(&mut self, shop: &Shop, time_ns: u64, findings: &mut Findings) -> client::Result<()> {
+    pub(super) fn end(&mut self, shop: &PublisherContext, time_ns: u64, findings: &mut PublisherResults) -> client::Result<()> {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             findings.stalled_ns += time_ns.saturating_sub(since_ns);
         }
@@ -272,9 +272,9 @@ impl Publisher {
     }
 }
 
-impl Answers {
+impl AnswerTracker {
     /// Notes an answer; says whether it is the first to its request.
-    fn mark(&mut self, sequence: u32, findings: &mut Findings) -> bool {
+    fn mark(&mut self, sequence: u32, findings: &mut PublisherResults) -> bool {
         let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
         if word >= self.seen.len() {
             self.seen.resize(word + 1, 0);

@@ -4,41 +4,41 @@
 //! Owns:   the sums over all publishers of the process.
 //! Never:  keeps anything of a single message.
 
-use gauge::{Faults, Latencies};
+use gauge::{DeliveryFaults, LatencyHistogram};
 
-use crate::plan::Used;
-use crate::workload::ledger::Census;
-use crate::workload::task::Sent;
+use crate::plan::SelfUsage;
+use crate::workload::ledger::MessageSetSum;
+use crate::workload::task::WorkloadPublisherReport;
 
 /// See `Sent` for what each is.
 #[derive(Default)]
-pub(super) struct Findings {
+pub(super) struct PublisherResults {
     pub sent: u64,
     pub measured: u64,
     pub measured_bytes: u64,
     pub late: u64,
     pub unsent: u64,
     pub stalled_ns: u64,
-    pub lateness: Latencies,
-    pub round_trips: Latencies,
+    pub lateness: LatencyHistogram,
+    pub round_trips: LatencyHistogram,
     pub answers: u64,
-    pub answer_faults: Faults,
+    pub answer_faults: DeliveryFaults,
     pub refused: u64,
     pub unconfirmed: u64,
     pub returned: u64,
     pub unroutable: u64,
-    pub expected: Vec<Census>,
+    pub expected: Vec<MessageSetSum>,
     pub digest: u64,
     pub last_ns: u64,
 }
 
-impl Findings {
+impl PublisherResults {
     pub(super) fn new(queues: usize) -> Self {
-        Self { expected: vec![Census::default(); queues], ..Self::default() }
+        Self { expected: vec![MessageSetSum::default(); queues], ..Self::default() }
     }
 
-    pub(super) fn sent(self, used: Used) -> Sent {
-        Sent {
+    pub(super) fn sent(self, used: SelfUsage) -> WorkloadPublisherReport {
+        WorkloadPublisherReport {
             sent: self.sent,
             measured: self.measured,
             measured_bytes: self.measured_bytes,

@@ -10,63 +10,63 @@ use client::{Channel, Client, ConsumeOptions, Delivery, Options, Publish, QueueO
 use gauge::clock::now_ns;
 use mio::{Registry, Token};
 
-use super::Yard;
+use super::ConsumerContext;
 use super::report::SLICES;
 use crate::tcp::queue_arguments;
-use crate::workload::chance::{self, Dice, Purpose, dice};
-use crate::workload::ledger::{Arrival, Order};
-use crate::workload::spec::{Ack, Source, Think};
-use crate::workload::stamp::{STAMP_BYTES, Stamp, holds, pattern, seal};
-use crate::workload::task::Common;
-use crate::workload::topology::Topology;
+use crate::workload::chance::{self, WorkloadRng, RngPurpose, dice};
+use crate::workload::ledger::{ArrivalKind, StreamPositions};
+use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
+use crate::workload::stamp::{STAMP_BYTES, WorkloadStamp, holds, pattern, seal};
+use crate::workload::task::WorkloadContext;
+use crate::workload::topology::WorkloadTopology;
 
 /// What happens to a delivery beside being done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum DeliveryOutcome {
     Done,
     PutBack,
     Crash,
 }
 
 /// A message in work.
-struct Work {
+struct MessageInWork {
     tag: u64,
-    stamp: Stamp,
-    fate: Fate,
+    stamp: WorkloadStamp,
+    fate: DeliveryOutcome,
     /// Where the answer goes, if there is one.
     reply_to: Vec<u8>,
 }
 
-pub(super) struct Consumer {
+pub(super) struct WorkloadConsumer {
     client: Client,
     channel: Channel,
     group: usize,
     queue: usize,
     queue_name: String,
     prefetch: u16,
-    ack: Ack,
-    think: Option<Think>,
-    dice: Dice,
-    order: Order,
+    ack: AckMode,
+    think: Option<ThinkTime>,
+    dice: WorkloadRng,
+    order: StreamPositions,
     /// What is not acknowledged: tag, stream, sequence.
     held: Vec<(u64, u32, u32)>,
-    work: Option<Work>,
+    work: Option<MessageInWork>,
     /// Whether the link may have more.
     ready: bool,
-    answer: Option<AnswerTo>,
+    answer: Option<AnswerTemplate>,
 }
 
 /// How a consumer answers.
-struct AnswerTo {
+struct AnswerTemplate {
     exchange: String,
     body: Vec<u8>,
     check: bool,
 }
 
-impl Consumer {
+impl WorkloadConsumer {
     pub(super) fn connect(
-        common: &Common,
-        topology: &Topology,
+        common: &WorkloadContext,
+        topology: &WorkloadTopology,
         (group, number): (usize, usize),
         registry: &Registry,
         token: Token,
@@ -79,7 +79,7 @@ impl Consumer {
         let options = Options { name: Some(name), flush_bytes: usize::MAX, ..Options::default() };
         let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
         let channel = client.open_channel()?;
-        if matches!(consumers.from, Source::Own { .. }) {
+        if matches!(consumers.from, QueueSource::Own { .. }) {
             let arguments = queue_arguments(common.queue_bytes);
             let own = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
             client.declare_queue(channel, &queue_name, &own)?;
@@ -94,12 +94,12 @@ impl Consumer {
             prefetch: consumers.prefetch,
             ack: consumers.ack,
             think: consumers.think,
-            dice: dice(spec.seed, Purpose::Thinking, group << 20 | number),
-            order: Order::new(spec.streams()),
+            dice: dice(spec.seed, RngPurpose::Thinking, group << 20 | number),
+            order: StreamPositions::new(spec.streams()),
             held: Vec::new(),
             work: None,
             ready: true,
-            answer: consumers.answer.map(|answer| AnswerTo {
+            answer: consumers.answer.map(|answer| AnswerTemplate {
                 exchange: common.exchange(answer.exchange),
                 body: pattern(answer.size_bytes.max(STAMP_BYTES)),
                 check: common.check,
@@ -114,7 +114,7 @@ impl Consumer {
         if self.prefetch > 0 {
             self.client.qos(self.channel, self.prefetch, false)?;
         }
-        let options = ConsumeOptions { no_ack: self.ack == Ack::None, ..ConsumeOptions::default() };
+        let options = ConsumeOptions { no_ack: self.ack == AckMode::None, ..ConsumeOptions::default() };
         self.client.consume(self.channel, &self.queue_name, &options).map(drop)
     }
 
@@ -124,7 +124,7 @@ impl Consumer {
 
     /// The link is ready, or the time for work has changed: takes what may be taken. Answers until when the consumer is
     /// busy, if it has begun to be.
-    pub(super) fn attend(&mut self, yard: &mut Yard) -> client::Result<Option<u64>> {
+    pub(super) fn attend(&mut self, yard: &mut ConsumerContext) -> client::Result<Option<u64>> {
         self.ready = true;
         match self.think {
             Some(think) if !yard.sweeping => self.attend_thinking(yard, think),
@@ -135,7 +135,7 @@ impl Consumer {
         }
     }
 
-    fn attend_at_once(&mut self, yard: &mut Yard) -> client::Result<()> {
+    fn attend_at_once(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
         loop {
             let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
             let (order, held, answer) = (&mut self.order, &mut self.held, &mut self.answer);
@@ -147,11 +147,11 @@ impl Consumer {
                 }
                 let Some(stamp) = arrived(yard, (group, queue), order, delivery) else { return Ok(()) };
                 let fate = fate(yard, group, delivery, &stamp);
-                if fate == Fate::Crash {
+                if fate == DeliveryOutcome::Crash {
                     crash = true;
                     return Ok(());
                 }
-                if fate == Fate::PutBack {
+                if fate == DeliveryOutcome::PutBack {
                     return outlet.reject(channel, delivery.delivery_tag, true);
                 }
                 if let Some(answer) = answer.as_mut() {
@@ -159,8 +159,8 @@ impl Consumer {
                     answer.write(&stamp, key, |to, body| outlet.publish(channel, to, body).map(drop))?;
                 }
                 match ack {
-                    Ack::None => done(yard, (group, queue), &stamp),
-                    Ack::Every(count) => {
+                    AckMode::None => done(yard, (group, queue), &stamp),
+                    AckMode::Every(count) => {
                         held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
                         if held.len() as u64 >= count {
                             outlet.ack(channel, delivery.delivery_tag, true)?;
@@ -184,7 +184,7 @@ impl Consumer {
     }
 
     /// One message at a time; none is read before the last is finished.
-    fn attend_thinking(&mut self, yard: &mut Yard, think: Think) -> client::Result<Option<u64>> {
+    fn attend_thinking(&mut self, yard: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
         // What the link did not take before may go now.
         self.client.flush_now()?;
         while self.work.is_none() && self.ready {
@@ -199,7 +199,7 @@ impl Consumer {
             if let Some(stamp) = arrived(yard, (group, queue), &mut self.order, &delivery) {
                 let fate = fate(yard, group, &delivery, &stamp);
                 let reply_to = delivery.properties.reply_to().unwrap_or_default().as_bytes().to_vec();
-                self.work = Some(Work { tag: delivery.delivery_tag, stamp, fate, reply_to });
+                self.work = Some(MessageInWork { tag: delivery.delivery_tag, stamp, fate, reply_to });
                 return Ok(Some(now_ns() + chance::think_ns(&think, &mut self.dice)));
             }
         }
@@ -210,13 +210,13 @@ impl Consumer {
     }
 
     /// The message in work is finished.
-    pub(super) fn finish(&mut self, yard: &mut Yard) -> client::Result<()> {
+    pub(super) fn finish(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
         let ids = (self.group, self.queue);
         match work.fate {
-            Fate::Crash => return self.crash(yard),
-            Fate::PutBack => self.client.reject(self.channel, work.tag, true)?,
-            Fate::Done => {
+            DeliveryOutcome::Crash => return self.crash(yard),
+            DeliveryOutcome::PutBack => self.client.reject(self.channel, work.tag, true)?,
+            DeliveryOutcome::Done => {
                 if let Some(answer) = &mut self.answer {
                     let (client, channel) = (&mut self.client, self.channel);
                     answer
@@ -224,8 +224,8 @@ impl Consumer {
                 }
                 record_done(yard, self.group, &work.stamp);
                 match self.ack {
-                    Ack::None => done(yard, ids, &work.stamp),
-                    Ack::Every(count) => {
+                    AckMode::None => done(yard, ids, &work.stamp),
+                    AckMode::Every(count) => {
                         self.held.push((work.tag, work.stamp.stream, work.stamp.sequence));
                         if self.held.len() as u64 >= count {
                             self.settle_held(yard)?;
@@ -237,7 +237,7 @@ impl Consumer {
         self.client.flush_now().map(drop)
     }
 
-    fn settle_held(&mut self, yard: &mut Yard) -> client::Result<()> {
+    fn settle_held(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
         if let Some(&(tag, ..)) = self.held.last() {
             self.client.ack(self.channel, tag, true)?;
             settle(yard, (self.group, self.queue), &mut self.held);
@@ -247,7 +247,7 @@ impl Consumer {
     }
 
     /// Closes the channel with everything unacknowledged, and begins again.
-    fn crash(&mut self, yard: &mut Yard) -> client::Result<()> {
+    fn crash(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
         if let Some(findings) = yard.groups.get_mut(&self.group) {
             findings.crashes += 1;
         }
@@ -258,7 +258,7 @@ impl Consumer {
     }
 
     /// Heartbeats of those who are idle. A consumer that works reads when it is done.
-    pub(super) fn keep_alive(&mut self, yard: &Yard) -> client::Result<()> {
+    pub(super) fn keep_alive(&mut self, yard: &ConsumerContext) -> client::Result<()> {
         if self.think.is_some() && !yard.sweeping { self.client.keep_alive() } else { Ok(()) }
     }
 
@@ -271,8 +271,8 @@ impl Consumer {
 fn bind(
     client: &mut Client,
     channel: Channel,
-    common: &Common,
-    topology: &Topology,
+    common: &WorkloadContext,
+    topology: &WorkloadTopology,
     queue: usize,
 ) -> client::Result<()> {
     let name = common.queue(&topology.queues[queue].name);
@@ -285,15 +285,15 @@ fn bind(
 /// Notes a delivery; `None` if it is no message of this run.
 #[inline]
 fn arrived(
-    yard: &mut Yard,
+    yard: &mut ConsumerContext,
     (group, queue): (usize, usize),
-    order: &mut Order,
+    order: &mut StreamPositions,
     delivery: &Delivery<'_>,
-) -> Option<Stamp> {
+) -> Option<WorkloadStamp> {
     let time_ns = now_ns();
     let body = delivery.body();
     let ledger = &mut yard.ledgers[queue];
-    let Some(stamp) = Stamp::read(body).filter(|stamp| stamp.run == yard.task.common.run) else {
+    let Some(stamp) = WorkloadStamp::read(body).filter(|stamp| stamp.run == yard.task.common.run) else {
         ledger.stray();
         return None;
     };
@@ -301,7 +301,7 @@ fn arrived(
         ledger.damaged();
     }
     let arrival = ledger.arrived(order, stamp.stream, stamp.sequence, delivery.redelivered);
-    if arrival == Arrival::Stray {
+    if arrival == ArrivalKind::Stray {
         return None;
     }
     yard.last_ns = time_ns;
@@ -310,7 +310,7 @@ fn arrived(
     if stamp.due_ns >= yard.measured_from_ns {
         findings.delivered += 1;
         findings.delivered_bytes += body.len() as u64;
-        if arrival == Arrival::First {
+        if arrival == ArrivalKind::First {
             findings.delivery.record(time_ns.saturating_sub(stamp.due_ns));
             findings.service.record(time_ns.saturating_sub(stamp.sent_ns));
         }
@@ -324,34 +324,34 @@ fn arrived(
 
 /// What happens to a delivery: drawn from the seed for its first one, so that the same messages are in trouble each time.
 #[inline]
-fn fate(yard: &mut Yard, group: usize, delivery: &Delivery<'_>, stamp: &Stamp) -> Fate {
+fn fate(yard: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
     let spec = &yard.task.common.spec;
     let consumers = &spec.consumers[group];
     if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || yard.sweeping {
-        return Fate::Done;
+        return DeliveryOutcome::Done;
     }
     let chosen = |purpose, share| chance::chosen(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
     if chosen(1, consumers.crash) {
-        Fate::Crash
+        DeliveryOutcome::Crash
     } else if chosen(2, consumers.reject) {
         if let Some(findings) = yard.groups.get_mut(&group) {
             findings.rejected += 1;
         }
-        Fate::PutBack
+        DeliveryOutcome::PutBack
     } else {
-        Fate::Done
+        DeliveryOutcome::Done
     }
 }
 
-fn done(yard: &mut Yard, (_, queue): (usize, usize), stamp: &Stamp) {
+fn done(yard: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &WorkloadStamp) {
     yard.ledgers[queue].done(stamp.stream, stamp.sequence);
 }
 
-fn settle(yard: &mut Yard, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
+fn settle(yard: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
     held.drain(..).for_each(|(_, stream, sequence)| yard.ledgers[queue].done(stream, sequence));
 }
 
-fn record_done(yard: &mut Yard, group: usize, stamp: &Stamp) {
+fn record_done(yard: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {
     if stamp.due_ns >= yard.measured_from_ns
         && let Some(findings) = yard.groups.get_mut(&group)
     {
@@ -359,11 +359,11 @@ fn record_done(yard: &mut Yard, group: usize, stamp: &Stamp) {
     }
 }
 
-impl AnswerTo {
+impl AnswerTemplate {
     /// Writes the answer to a request: its stamp, in a body of the answers' size.
     fn write(
         &mut self,
-        stamp: &Stamp,
+        stamp: &WorkloadStamp,
         key: &[u8],
         publish: impl FnOnce(&Publish<'_>, &[u8]) -> client::Result<()>,
     ) -> client::Result<()> {

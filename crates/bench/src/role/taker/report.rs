@@ -4,30 +4,30 @@
 //! Owns:   the sums over all consumers of the group.
 //! Never:  keeps anything of a single message.
 
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 
-use crate::workload::task::TakenGroup;
+use crate::workload::task::ConsumerGroupReport;
 
 /// Parts of the measured time whose rates are told.
 pub(super) const SLICES: u64 = 20;
 
 /// See `TakenGroup` for what each is.
 #[derive(Default)]
-pub(super) struct GroupFindings {
+pub(super) struct ConsumerGroupResults {
     pub delivered: u64,
     pub delivered_bytes: u64,
-    pub delivery: Latencies,
-    pub service: Latencies,
-    pub done: Latencies,
+    pub delivery: LatencyHistogram,
+    pub service: LatencyHistogram,
+    pub done: LatencyHistogram,
     pub slices: [u64; SLICES as usize],
     pub rejected: u64,
     pub crashes: u64,
     pub behind: u64,
 }
 
-impl GroupFindings {
-    pub(super) fn taken(self) -> TakenGroup {
-        TakenGroup {
+impl ConsumerGroupResults {
+    pub(super) fn taken(self) -> ConsumerGroupReport {
+        ConsumerGroupReport {
             delivered: self.delivered,
             delivered_bytes: self.delivered_bytes,
             delivery: self.delivery.buckets(),
