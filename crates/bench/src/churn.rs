@@ -7,21 +7,21 @@
 use std::collections::BTreeMap;
 
 use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
-use report::table::put;
+use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::plan::{RoleReport, SelfUsage};
+use crate::role_protocol::{RoleReport, SelfUsage};
 use crate::process::RoleHandle;
-use crate::record::{RunRecorder, go_on};
+use crate::run_recorder::{RunRecorder, check_interrupted};
 use crate::role::churner::{ChurnCommand, ChurnTask, ChurnKind};
-use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
-use gauge::{LatencyHistogram, judge};
+use gauge::{LatencyHistogram, validity};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
@@ -103,9 +103,9 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let (setup, asked) = (MeasureOptions::read(&given)?, ChurnOptions::read(&given)?);
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("churn", words, &given, &setup, &targets);
-    record.used("kind", "all");
-    record.used("clients", "1,4");
-    record.used("seconds", asked.order.duration_ms_max / 1_000);
+    record.note_option("kind", "all");
+    record.note_option("clients", "1,4");
+    record.note_option("seconds", asked.order.duration_ms_max / 1_000);
     let outcome = measure(&mut record, &setup, &asked, &targets);
     record.end(outcome)
 }
@@ -135,14 +135,14 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &ChurnOption
                 .collect::<Result<Vec<_>, _>>()?;
             for run in 1..=setup.runs {
                 for position in 0..targets.len() {
-                    go_on()?;
+                    check_interrupted()?;
                     // Every second run in the opposite order, so that none is always first.
                     let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
                     churning[index].segment(&asked.warm_up())?;
                     let mut made = churning[index].segment(&asked.order)?;
-                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    made.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
                         point.runs.push(made);
                     }
@@ -180,10 +180,10 @@ struct ChurnRun {
 
 impl ChurnRun {
     fn start(kind: ChurnKind, clients: usize, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
-        let TargetAddress::Amqp(url) = &target.way else { return Err("a relay has nothing to open".to_owned()) };
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has nothing to open".to_owned()) };
         let broker = TargetMeter::of(target)?;
         let mut churning =
-            Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
+            Self { clients: Vec::with_capacity(clients), broker, _placed: target.pin(&setup.placement)? };
         let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
         for index in 0..clients {
             let task = ChurnTask {
@@ -203,7 +203,7 @@ impl ChurnRun {
     fn segment(&mut self, order: &ChurnCommand) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
         for client in &mut self.clients {
-            client.order(order)?;
+            client.send_command(order)?;
         }
         let (mut first_ns, mut last_ns, mut operations) = (u64::MAX, 0, 0);
         let (mut opens, mut closes, mut sum) = (LatencyHistogram::default(), LatencyHistogram::default(), SelfUsage::default());
@@ -233,8 +233,8 @@ impl ChurnRun {
             network: if unseen { None } else { sum.network },
             ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::client_was_full("clients", &sum.process));
-        run.notes.extend(judge::client_was_starved("clients", &sum.process, elapsed_s));
+        run.invalid.extend(validity::client_was_full("clients", &sum.process));
+        run.notes.extend(validity::client_was_starved("clients", &sum.process, elapsed_s));
         Ok(run)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn split(words: &[String]) -> (&str, &[String]) {
 pub(crate) fn run(family: &str, command: impl FnOnce() -> Result<(), CommandFailure>) -> ExitCode {
     match interrupt::listen().map_err(CommandFailure::from).and_then(|()| command()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure @ CommandFailure::Told(_)) => failure.exit(),
+        Err(failure @ CommandFailure::Reported(_)) => failure.exit(),
         Err(failure) => {
             let failure = failure.or_interrupted();
             eprintln!("{family}: {failure}");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use report::Document;
-use report::table::put;
+use report::stdout::put;
 
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::failure::CommandFailure;

@@ -7,22 +7,22 @@
 use std::collections::BTreeMap;
 
 use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
-use report::table::put;
+use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::plan::{RoleReport, sizes};
+use crate::role_protocol::{RoleReport, sizes};
 use crate::process::RoleHandle;
-use crate::record::{RunRecorder, go_on};
-use crate::role::backlog::{BacklogTask, EmptyCommand, FillCommand};
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role::connect;
-use crate::setup::{EFFORT, OUTPUT, MeasureOptions, TARGETS};
+use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions, TARGETS};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
-use gauge::{Steadiness, judge, steadiness};
+use gauge::{Steadiness, validity, steadiness};
 
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
@@ -89,10 +89,10 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let asked = DrainOptions::read(&given, &setup)?;
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("drain", words, &given, &setup, &targets);
-    record.used("sizes", "64:64K");
-    record.used("consumers", asked.consumers);
-    record.used("ack-every", asked.ack_every);
-    record.used("prefetch", asked.prefetch);
+    record.note_option("sizes", "64:64K");
+    record.note_option("consumers", asked.consumers);
+    record.note_option("ack-every", asked.ack_every);
+    record.note_option("prefetch", asked.prefetch);
     let outcome = measure(&mut record, &setup, &asked, &targets);
     record.end(outcome)
 }
@@ -122,14 +122,14 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &DrainOption
         }
         for run in 1..=setup.runs {
             for position in 0..targets.len() {
-                go_on()?;
+                check_interrupted()?;
                 // Every second run in the opposite order, so that none is always first.
                 let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
                 let both = backlogs[index].fill_and_empty(size_bytes, count)?;
                 for (phase, mut made) in both.into_iter().enumerate() {
-                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    made.invalid.extend(validity::unoptimised(&record.document.environment));
                     made.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
                     if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
                         point.runs.push(made);
@@ -204,9 +204,9 @@ impl Drop for LeftoverQueue {
 
 impl DrainRun {
     fn start(asked: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
-        let TargetAddress::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has no queues".to_owned()) };
         let mut broker = TargetMeter::of(target)?;
-        let placed = target.place(&setup.placement)?;
+        let placed = target.pin(&setup.placement)?;
         let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
         let task = BacklogTask {
             url: url.clone(),
@@ -221,14 +221,14 @@ impl DrainRun {
         filler.ready(ROLE_READY_WAIT)?;
         let mut emptier = RoleHandle::start("emptier", &task, &setup.placement.consumer)?;
         emptier.ready(ROLE_READY_WAIT)?;
-        let resident_bytes_before = broker.held_bytes()?;
+        let resident_bytes_before = broker.resident_bytes()?;
         let queue = LeftoverQueue { url: url.clone(), name, may_exist: false };
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
     /// One backlog: what filling and what emptying came to.
     fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[MeasuredRun; 2], String> {
-        let left_over = self.broker.held_bytes()?.saturating_sub(self.resident_bytes_before);
+        let left_over = self.broker.resident_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;
         let (mut filled, held) = self.fill(size_bytes, count)?;
         filled.backlog_bytes =
@@ -241,7 +241,7 @@ impl DrainRun {
             ));
         }
         let mut emptied = self.empty(size_bytes, count, held)?;
-        self.filler.order(&FillCommand::Delete)?;
+        self.filler.send_command(&FillCommand::Delete)?;
         match self.filler.report(REPORT_WAIT)? {
             RoleReport::Worked { operations: 0 } => {}
             RoleReport::Worked { operations: left } => {
@@ -255,7 +255,7 @@ impl DrainRun {
 
     fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(MeasuredRun, u64), String> {
         self.broker.begin_sampling()?;
-        self.filler.order(&FillCommand::Fill { size_bytes, count })?;
+        self.filler.send_command(&FillCommand::Fill { size_bytes, count })?;
         let RoleReport::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
             return Err("the filler answered something else than its figures".to_owned());
         };
@@ -268,14 +268,14 @@ impl DrainRun {
             network: used.network,
             ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::client_was_full("publishers", &used.process));
-        run.notes.extend(judge::client_was_starved("publishers", &used.process, elapsed_s));
+        run.invalid.extend(validity::client_was_full("publishers", &used.process));
+        run.notes.extend(validity::client_was_starved("publishers", &used.process, elapsed_s));
         Ok((run, held))
     }
 
     fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
-        self.emptier.order(&EmptyCommand { size_bytes, count, held })?;
+        self.emptier.send_command(&EmptyCommand { size_bytes, count, held })?;
         let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
             return Err("the emptier answered something else than its figures".to_owned());
@@ -291,9 +291,9 @@ impl DrainRun {
             network: used.network,
             ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::faulty(&faults, 0));
-        run.invalid.extend(judge::client_was_full("consumers", &used.process));
-        run.notes.extend(judge::client_was_starved("consumers", &used.process, elapsed_s));
+        run.invalid.extend(validity::faulty(&faults, 0));
+        run.invalid.extend(validity::client_was_full("consumers", &used.process));
+        run.notes.extend(validity::client_was_starved("consumers", &used.process, elapsed_s));
         run.notes.extend(steadiness(&rates).as_ref().and_then(Steadiness::note));
         run.rates = rates;
         Ok(run)

@@ -24,7 +24,7 @@ pub enum CommandFailure {
     /// Somebody pressed Ctrl-C.
     Interrupted,
     /// Of a run on many ranks: it has been told already, with this status.
-    Told(u8),
+    Reported(u8),
 }
 
 impl CommandFailure {
@@ -35,7 +35,7 @@ impl CommandFailure {
             Self::Usage(_) => 2,
             Self::Invalid(_) | Self::Missed(_) => 3,
             Self::Interrupted => 130,
-            Self::Told(status) => *status,
+            Self::Reported(status) => *status,
         }
     }
 
@@ -46,7 +46,7 @@ impl CommandFailure {
 
     /// What is left of a failure once Ctrl-C is known: waits that were cut off by it fail with texts of their own.
     pub fn or_interrupted(self) -> Self {
-        if interrupt::requested() && !matches!(self, Self::Told(_)) { Self::Interrupted } else { self }
+        if interrupt::requested() && !matches!(self, Self::Reported(_)) { Self::Interrupted } else { self }
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for CommandFailure {
             Self::Invalid(why) => write!(f, "INVALID: {why}"),
             Self::Missed(why) => write!(f, "objective {why}"),
             Self::Interrupted => f.write_str(interrupt::MESSAGE),
-            Self::Told(status) => write!(f, "told already, with status {status}"),
+            Self::Reported(status) => write!(f, "told already, with status {status}"),
         }
     }
 }

@@ -10,33 +10,33 @@
 
 pub mod arguments;
 mod churn;
-mod closed;
+mod closed_loop;
 mod command;
 mod compare;
 mod drain;
 mod failure;
-mod feature;
-mod figures;
-mod files;
+mod queue_feature;
+mod rdma;
+mod open_files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
-mod network;
+mod broker_network;
 mod networks;
-mod open;
+mod open_loop;
 mod patterns;
 mod perf;
 mod placement;
-mod plan;
+mod role_protocol;
 mod process;
-mod record;
+mod run_recorder;
 mod render;
 mod role;
 mod sampler;
 mod scale;
 mod scenario;
 mod scratch;
-mod setup;
+mod measure_options;
 mod suite;
 mod target;
 mod tcp;
@@ -85,12 +85,12 @@ pub fn main(words: &[String]) -> ExitCode {
     if command == "role" {
         return role::run(rest);
     }
-    command::run("harrier bench", || launcher::within(command, rest, |rest| run(command, rest)))
+    command::run("harrier bench", || launcher::run_on_ranks(command, rest, |rest| run(command, rest)))
 }
 
 fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
-    if let Some(benchmark) = closed::find(command) {
-        return closed::run(benchmark, rest);
+    if let Some(benchmark) = closed_loop::find(command) {
+        return closed_loop::run(benchmark, rest);
     }
     match command {
         "baseline" => baseline(rest),
@@ -99,17 +99,17 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
-        "open" => open::run(rest),
+        "open" => open_loop::run(rest),
         "workload" => workload::run(rest),
         // For the suite: it is `harrier market sweep`.
         "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),
-        "rdma" => figures::run(rest),
+        "rdma" => rdma::run(rest),
         "churn" => churn::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),
         "report" => render::run(rest),
-        "help" | "--help" | "-h" => Ok(report::table::put(&usage())?),
+        "help" | "--help" | "-h" => Ok(report::stdout::put(&usage())?),
         "" => Err(CommandFailure::Usage(usage())),
         other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{}", usage()))),
     }
@@ -117,10 +117,10 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
 
 fn baseline(words: &[String]) -> Result<(), CommandFailure> {
     match words.split_first() {
-        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::table::put(BASELINES)?),
+        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::stdout::put(BASELINES)?),
         Some((word, rest)) if word == "verbs" => verbs::run(rest),
-        Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
-            Some(benchmark) => closed::run(benchmark, rest),
+        Some((kind, rest)) => match closed_loop::find(&format!("baseline {kind}")) {
+            Some(benchmark) => closed_loop::run(benchmark, rest),
             None => Err(CommandFailure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
         },
         None => Err(CommandFailure::Usage(BASELINES.to_owned())),
@@ -129,7 +129,7 @@ fn baseline(words: &[String]) -> Result<(), CommandFailure> {
 
 fn usage() -> String {
     let mut text = "usage: harrier bench COMMAND [OPTIONS]\n\n".to_owned();
-    let closed = closed::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
+    let closed = closed_loop::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
     for (command, summary) in closed.chain(OTHERS.iter().copied()) {
         text.push_str(&format!("  {command:<18} {summary}\n"));
     }

@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use report::document::{Document, SeriesPoint, MeasuredSeries};
-use report::table::put;
+use report::stdout::put;
 use report::{MetricEstimate, Metric, json};
 
 use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
-use crate::closed;
+use crate::closed_loop;
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
-use crate::network::{NETWORKS, BrokerNetwork, NetworkBroker};
-use crate::record::go_on;
+use crate::broker_network::{NETWORKS, BrokerNetwork, NetworkBroker};
+use crate::run_recorder::check_interrupted;
 use crate::scratch::ScratchDirectory;
-use crate::setup::{OUTPUT, MeasureOptions};
+use crate::measure_options::{OUTPUT, MeasureOptions};
 use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
 use report::page::write_file;
 
@@ -83,7 +83,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let folder = ScratchDirectory::new()?;
     let mut results = Vec::new();
     for network in &NETWORKS {
-        go_on()?;
+        check_interrupted()?;
         put(&format!("# network {}\n", network.name))?;
         let result = measure(network, address, &given, &folder);
         match result {
@@ -95,7 +95,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         }
     }
     put("# the device alone\n")?;
-    let baseline = alone(address, &given, &folder);
+    let baseline = measure_device(address, &given, &folder);
     if crate::interrupt::requested() {
         return Err(CommandFailure::Interrupted);
     }
@@ -109,7 +109,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
 }
 
 /// The words that each of the benchmarks is given alike.
-fn effort(given: &ParsedOptions) -> Vec<String> {
+fn effort_options(given: &ParsedOptions) -> Vec<String> {
     let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
     let mut words = Vec::new();
     for (name, usual) in usual {
@@ -126,15 +126,15 @@ fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, fold
     let before = packets_sent();
     let mut documents = Vec::new();
     for name in BENCHMARKS {
-        let benchmark = closed::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
+        let benchmark = closed_loop::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
         let file = format!("{}-{name}.json", network.name);
         let mut words = vec![format!("--url={}", broker.url), format!("--broker-pid={}", broker.pid())];
-        words.extend(effort(given));
+        words.extend(effort_options(given));
         words.extend(folder.words(&file));
         if name == "de-mpmc" {
             words.push(format!("--pairs={}", given.text("pairs").unwrap_or("4")));
         }
-        CommandFailure::tolerated(closed::run(benchmark, &words))?;
+        CommandFailure::tolerated(closed_loop::run(benchmark, &words))?;
         documents.push(folder.read(&file)?);
         put("\n")?;
     }
@@ -143,9 +143,9 @@ fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, fold
 }
 
 /// The device by itself, over the same sizes.
-fn alone(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<Document, String> {
+fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<Document, String> {
     let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
-    words.extend(effort(given));
+    words.extend(effort_options(given));
     words.extend(folder.words("verbs.json"));
     CommandFailure::tolerated(verbs::run(&words))?;
     folder.read("verbs.json")
@@ -272,7 +272,7 @@ fn joined(
             runs.for_each(|run| run.notes.extend_from_slice(notes));
         }
         let Some(whole) = &mut whole else {
-            one.command = crate::record::spoken("networks", words);
+            one.command = crate::run_recorder::command_line("networks", words);
             whole = Some(one);
             return;
         };

@@ -6,10 +6,10 @@
 
 mod certificate;
 mod features;
-mod goals;
+mod broker_goals;
 mod memory;
-pub(crate) mod record;
-pub(crate) mod series;
+pub(crate) mod perf_table;
+pub(crate) mod interleaved;
 mod tls;
 
 pub(crate) use certificate::TemporaryCertificate;
@@ -21,10 +21,10 @@ use crate::limits::RUNS_MAX;
 use crate::placement::{CpuList, CpuPlacement};
 use crate::target::BenchmarkTarget;
 use gauge::HostEnvironment;
-use record::{PerfHeading, PerfTable};
+use perf_table::{PerfHeading, PerfTable};
 use report::page;
-use report::table::put;
-use series::PerfEffort;
+use report::stdout::put;
+use interleaved::PerfEffort;
 
 const OPTIONS: &[OptionSpec] = &[
     option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),

@@ -97,7 +97,7 @@ impl CpuPlacement {
     }
 
     /// Makes sure that this machine has these processors, for this program: a thread goes there and ends.
-    pub fn prove(&self) -> Result<(), String> {
+    pub fn check_processors(&self) -> Result<(), String> {
         let all = [&self.broker, &self.publisher, &self.consumer];
         let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
         went.unwrap_or_else(|_| Err("a thread that was to try processors failed".to_owned()))
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn processors_that_are_not_here_are_told() {
         let last = CpuSet::count() - 1;
-        let why = CpuPlacement::parse(&format!("consumer={last}")).and_then(|place| place.prove());
+        let why = CpuPlacement::parse(&format!("consumer={last}")).and_then(|place| place.check_processors());
         assert!(why.is_err_and(|why| why.starts_with(&format!("cannot run on processor {last}: "))));
-        assert_eq!(CpuPlacement::default().prove(), Ok(()));
+        assert_eq!(CpuPlacement::default().check_processors(), Ok(()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::interrupt;
 use crate::launcher::RemoteRole;
 use crate::limits::CHILD_END_WAIT;
 use crate::placement::CpuList;
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use gauge::clock::{Deadline, pause};
 
 /// This program, as it must be started again to play a role.
@@ -27,7 +27,7 @@ pub fn this_program() -> Result<PathBuf, String> {
 }
 
 /// A command that pins itself to `cpus`, ends with its parent, and then becomes `program arguments`.
-pub fn launched(cpus: &CpuList, program: &str, arguments: &[String]) -> Result<Command, String> {
+pub fn launch_command(cpus: &CpuList, program: &str, arguments: &[String]) -> Result<Command, String> {
     let mut command = Command::new(this_program()?);
     command
         .args(["bench", "role", "launch", &cpus.to_string(), &std::process::id().to_string(), program])
@@ -103,7 +103,7 @@ pub enum RoleOutput {
 /// A child that takes orders and gives reports, in lines.
 pub struct RoleProcess {
     // The first to go: a child that has children of its own ends them when its orders end.
-    orders: ChildStdin,
+    commands: ChildStdin,
     process: ChildProcess,
 }
 
@@ -124,7 +124,7 @@ impl RoleProcess {
         let words: Vec<String> =
             within.iter().cloned().chain([own]).chain(["bench", "role", kind].map(str::to_owned)).collect();
         let (program, arguments) = words.split_first().ok_or("a program without a name")?;
-        let mut command = launched(cpus, program, arguments)?;
+        let mut command = launch_command(cpus, program, arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = ChildProcess::start(kind, &mut command)?;
         let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
@@ -147,7 +147,7 @@ impl RoleProcess {
             }
             hear(RoleOutput::Ended(why));
         });
-        Ok(Self { orders, process })
+        Ok(Self { commands: orders, process })
     }
 
     /// After it was heard to end: how, if it did not end well.
@@ -165,24 +165,24 @@ impl RoleProcess {
     }
 
     /// Hands it a line.
-    pub fn say(&mut self, line: &str) -> Result<(), String> {
+    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);
         text.push_str(line);
         text.push('\n');
         let name = &self.process.name;
-        self.orders.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
     }
 }
 
 /// A publisher, consumer or relay in a process of its own: a child of this one, or under a launcher of another rank.
 pub struct RoleHandle {
     kind: String,
-    seat: RoleLocation,
+    location: RoleLocation,
 }
 
 enum RoleLocation {
-    Here { spoken: RoleProcess, heard: Receiver<RoleOutput> },
-    Away(RemoteRole),
+    Local { spoken: RoleProcess, heard: Receiver<RoleOutput> },
+    Remote(RemoteRole),
 }
 
 impl RoleHandle {
@@ -190,50 +190,50 @@ impl RoleHandle {
     pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &CpuList) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
         if let Some(away) = RemoteRole::start(kind, &line, cpus)? {
-            return Ok(Self::away(kind, away));
+            return Ok(Self::remote(kind, away));
         }
-        Self::here(&[], kind, &line, cpus)
+        Self::local(&[], kind, &line, cpus)
     }
 
     /// Starts the role on this host, behind a command that becomes another.
     pub fn start_within<T: Serialize>(within: &[String], kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Self::here(within, kind, &line, &CpuList::default())
+        Self::local(within, kind, &line, &CpuList::default())
     }
 
-    fn here(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
+    fn local(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
         let (hear, heard) = channel();
         let mut spoken = RoleProcess::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
-        spoken.say(task)?;
-        Ok(Self { kind: kind.to_owned(), seat: RoleLocation::Here { spoken, heard } })
+        spoken.send_line(task)?;
+        Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { spoken, heard } })
     }
 
     /// Has a rank play the role `kind`, whatever it is suited for.
     pub fn start_on<T: Serialize>(rank: usize, kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Ok(Self::away(kind, RemoteRole::start_on(rank, kind, &line)?))
+        Ok(Self::remote(kind, RemoteRole::start_on(rank, kind, &line)?))
     }
 
-    fn away(kind: &str, away: RemoteRole) -> Self {
-        Self { kind: format!("{kind} ({})", away.place()), seat: RoleLocation::Away(away) }
+    fn remote(kind: &str, away: RemoteRole) -> Self {
+        Self { kind: format!("{kind} ({})", away.location()), location: RoleLocation::Remote(away) }
     }
 
     /// Its process id, if it is a process of this host's.
     pub fn pid(&self) -> Option<u32> {
-        match &self.seat {
-            RoleLocation::Here { spoken, .. } => Some(spoken.process.pid()),
-            RoleLocation::Away(_) => None,
+        match &self.location {
+            RoleLocation::Local { spoken, .. } => Some(spoken.process.pid()),
+            RoleLocation::Remote(_) => None,
         }
     }
 
     /// Sends one order.
-    pub fn order<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
+    pub fn send_command<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
-        match &mut self.seat {
-            RoleLocation::Here { spoken, .. } => {
-                spoken.say(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
+        match &mut self.location {
+            RoleLocation::Local { spoken, .. } => {
+                spoken.send_line(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
             }
-            RoleLocation::Away(away) => away.say(&line),
+            RoleLocation::Remote(away) => away.send_line(&line),
         }
     }
 
@@ -248,13 +248,13 @@ impl RoleHandle {
     /// The next report if it comes within `wait`; a role that failed or ended is an error.
     pub fn report_within(&mut self, wait: Duration) -> Result<Option<RoleReport>, String> {
         let kind = &self.kind;
-        let heard = match &mut self.seat {
-            RoleLocation::Here { heard, .. } => match heard.recv_timeout(wait) {
+        let heard = match &mut self.location {
+            RoleLocation::Local { heard, .. } => match heard.recv_timeout(wait) {
                 Ok(said) => Some(said),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(RoleOutput::Ended(None)),
             },
-            RoleLocation::Away(away) => away.hear(wait)?,
+            RoleLocation::Remote(away) => away.next_output(wait)?,
         };
         match heard {
             Some(RoleOutput::Line(line)) => match serde_json::from_str(&line) {

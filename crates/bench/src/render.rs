@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use report::table::put;
+use report::stdout::put;
 use report::{Document, DocumentFormat, page};
 
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};

@@ -5,33 +5,33 @@
 //! Never:  prints anything else to standard output.
 
 mod agent;
-pub(crate) mod backlog;
+pub(crate) mod drain_roles;
 mod binder;
 pub(crate) mod churner;
-mod consumer;
-mod duty;
-pub(crate) mod hop;
-mod keeper;
+mod benchmark_consumer;
+mod worker_thread;
+pub(crate) mod socket_baseline;
+mod broker_supervisor;
 mod launch;
-mod leaf;
-mod null;
-mod orders;
-mod publisher;
-mod raw;
+mod tree_consumer;
+mod null_broker;
+mod command_reader;
+mod benchmark_publisher;
+mod raw_socket;
 mod relay;
-mod root;
-pub(crate) mod secured;
-mod sender;
+mod tree_publisher;
+pub(crate) mod tls_stream;
+mod workload_publishers;
 mod stand_in;
-mod taker;
-pub(crate) mod task;
-pub(crate) mod verbs;
+mod workload_consumers;
+pub(crate) mod role_tasks;
+pub(crate) mod verbs_roles;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::plan::RoleReport;
-pub(crate) use orders::CommandReader;
+use crate::role_protocol::RoleReport;
+pub(crate) use command_reader::CommandReader;
 
 /// Runs a role; the arguments are those after `bench role`.
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -45,25 +45,25 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
         Some("agent") => agent::run(&mut orders),
-        Some("null") => null::run(&mut orders),
-        Some("hop-end") => hop::end(&mut orders),
-        Some("hop-publisher") => hop::publish(&mut orders),
+        Some("null") => null_broker::run(&mut orders),
+        Some("hop-end") => socket_baseline::receive(&mut orders),
+        Some("hop-publisher") => socket_baseline::send_segments(&mut orders),
         Some("binder") => binder::run(&mut orders),
         Some("relay") => relay::run(&mut orders),
-        Some("raw-publisher") => raw::publish(&mut orders),
-        Some("raw-consumer") => raw::consume(&mut orders),
-        Some("publisher") => publisher::run(&mut orders),
-        Some("consumer") => consumer::run(&mut orders),
+        Some("raw-publisher") => raw_socket::publish(&mut orders),
+        Some("raw-consumer") => raw_socket::consume(&mut orders),
+        Some("publisher") => benchmark_publisher::run(&mut orders),
+        Some("consumer") => benchmark_consumer::run(&mut orders),
         Some("churner") => churner::run(&mut orders),
-        Some("filler") => backlog::fill(&mut orders),
-        Some("emptier") => backlog::empty(&mut orders),
-        Some("verbs-consumer") => verbs::listen(&mut orders),
-        Some("verbs-publisher") => verbs::measure(&mut orders),
-        Some("topology-broker") => keeper::run(&mut orders),
-        Some("topology-publisher") => root::run(&mut orders),
-        Some("topology-consumer") => leaf::run(&mut orders),
-        Some("workload-publisher") => sender::run(&mut orders),
-        Some("workload-consumer") => taker::run(&mut orders),
+        Some("filler") => drain_roles::fill(&mut orders),
+        Some("emptier") => drain_roles::empty(&mut orders),
+        Some("verbs-consumer") => verbs_roles::listen(&mut orders),
+        Some("verbs-publisher") => verbs_roles::measure(&mut orders),
+        Some("topology-broker") => broker_supervisor::run(&mut orders),
+        Some("topology-publisher") => tree_publisher::run(&mut orders),
+        Some("topology-consumer") => tree_consumer::run(&mut orders),
+        Some("workload-publisher") => workload_publishers::run(&mut orders),
+        Some("workload-consumer") => workload_consumers::run(&mut orders),
         Some("market-gateway") => crate::trade::role::gateway(&mut orders),
         Some("market-engine") => crate::trade::role::engine(&mut orders),
         Some("market-reporter") => crate::trade::role::reporter(&mut orders),

@@ -8,13 +8,13 @@ use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Tab
 
 use crate::arguments::{ParsedOptions, OptionSpec, help, option};
 use crate::placement::{CpuList, CpuPlacement};
-use crate::plan::{LoadSegment, TrafficShape};
+use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::role::connect;
 use crate::scenario::{RunningScenario, Scenario};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use gauge::clock::{Deadline, pause};
 use gauge::resident_bytes;
-use report::table::put;
+use report::stdout::put;
 
 const OPTIONS: &[OptionSpec] = &[
     option(
@@ -39,7 +39,7 @@ pub(crate) enum ScaledObject {
 
 impl ScaledObject {
     /// What one is called, and how many bytes of the broker's memory it may cost.
-    pub(crate) fn promise(self) -> (&'static str, f64) {
+    pub(crate) fn goal(self) -> (&'static str, f64) {
         match self {
             Self::Connections => ("idle connection", 8_192.0),
             Self::Queues => ("empty queue", 1_024.0),
@@ -49,7 +49,7 @@ impl ScaledObject {
     }
 
     /// Makes `count` of them; they last as long as the clients.
-    fn make(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
+    fn create(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
         if self == Self::Connections {
             return (0..count).map(|_| connect(url, "idle")).collect();
         }
@@ -103,7 +103,7 @@ pub(crate) fn cost(broker: &BenchmarkTarget, thing: ScaledObject, count: usize) 
     // The first connection brings in what all share.
     let first = connect(url, "first").map_err(|error| error.to_string())?;
     let before = settled_bytes(broker)?;
-    let mut clients = thing.make(url, count).map_err(|error| format!("{count} x {}: {error}", thing.promise().0))?;
+    let mut clients = thing.create(url, count).map_err(|error| format!("{count} x {}: {error}", thing.goal().0))?;
     let after = settled_bytes(broker)?;
     clients.push(first);
     Ok(MemoryCost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
@@ -125,9 +125,9 @@ pub(crate) fn settled_bytes(broker: &BenchmarkTarget) -> Result<u64, String> {
 }
 
 fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
-    match &broker.way {
+    match &broker.address {
         TargetAddress::Amqp(url) => Ok(url),
-        TargetAddress::Raw { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::Hop(_) => {
+        TargetAddress::RawRelay { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::SocketBaseline(_) => {
             Err("what is no broker has no queues".to_owned())
         }
     }
@@ -157,7 +157,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
         (ScaledObject::Bindings, 1_000_000),
         (ScaledObject::Messages, 10_000_000),
     ] {
-        let (name, most) = thing.promise();
+        let (name, most) = thing.goal();
         let count = count / part;
         if thing == ScaledObject::Connections && open_files < count as u64 + 100 {
             put(&format!("SKIPPED: {count} connections: only {open_files} files may be open\n"))?;

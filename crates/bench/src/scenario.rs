@@ -12,19 +12,19 @@ use std::time::Duration;
 use report::document::MeasuredRun;
 use serde::{Deserialize, Serialize};
 
-use crate::feature::QueueFeature;
+use crate::queue_feature::QueueFeature;
 use crate::launcher::TargetMeter;
 use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{PatternMatching, TopicPatterns};
 use crate::placement::{CpuList, CpuPlacement};
-use crate::plan::{RoleReport, LoadSegment, TrafficShape, SelfUsage};
+use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape, SelfUsage};
 use crate::process::RoleHandle;
-use crate::role::hop::{deliver_heads_bytes, publish_heads_bytes};
-use crate::role::task::{BinderCommand, BinderTask, ConsumerTask, SocketBaselineTask, PublisherTask, RawSocketTask};
+use crate::role::socket_baseline::{deliver_heads_bytes, publish_heads_bytes};
+use crate::role::role_tasks::{BinderCommand, BinderTask, ConsumerTask, SocketBaselineTask, PublisherTask, RawSocketTask};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
-use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, judge, steadiness};
+use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,7 +174,7 @@ impl SegmentFigures {
 
     /// What is wrong with the messages of this segment, if anything.
     pub fn complaint(&self) -> Option<String> {
-        judge::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
+        validity::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
     }
 
     /// The same as a run of a document, with the verdicts on it: first on the messages, then on the clients.
@@ -187,11 +187,11 @@ impl SegmentFigures {
         }
         let (publishers, consumers) = (&self.publishers.process, &self.consumers.process);
         let clients = [("publishers", publishers), ("consumers", consumers)];
-        let mut invalid: Vec<String> = judge::faulty(&self.faults, self.refused).into_iter().collect();
-        invalid.extend(clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)));
-        invalid.extend(judge::unoptimised(&HostEnvironment::read()));
+        let mut invalid: Vec<String> = validity::faulty(&self.faults, self.refused).into_iter().collect();
+        invalid.extend(clients.iter().filter_map(|(role, usage)| validity::client_was_full(role, usage)));
+        invalid.extend(validity::unoptimised(&HostEnvironment::read()));
         let mut notes: Vec<String> =
-            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s)).collect();
+            clients.iter().filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s)).collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
         MeasuredRun {
             elapsed_s: self.elapsed_s,
@@ -205,7 +205,7 @@ impl SegmentFigures {
             broker: self.broker.and_then(RoleUsage::known),
             publishers: publishers.known(),
             consumers: consumers.known(),
-            network: NetworkUsage::of_both(self.publishers.network, self.consumers.network),
+            network: NetworkUsage::sum(self.publishers.network, self.consumers.network),
             rates: self.rates.clone(),
             invalid,
             notes,
@@ -215,7 +215,7 @@ impl SegmentFigures {
 }
 
 impl SegmentFigures {
-    fn of_nothing(segment: &LoadSegment) -> Self {
+    fn empty(segment: &LoadSegment) -> Self {
         Self {
             segment: *segment,
             published: 0,
@@ -283,16 +283,16 @@ impl RunningScenario {
             consumers: Vec::new(),
             binder: None,
             broker: TargetMeter::of(target)?,
-            _placed: target.place(placement)?,
+            _placed: target.pin(placement)?,
         };
-        match &target.way {
+        match &target.address {
             TargetAddress::Amqp(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Both)?,
             TargetAddress::Sink(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Publishers)?,
             TargetAddress::Source(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Consumers)?,
-            TargetAddress::Raw { relay, certificate } => {
+            TargetAddress::RawRelay { relay, certificate } => {
                 running.start_raw(scenario, *relay, certificate.as_deref(), placement)?;
             }
-            TargetAddress::Hop(end) => running.start_hop(scenario, *end, placement)?,
+            TargetAddress::SocketBaseline(end) => running.start_hop(scenario, *end, placement)?,
         }
         Ok(running)
     }
@@ -422,25 +422,25 @@ impl RunningScenario {
     /// Runs one segment on every pair at once.
     pub fn segment(&mut self, segment: &LoadSegment) -> Result<SegmentFigures, String> {
         for consumer in &mut self.consumers {
-            consumer.order(segment)?;
+            consumer.send_command(segment)?;
             match consumer.report(REPORT_WAIT)? {
                 RoleReport::Armed => {}
                 other => return Err(format!("a consumer answered {other:?} instead of waiting for messages")),
             }
         }
         if let Some(binder) = &mut self.binder {
-            binder.order(&BinderCommand::Begin)?;
+            binder.send_command(&BinderCommand::Begin)?;
         }
         self.broker.begin()?;
         let began_ns = gauge::clock::now_ns();
         for publisher in &mut self.publishers {
-            publisher.order(segment)?;
+            publisher.send_command(segment)?;
         }
-        let mut figures = SegmentFigures::of_nothing(segment);
-        let (first_ns, last_ns) = self.gather(&mut figures)?;
+        let mut figures = SegmentFigures::empty(segment);
+        let (first_ns, last_ns) = self.collect_reports(&mut figures)?;
         figures.broker = self.broker.end()?;
         if let Some(binder) = &mut self.binder {
-            binder.order(&BinderCommand::End)?;
+            binder.send_command(&BinderCommand::End)?;
             match binder.report(REPORT_WAIT)? {
                 RoleReport::Worked { operations } => figures.changes = operations,
                 other => return Err(format!("the binder answered {other:?} instead of its figures")),
@@ -464,7 +464,7 @@ impl RunningScenario {
 
     /// Takes every role's report on a segment, in whatever order they come: one that fails ends the wait for all. Says when
     /// the first publisher began and the last one ended.
-    fn gather(&mut self, figures: &mut SegmentFigures) -> Result<(u64, u64), String> {
+    fn collect_reports(&mut self, figures: &mut SegmentFigures) -> Result<(u64, u64), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
         let mut waiting: Vec<&mut RoleHandle> = self.publishers.iter_mut().chain(&mut self.consumers).collect();
@@ -487,7 +487,7 @@ impl RunningScenario {
                         figures.refused += refused;
                         figures.publishers.add(&used);
                     }
-                    Some(RoleReport::Hopped { began_ns, ended_ns, published, delivered, used }) => {
+                    Some(RoleReport::SocketBaseline { began_ns, ended_ns, published, delivered, used }) => {
                         first_ns = first_ns.min(began_ns);
                         last_ns = last_ns.max(ended_ns);
                         figures.published += published;

@@ -11,11 +11,11 @@ use report::document::Document;
 use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
-use crate::record::{is_broken, write_page};
-use crate::setup::TARGETS;
+use crate::run_recorder::{is_broken, write_page};
+use crate::measure_options::TARGETS;
 use report::json;
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 
 const OPTIONS: &[OptionSpec] = &[
     option("quick", None, "", "few sizes, three short runs: three minutes"),
@@ -119,7 +119,7 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandF
             whole = Some(merged(whole, json::read(&text)?));
         }
         if let Err(failure) = outcome {
-            ends.note(part.name, failure.or_interrupted());
+            ends.record(part.name, failure.or_interrupted());
         }
     }
     match whole {
@@ -139,7 +139,7 @@ struct SuiteFailures {
 }
 
 impl SuiteFailures {
-    fn note(&mut self, name: &'static str, failure: CommandFailure) {
+    fn record(&mut self, name: &'static str, failure: CommandFailure) {
         match failure {
             CommandFailure::Interrupted => self.interrupted = true,
             // Marked where the figures stand; whether messages were lost is looked at in the end.
@@ -166,7 +166,7 @@ impl SuiteBenchmark {
         let effort = if given.has("quick") { self.quick } else { self.full };
         let mut words: Vec<String> = self.command.split(' ').chain(effort.split(' ')).map(str::to_owned).collect();
         words.extend(["--json".to_owned(), file.to_string_lossy().into_owned()]);
-        for name in self.handed_on() {
+        for name in self.forwarded_options() {
             if name == "iterations"
                 && given.has(name)
                 && let Some(at) = words.iter().position(|word| word == "-i")
@@ -185,7 +185,7 @@ impl SuiteBenchmark {
     }
 
     /// The options of the suite that this benchmark takes too.
-    fn handed_on(&self) -> Vec<&'static str> {
+    fn forwarded_options(&self) -> Vec<&'static str> {
         let word = self.command.split(' ').next().unwrap_or_default();
         let mut names: Vec<&'static str> = match word {
             "baseline" => vec!["cpus"],
@@ -231,7 +231,7 @@ fn merged(whole: Option<Document>, part: Document) -> Document {
 
 fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailures) -> Result<(), CommandFailure> {
     let outcome = ends.outcome();
-    whole.command = crate::record::spoken("suite", words);
+    whole.command = crate::run_recorder::command_line("suite", words);
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
@@ -276,7 +276,7 @@ mod tests {
         let mut seen = 0;
         for part in PARTS {
             let own: Vec<&str> = part.command.split(' ').take_while(|word| !word.starts_with('-')).collect();
-            let Some(benchmark) = crate::closed::find(&own.join(" ")) else { continue };
+            let Some(benchmark) = crate::closed_loop::find(&own.join(" ")) else { continue };
             seen += 1;
             for effort in ["--quick", "--full"] {
                 let asked = [effort, "--cpus", "broker=0", "-i", "7", "-c"].map(str::to_owned);
@@ -288,19 +288,19 @@ mod tests {
                 assert_eq!((given.text("iterations"), given.has("check")), (Some("7"), true));
             }
         }
-        assert!(seen >= crate::closed::ALL.len(), "each is in the suite");
+        assert!(seen >= crate::closed_loop::ALL.len(), "each is in the suite");
     }
 
     #[test]
     fn what_ends_the_suite_and_what_does_not() {
         let mut ends = SuiteFailures::default();
-        ends.note("a", CommandFailure::Invalid("busy".to_owned()));
-        ends.note("b", CommandFailure::Missed("p99".to_owned()));
+        ends.record("a", CommandFailure::Invalid("busy".to_owned()));
+        ends.record("b", CommandFailure::Missed("p99".to_owned()));
         assert_eq!(ends.outcome(), Ok(()), "marked and counted, and no failure");
         assert_eq!(ends.missed, ["b"]);
-        ends.note("c", CommandFailure::Failed("refused".to_owned()));
+        ends.record("c", CommandFailure::Failed("refused".to_owned()));
         assert_eq!(ends.outcome(), Err(CommandFailure::Failed("not run, or not to the end: c".to_owned())));
-        ends.note("d", CommandFailure::Interrupted);
+        ends.record("d", CommandFailure::Interrupted);
         assert_eq!(ends.outcome(), Err(CommandFailure::Interrupted));
     }
 

@@ -14,12 +14,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::interrupt;
-use crate::launcher::{is_here, stand_in_address};
+use crate::launcher::{is_local_address, stand_in_address};
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{CpuList, PinnedProcess, CpuPlacement};
-use crate::process::{ChildProcess, RoleHandle, launched, this_program};
+use crate::process::{ChildProcess, RoleHandle, launch_command, this_program};
 use crate::role::connect;
-use crate::role::task::{StandInTask, RelayTask, TlsFiles};
+use crate::role::role_tasks::{StandInTask, RelayTask, TlsFiles};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
@@ -32,11 +32,11 @@ pub struct BenchmarkTarget {
     /// What is known of it; a broker tells more about itself in `introduce`.
     pub facts: TargetFacts,
     /// Where clients connect.
-    pub way: TargetAddress,
+    pub address: TargetAddress,
     /// The process to watch, if it is on this machine.
     pub pid: Option<u32>,
     /// What was started for it, ended when the target is dropped.
-    _started: TargetProcess,
+    _process: TargetProcess,
 }
 
 /// How to reach a target.
@@ -45,7 +45,7 @@ pub enum TargetAddress {
     /// AMQP at this URL.
     Amqp(String),
     /// Raw bytes through the relay at this address.
-    Raw {
+    RawRelay {
         /// Where it listens.
         relay: SocketAddr,
         /// Its certificate, if it speaks TLS.
@@ -56,7 +56,7 @@ pub enum TargetAddress {
     /// Consumers alone, from a source at this URL.
     Source(String),
     /// Raw bytes to the end of one hop at this address.
-    Hop(SocketAddr),
+    SocketBaseline(SocketAddr),
 }
 
 #[expect(dead_code, reason = "kept only to be dropped with the target")]
@@ -76,7 +76,7 @@ fn process_of(url: &Url) -> Option<u32> {
     // Whoever listens on this port of this host is the broker only if the address is this host's.
     let port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let by_tcp = url.via.as_deref().unwrap_or(&url.address);
-    is_here(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
+    is_local_address(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
 }
 
 impl BenchmarkTarget {
@@ -87,15 +87,15 @@ impl BenchmarkTarget {
         Ok(Self {
             facts: facts_of(&parsed.address),
             name: parsed.address,
-            way: TargetAddress::Amqp(url.to_owned()),
+            address: TargetAddress::Amqp(url.to_owned()),
             pid,
-            _started: TargetProcess::Nothing,
+            _process: TargetProcess::Nothing,
         })
     }
 
     /// Sets the options of the sockets that clients will have.
     pub fn set_tcp(&mut self, tcp: &TcpOptions) -> Result<(), String> {
-        if let TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) = &mut self.way {
+        if let TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) = &mut self.address {
             *url = tcp.on_url(url)?;
         }
         Ok(())
@@ -104,8 +104,8 @@ impl BenchmarkTarget {
     /// Asks a broker who it is, which also proves that it takes us in: a broker that refuses is found here, with its
     /// own words, and not in the middle of a run. Relays have nothing to say. `tcp_is_set` says that it was started with
     /// these options.
-    pub fn introduce(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
-        let TargetAddress::Amqp(url) = &self.way else { return Ok(()) };
+    pub fn identify(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
+        let TargetAddress::Amqp(url) = &self.address else { return Ok(()) };
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
@@ -122,7 +122,7 @@ impl BenchmarkTarget {
         if let Some(why) = client.fell_back() {
             eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
         }
-        if self.facts.transport == "rdma" && self.pid.is_none() && is_here(&parsed.address) {
+        if self.facts.transport == "rdma" && self.pid.is_none() && is_local_address(&parsed.address) {
             let name = &self.name;
             eprintln!(
                 "harrier bench: no process is known that listens at {name}: its processor time and memory are not measured; an address with via=tcp:PORT names one that is found"
@@ -180,7 +180,7 @@ impl BenchmarkTarget {
         let mut arguments = rest.to_vec();
         arguments.extend(["--listen".to_owned(), listen.to_owned()]);
         arguments.extend_from_slice(extra);
-        let mut command = launched(cpus, program, &arguments)?;
+        let mut command = launch_command(cpus, program, &arguments)?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = ChildProcess::start("broker", &mut command)?;
         await_port(port, || process.check_alive())?;
@@ -188,9 +188,9 @@ impl BenchmarkTarget {
         Ok(Self {
             name: "harrier".to_owned(),
             facts: facts_of(&format!("127.0.0.1:{port}")),
-            way: TargetAddress::Amqp(url),
+            address: TargetAddress::Amqp(url),
             pid,
-            _started: TargetProcess::Broker(process),
+            _process: TargetProcess::Broker(process),
         })
     }
 
@@ -215,8 +215,8 @@ impl BenchmarkTarget {
         let mut facts = stand_in("relay");
         name.clone_into(&mut facts.name);
         let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
-        let way = TargetAddress::Raw { relay: SocketAddr::new(task.address, port), certificate };
-        Ok(Self { name, facts, way, pid: role.pid(), _started: TargetProcess::Role(role) })
+        let way = TargetAddress::RawRelay { relay: SocketAddr::new(task.address, port), certificate };
+        Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role) })
     }
 
     /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
@@ -224,21 +224,21 @@ impl BenchmarkTarget {
     pub fn null(cpus: &CpuList) -> Result<[Self; 3], String> {
         let url = |end: SocketAddr| format!("amqp://{end}");
         Ok([
-            Self::instead("null-sink", "null", cpus, |end| TargetAddress::Sink(url(end)))?,
-            Self::instead("null-source", "null", cpus, |end| TargetAddress::Source(url(end)))?,
-            Self::instead("one-hop", "hop-end", cpus, TargetAddress::Hop)?,
+            Self::start_stand_in("null-sink", "null", cpus, |end| TargetAddress::Sink(url(end)))?,
+            Self::start_stand_in("null-source", "null", cpus, |end| TargetAddress::Source(url(end)))?,
+            Self::start_stand_in("one-hop", "hop-end", cpus, TargetAddress::SocketBaseline)?,
         ])
     }
 
     /// A process of this program in the broker's place.
-    fn instead(name: &str, kind: &str, cpus: &CpuList, way: impl Fn(SocketAddr) -> TargetAddress) -> Result<Self, String> {
+    fn start_stand_in(name: &str, kind: &str, cpus: &CpuList, way: impl Fn(SocketAddr) -> TargetAddress) -> Result<Self, String> {
         let address = stand_in_address()?;
         let mut role = RoleHandle::start(kind, &StandInTask { address }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let mut facts = stand_in("null");
         name.clone_into(&mut facts.name);
         let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
-        Ok(Self { name: name.to_owned(), facts, way, pid, _started: TargetProcess::Role(role) })
+        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role) })
     }
 
     /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
@@ -263,11 +263,11 @@ impl BenchmarkTarget {
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
         let way = TargetAddress::Amqp(url.to_owned());
-        Ok(Self { name: name.to_owned(), facts, way, pid, _started: TargetProcess::Scripted(scripted) })
+        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Scripted(scripted) })
     }
 
     /// Whether its process, if it is on this machine, has ended, or does so within the time.
-    pub fn ends_within(&self, wait: Duration) -> bool {
+    pub fn exits_within(&self, wait: Duration) -> bool {
         let Some(pid) = self.pid else { return false };
         let deadline = Deadline::after(wait);
         loop {
@@ -285,14 +285,14 @@ impl BenchmarkTarget {
 
     /// The port that its clients connect to by TCP, if they do.
     pub fn tcp_port(&self) -> Option<u16> {
-        let TargetAddress::Amqp(url) = &self.way else { return None };
+        let TargetAddress::Amqp(url) = &self.address else { return None };
         let address = Url::parse(url).ok()?.address;
         let is_tcp = !["unix:", "amqp+rdma://", "amqp+rsocket://"].iter().any(|other| address.starts_with(other));
         is_tcp.then(|| address.rsplit_once(':')?.1.parse().ok()).flatten()
     }
 
     /// Moves a target that this program did not place at its start; the guard moves it back.
-    pub fn place(&self, placement: &CpuPlacement) -> Result<Option<PinnedProcess>, String> {
+    pub fn pin(&self, placement: &CpuPlacement) -> Result<Option<PinnedProcess>, String> {
         match (self.pid, placement.broker.is_any()) {
             (Some(pid), false) => PinnedProcess::move_process(pid, &placement.broker).map(Some),
             _ => Ok(None),

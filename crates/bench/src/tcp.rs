@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use client::{Table, Url, Value};
-use gauge::{HostEnvironment, options_found};
+use gauge::{HostEnvironment, observed_socket_options};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +70,12 @@ impl TcpOptions {
     pub fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
-            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", place(url)));
+            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", host_of(url)));
         }
         let is_set =
             self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();
         if url.starts_with("amqp+rdma://") && is_set {
-            return Err(format!("{}: options of sockets are none of RDMA", place(url)));
+            return Err(format!("{}: options of sockets are none of RDMA", host_of(url)));
         }
         let mut parameters = Vec::new();
         if self.nagle {
@@ -170,7 +170,7 @@ impl TcpOptions {
         }
         let is_here = ["127.", "[::1]", "localhost"].iter().any(|here| host.starts_with(here));
         if let (true, Ok(port)) = (is_here, port.parse())
-            && let Some(name) = options_found(port).remove("congestion_control")
+            && let Some(name) = observed_socket_options(port).remove("congestion_control")
         {
             note("congestion_control", name);
         }
@@ -186,14 +186,14 @@ pub fn queue_arguments(queue_bytes: Option<u64>) -> Table {
 }
 
 /// Where a URL leads, without its login.
-fn place(url: &str) -> String {
+fn host_of(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "this URL".to_owned(), |url| url.address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::TARGETS;
+    use crate::measure_options::TARGETS;
 
     fn read(line: &str) -> Result<TcpOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use crate::arguments::{OptionSpec, help_with};
 use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier market COMMAND [OPTIONS]
@@ -57,7 +57,7 @@ harrier market COMMAND --help lists the options, with examples.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier market", || match command {
-        "run" | "sweep" | "max" => launcher::within(command, rest, |rest| match command {
+        "run" | "sweep" | "max" => launcher::run_on_ranks(command, rest, |rest| match command {
             "run" => run::run(rest),
             "sweep" => sweep::run(rest),
             _ => max::run(rest),

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
@@ -63,7 +63,7 @@ pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier topology", || match command {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
-            launcher::within(command, rest, |rest| match command {
+            launcher::run_on_ranks(command, rest, |rest| match command {
                 "run" => run::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),

@@ -6,15 +6,15 @@
 
 pub(crate) mod connect;
 pub(crate) mod device;
-mod end;
-pub(crate) mod order;
-mod work;
+mod endpoint;
+pub(crate) mod verbs_request;
+mod segment_driver;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries, TargetFacts};
-use report::table::put;
+use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
@@ -23,15 +23,15 @@ use crate::failure::CommandFailure;
 use crate::limits::{
     REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_UNDER_WAY_BYTES, VERBS_WINDOW_MAX,
 };
-use crate::plan::{MessageCounts, RoleReport, TrafficShape, sizes};
+use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
 use crate::process::RoleHandle;
-use crate::record::{RunRecorder, go_on};
-use crate::role::verbs::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
-use crate::setup::{EFFORT, OUTPUT, MeasureOptions};
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::role::verbs_roles::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
+use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions};
 use connect::{VerbsListener, VerbsResults};
 use device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
-use gauge::judge;
-use order::{VerbsOperation, VerbsRequest, CompletionWait};
+use gauge::validity;
+use verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
@@ -168,11 +168,11 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let mut record = RunRecorder::begin("baseline verbs", words, &given, &setup, &[]);
     record.document.targets.push(ends.facts());
     for (name, value) in [("kind", "all"), ("shape", "both"), ("sizes", "1:1M"), ("poll", "busy")] {
-        record.used(name, value);
+        record.note_option(name, value);
     }
-    record.used("step", 2);
-    record.used("seconds", asked.seconds);
-    record.used("window", asked.window);
+    record.note_option("step", 2);
+    record.note_option("seconds", asked.seconds);
+    record.note_option("window", asked.window);
     let outcome = measure(&mut record, &setup, &asked, &mut ends);
     record.end(outcome)
 }
@@ -193,9 +193,9 @@ struct VerbsPair {
     far_device: Option<DeviceFacts>,
 }
 
-fn heard<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
+fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        RoleReport::Found(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
         other => Err(format!("an end answered {other:?} instead of its figures")),
     }
 }
@@ -206,12 +206,12 @@ impl VerbsPair {
             PeerLocation::At(to) => (None, to, None),
             PeerLocation::Started(address) => {
                 let mut far = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
-                let VerbsConsumerReady { address, device } = heard(far.report(ROLE_READY_WAIT)?)?;
+                let VerbsConsumerReady { address, device } = parse_report(far.report(ROLE_READY_WAIT)?)?;
                 (Some(far), address, Some(device))
             }
         };
         let mut near = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
-        let device = heard(near.report(ROLE_READY_WAIT)?)?;
+        let device = parse_report(near.report(ROLE_READY_WAIT)?)?;
         Ok(Self { near, _far: far, to, device, far_device })
     }
 
@@ -231,8 +231,8 @@ impl VerbsPair {
     }
 
     fn segment(&mut self, order: &VerbsRequest) -> Result<VerbsResults, String> {
-        self.near.order(order)?;
-        heard(self.near.report(REPORT_WAIT)?)
+        self.near.send_command(order)?;
+        parse_report(self.near.report(REPORT_WAIT)?)
     }
 
     /// How many messages last about `seconds`: found by trials that grow until they can be timed.
@@ -275,18 +275,18 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &VerbsOption
             None
         };
         for &size_bytes in &asked.sizes {
-            go_on()?;
+            check_interrupted()?;
             let order = asked.order(pair, size_bytes);
             let counts = ends.counts(setup, asked, &order)?;
             let order = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..order };
             let mut point = SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
             for run in 1..=setup.runs {
-                go_on()?;
+                check_interrupted()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
                 progress.show(done / all, &what);
                 let mut made = to_run(&order, &ends.segment(&order)?);
                 made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
-                made.invalid.extend(judge::unoptimised(&record.document.environment));
+                made.invalid.extend(validity::unoptimised(&record.document.environment));
                 point.runs.push(made);
                 done += 1.0;
             }
@@ -334,7 +334,7 @@ fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
         BTreeMap::new()
     };
     let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
-    let note = |name: &str, asked: &end::DeviceCounts| {
+    let note = |name: &str, asked: &endpoint::DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
             of_thousand(asked.posts),

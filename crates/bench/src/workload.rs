@@ -7,21 +7,21 @@
 //! Read `spec` first (what a workload is), then `parse` (the file), `engine` (one run) and the roles `sender` and `taker`.
 
 pub(crate) mod arrivals;
-pub(crate) mod chance;
-pub(crate) mod check;
-pub(crate) mod engine;
-mod fields;
-pub(crate) mod ledger;
+pub(crate) mod random;
+pub(crate) mod validation;
+pub(crate) mod execution;
+mod toml_fields;
+pub(crate) mod delivery_ledger;
 mod objective;
 pub(crate) mod pacer;
 mod parse;
-pub(crate) mod result;
-mod scaled;
+pub(crate) mod run_results;
+mod scaling;
 pub(crate) mod shipped;
 pub(crate) mod spec;
-mod stage;
-pub(crate) mod stamp;
-pub(crate) mod task;
+mod declared_topology;
+pub(crate) mod message_stamp;
+pub(crate) mod process_messages;
 pub(crate) mod topology;
 pub(crate) mod units;
 
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
-use report::table::put;
+use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use self::objective::{ObjectiveStatus, ObjectiveVerdict};
@@ -38,8 +38,8 @@ use self::spec::WorkloadSpec;
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help, option};
 use crate::failure::CommandFailure;
 use crate::limits::WORKLOAD_FILE_BYTES_MAX;
-use crate::record::{RunRecorder, go_on};
-use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 
@@ -80,9 +80,9 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let setup = MeasureOptions::read(&given)?;
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("workload", words, &given, &setup, &targets);
-    record.used("scale", "1");
-    record.used("seconds", spec.duration_ns as f64 / 1e9);
-    record.used("seed", spec.seed);
+    record.note_option("scale", "1");
+    record.note_option("seconds", spec.duration_ns as f64 / 1e9);
+    record.note_option("seed", spec.seed);
     let outcome = measure(&spec, &setup, &targets, &mut record);
     // What was measured before a run failed is shown all the same.
     let judged = judge(&spec, &targets, &mut record);
@@ -131,12 +131,12 @@ fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpe
         spec.seed = seed;
     }
     if let Some(text) = given.text("seconds") {
-        scaled::lasting(&mut spec, number("seconds", text, 0.1, 3_600.0)?);
+        scaling::lasting(&mut spec, number("seconds", text, 0.1, 3_600.0)?);
     }
     if let Some(text) = given.text("scale") {
-        scaled::times(&mut spec, number("scale", text, 1e-3, 1e3)?);
+        scaling::times(&mut spec, number("scale", text, 1e-3, 1e3)?);
     }
-    check::whole(&spec).map_err(UsageError)?;
+    validation::whole(&spec).map_err(UsageError)?;
     Ok(spec)
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f6
 }
 
 fn measure(spec: &WorkloadSpec, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
-    let groups = result::groups(spec);
+    let groups = run_results::groups(spec);
     for target in targets {
         record.document.series.push(empty_series(spec, &groups, target));
     }
@@ -158,12 +158,12 @@ fn measure(spec: &WorkloadSpec, setup: &MeasureOptions, targets: &[BenchmarkTarg
     let mut done = 0.0;
     for run in 1..=setup.runs {
         for (target, index) in targets.iter().zip(0..) {
-            go_on()?;
+            check_interrupted()?;
             let what = format!("{}, run {run} of {}", target.name, setup.runs);
             let show = |share: f64, doing: &str| progress.show((done + share) / count, &format!("{what}: {doing}"));
-            let outcome = engine::run(spec, target, setup, &show);
+            let outcome = execution::run(spec, target, setup, &show);
             progress.clear();
-            let mut runs = result::runs(spec, &outcome?, &record.document.environment);
+            let mut runs = run_results::runs(spec, &outcome?, &record.document.environment);
             if let Some(all) = runs.first_mut() {
                 all.notes.extend(setup.tcp.queue_note(target.facts.product.as_deref()));
             }
@@ -184,8 +184,8 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
         groups.iter().enumerate().map(|(at, name)| (format!("group {at}"), name.clone())).collect();
     parameters.insert("seed".to_owned(), spec.seed.to_string());
     let bytes = |at: usize| match at.checked_sub(1).and_then(|at| spec.publishers.get(at)) {
-        Some(group) => chance::size_mean(&group.size),
-        None => chance::size_mean(&spec.publishers[0].size),
+        Some(group) => random::size_mean(&group.size),
+        None => random::size_mean(&spec.publishers[0].size),
     };
     MeasuredSeries {
         benchmark: format!("workload {}", spec.name),
@@ -199,7 +199,7 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
 
 /// Prints the table and what came of the objectives, which the document notes too.
 fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<Vec<ObjectiveVerdict>, String> {
-    let groups = result::groups(spec);
+    let groups = run_results::groups(spec);
     let document = &record.document;
     if document.series.iter().flat_map(|series| &series.points).all(|point| point.runs.is_empty()) {
         return Ok(Vec::new());
@@ -217,9 +217,9 @@ fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecor
             verdicts.push(verdict);
         }
     }
-    if record.shown.format.is_incremental() {
+    if record.output.format.is_incremental() {
         let series: Vec<&MeasuredSeries> = document.series.iter().collect();
-        let table = OsuTable::begin(document, &series, record.shown.full)?;
+        let table = OsuTable::begin(document, &series, record.output.full)?;
         for at in 0..groups.len() {
             let points: Vec<&SeriesPoint> = series.iter().map(|series| &series.points[at]).collect();
             table.row(&points)?;

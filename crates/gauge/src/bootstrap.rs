@@ -9,7 +9,7 @@
 //! resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
 
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
-use crate::summary::{RunValues, RunSummary};
+use crate::run_summary::{RunValues, RunSummary};
 
 /// The median of the values with an interval that holds the true one in a share `confidence` of all repetitions, as far as
 /// resampling can tell. `None` without values, or if one is no number.

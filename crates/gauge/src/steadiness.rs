@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DRIFT_MAX, STEADINESS_RATES_MIN};
-use crate::summary::RunValues;
+use crate::run_summary::RunValues;
 
 /// How steady a run was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 /// The metrics that are shown of a series by default, the most important first.
 ///
 /// The first of a stream are MB/s and Messages/s, and of round trips the latency one way, as the OSU benchmarks print them.
-pub fn usual(series: &MeasuredSeries) -> Vec<Metric> {
+pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let us = |kind: &str, quantiles: &[f64]| {
         quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
     };
@@ -72,8 +72,8 @@ pub fn is_ping_pong(series: &MeasuredSeries) -> bool {
 
 /// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
 /// left out as soon as it has a run.
-pub fn all(series: &MeasuredSeries) -> Vec<Metric> {
-    let mut metrics = every(series);
+pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+    let mut metrics = possible_metrics(series);
     let runs = || series.points.iter().flat_map(|point| &point.runs);
     if runs().next().is_some() {
         metrics.retain(|metric| runs().any(|run| metric.of(run).is_some()));
@@ -82,8 +82,8 @@ pub fn all(series: &MeasuredSeries) -> Vec<Metric> {
 }
 
 /// The same with those that none of its runs has: what its benchmark may have.
-pub fn every(series: &MeasuredSeries) -> Vec<Metric> {
-    let mut metrics = usual(series);
+pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+    let mut metrics = default_metrics(series);
     let mut others = vec![
         Metric::MbPerS,
         Metric::PublishedPerS,
@@ -149,7 +149,7 @@ mod tests {
 
     fn check(benchmark: &str, expected: &str) {
         let series = fixture::series(benchmark, "size_bytes", Vec::new());
-        let names: Vec<_> = usual(&series).iter().map(Metric::name).collect();
+        let names: Vec<_> = default_metrics(&series).iter().map(Metric::name).collect();
         assert_eq!(names.join(" | "), expected, "{benchmark}");
     }
 
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn all_metrics_begin_with_the_usual_ones_and_leave_out_what_no_run_has() {
         let empty = fixture::series("de-pp", "size_bytes", Vec::new());
-        assert!(all(&empty).starts_with(&usual(&empty)) && all(&empty).contains(&Metric::PacketGapUs));
+        assert!(available_metrics(&empty).starts_with(&default_metrics(&empty)) && available_metrics(&empty).contains(&Metric::PacketGapUs));
         let document = fixture::document();
-        let found = all(&document.series[0]);
+        let found = available_metrics(&document.series[0]);
         assert!(found.contains(&Metric::Cores(MetricRole::Broker)) && !found.contains(&Metric::OperationsPerS));
-        let mut keys: Vec<_> = all(&empty).iter().map(Metric::key).collect();
+        let mut keys: Vec<_> = available_metrics(&empty).iter().map(Metric::key).collect();
         keys.sort();
         let count = keys.len();
         keys.dedup();

@@ -13,9 +13,9 @@ use serde::{Serialize, Serializer};
 
 use crate::columns;
 use crate::document::{Document, SeriesPoint, MeasuredSeries, TargetFacts};
-use crate::estimate::{MetricEstimate, marks};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::{MetricDirection, Metric};
-use crate::turns;
+use crate::paired_ratios;
 
 /// Runs on each side below which no difference is called real.
 pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
@@ -151,7 +151,7 @@ impl DocumentComparison {
             true => format!("{}: {}", pairs::what(a), a.target),
             false => format!("{}: {}, {}", pairs::what(a), a.target, b.target),
         };
-        let metrics = if full { columns::all(a) } else { columns::usual(a) };
+        let metrics = if full { columns::available_metrics(a) } else { columns::default_metrics(a) };
         for first in &a.points {
             match b.points.iter().find(|second| second.at == first.at) {
                 Some(second) => {
@@ -174,8 +174,8 @@ impl DocumentComparison {
 }
 
 fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&SeriesPoint, &SeriesPoint, bool)) -> Option<ComparisonRow> {
-    let (a, b) = (MetricEstimate::typical(metric, first)?, MetricEstimate::typical(metric, second)?);
-    let ratios = if in_turns { turns::ratios(metric, second, first) } else { Vec::new() };
+    let (a, b) = (MetricEstimate::of_medians(metric, first)?, MetricEstimate::of_medians(metric, second)?);
+    let ratios = if in_turns { paired_ratios::ratios(metric, second, first) } else { Vec::new() };
     // Quantiles that only all runs together can bear have no turns.
     let (ratio, interval) = match gauge::bootstrap_interval(&ratios, CONFIDENCE, SEED) {
         Some(found) => (found.median, (ratios.len() >= RUNS_MIN).then_some(found)),
@@ -199,7 +199,7 @@ fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&Ser
     };
     let mut invalid = Vec::new();
     for (side, point) in [("A", first), ("B", second)] {
-        invalid.extend(marks(point).into_iter().map(|reason| format!("{side}: {reason}")));
+        invalid.extend(invalid_reasons(point).into_iter().map(|reason| format!("{side}: {reason}")));
     }
     Some(ComparisonRow {
         what: what.to_owned(),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::columns;
 use crate::document::{Document, LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
-use crate::estimate::complaints;
+use crate::estimate::invalid_reasons_of_run;
 use crate::metric::Metric;
 use crate::osu::plain;
 
@@ -22,7 +22,7 @@ const BEHIND: [&str; 9] =
 pub fn write(document: &Document) -> String {
     let parameters: BTreeSet<&String> = document.series.iter().flat_map(|series| series.parameters.keys()).collect();
     let mut metrics: Vec<Metric> = Vec::new();
-    for metric in document.series.iter().flat_map(columns::every) {
+    for metric in document.series.iter().flat_map(columns::possible_metrics) {
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
@@ -80,7 +80,7 @@ fn figures(point: &SeriesPoint, index: usize, run: &MeasuredRun) -> [String; BET
 
 fn verdict(run: &MeasuredRun) -> [String; BEHIND.len()] {
     let faults = run.faults;
-    let why = complaints(run);
+    let why = invalid_reasons_of_run(run);
     [
         faults.lost.to_string(),
         faults.duplicates.to_string(),

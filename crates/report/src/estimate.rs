@@ -25,7 +25,7 @@ impl MetricEstimate {
     /// Reads a metric off a point; `None` if no run has it. A maximum is the largest of all runs: the middle one of theirs
     /// could lie below a quantile of all runs together that stands beside it.
     pub fn of(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
-        let typical = Self::typical(metric, point)?;
+        let typical = Self::of_medians(metric, point)?;
         if !metric.is_largest() || typical.values.len() < 2 {
             return Some(typical);
         }
@@ -34,7 +34,7 @@ impl MetricEstimate {
     }
 
     /// The same with the middle one of the runs' maxima, as two sides are compared: one outlier is no difference.
-    pub fn typical(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
+    pub fn of_medians(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
         let values: Vec<f64> =
             point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
         let Some(RunSummary { median, low, high, .. }) = values.iter().copied().collect::<RunValues>().summary() else {
@@ -57,7 +57,7 @@ fn merged(metric: &Metric, point: &SeriesPoint) -> Option<f64> {
 }
 
 /// Why the figures of a run must not be trusted: what it says itself, and every message that went wrong.
-pub fn complaints(run: &MeasuredRun) -> Vec<String> {
+pub fn invalid_reasons_of_run(run: &MeasuredRun) -> Vec<String> {
     let mut why = run.invalid.clone();
     let faults = run.faults;
     let wrong = [
@@ -78,9 +78,9 @@ pub fn complaints(run: &MeasuredRun) -> Vec<String> {
 }
 
 /// Why a point is INVALID, one line a reason with the number of runs it concerns; empty if all its runs are sound.
-pub fn marks(point: &SeriesPoint) -> Vec<String> {
+pub fn invalid_reasons(point: &SeriesPoint) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    for reason in point.runs.iter().flat_map(complaints) {
+    for reason in point.runs.iter().flat_map(invalid_reasons_of_run) {
         match reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, count)) => *count += 1,
             None => reasons.push((reason, 1)),
@@ -134,7 +134,7 @@ mod tests {
         let (largest, quantile) = (largest.expect("samples"), quantile.expect("180,000 samples"));
         assert!(quantile.median > 8_000.0 && largest.median >= quantile.median, "{largest:?} {quantile:?}");
         assert_eq!(largest.interval, None);
-        let typical = MetricEstimate::typical(&of(1.0), &point).expect("samples");
+        let typical = MetricEstimate::of_medians(&of(1.0), &point).expect("samples");
         assert!((typical.median - 1_000.0).abs() < 1.0, "what two sides are compared by: {typical:?}");
     }
 
@@ -146,12 +146,12 @@ mod tests {
         point.runs[1].faults.lost = 2;
         point.runs[1].refused = 1;
         assert_eq!(
-            marks(&point),
+            invalid_reasons(&point),
             [
                 "the publisher used 93 % of its core (2 of 3 runs)",
                 "messages went wrong: 2 lost, 1 refused (1 of 3 runs)"
             ]
         );
-        assert!(marks(&fixture::point(64.0, &[1])).is_empty());
+        assert!(invalid_reasons(&fixture::point(64.0, &[1])).is_empty());
     }
 }

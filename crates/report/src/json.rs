@@ -25,7 +25,7 @@ pub fn write(document: &Document) -> Result<String, String> {
 pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
     let compact = serde_json::to_string(value).map_err(|error| format!("JSON: {error}"))?;
     let mut text = String::with_capacity(compact.len() * 5 / 4);
-    lay(&compact, 0, &mut text);
+    lay_out(&compact, 0, &mut text);
     text.push('\n');
     Ok(text)
 }
@@ -47,13 +47,13 @@ pub fn read(text: &str) -> Result<Document, String> {
 }
 
 /// Lays out one compact JSON value, which stands behind `depth` blanks of indentation.
-fn lay(compact: &str, depth: usize, text: &mut String) {
+fn lay_out(compact: &str, depth: usize, text: &mut String) {
     let opening = compact.as_bytes().first().copied();
     if compact.len() + depth <= LINE_MAX || !matches!(opening, Some(b'{' | b'[')) {
         text.push_str(compact);
         return;
     }
-    let parts = parts(&compact[1..compact.len() - 1]);
+    let parts = members(&compact[1..compact.len() - 1]);
     let indent = " ".repeat(depth + 1);
     // Numbers and pairs of numbers fill lines; all else stands one below the other.
     let fill =
@@ -71,9 +71,9 @@ fn lay(compact: &str, depth: usize, text: &mut String) {
             (Some(b'{'), Some(length)) => {
                 text.push_str(&part[..length]);
                 text.push_str(": ");
-                lay(&part[length + 1..], depth + 1, text);
+                lay_out(&part[length + 1..], depth + 1, text);
             }
-            _ => lay(part, depth + 1, text),
+            _ => lay_out(part, depth + 1, text),
         }
         if index + 1 < parts.len() {
             text.push(',');
@@ -86,7 +86,7 @@ fn lay(compact: &str, depth: usize, text: &mut String) {
 }
 
 /// The members of an object or array, given without its brackets.
-fn parts(inside: &str) -> Vec<&str> {
+fn members(inside: &str) -> Vec<&str> {
     let (mut parts, mut from, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0_usize, false, false);
     for (at, byte) in inside.bytes().enumerate() {
         match byte {

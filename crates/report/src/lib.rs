@@ -24,12 +24,12 @@ pub mod page;
 mod progress;
 #[cfg(test)]
 mod schema;
-pub mod table;
-pub mod turns;
+pub mod stdout;
+pub mod paired_ratios;
 
 pub use compare::DocumentComparison;
 pub use document::Document;
-pub use estimate::{MetricEstimate, complaints, marks};
+pub use estimate::{MetricEstimate, invalid_reasons_of_run, invalid_reasons};
 pub use format::DocumentFormat;
 pub use metric::{MetricDirection, Metric, MetricRole};
 pub use osu::{OsuTable, YardstickShare, Yardstick};

@@ -6,7 +6,7 @@
 
 use crate::columns;
 use crate::document::{Document, MeasuredSeries};
-use crate::estimate::{MetricEstimate, marks};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
 use crate::osu::{axis_name, title};
 
@@ -30,13 +30,13 @@ pub fn title_of(document: &Document) -> String {
 
 /// One series as a table, with the reasons of its marks below.
 pub fn table(series: &MeasuredSeries, full: bool) -> String {
-    let metrics = if full { columns::all(series) } else { columns::usual(series) };
+    let metrics = if full { columns::available_metrics(series) } else { columns::default_metrics(series) };
     let mut names = vec![axis_name(&series.axis)];
     names.extend(metrics.iter().map(Metric::name));
     let mut text = head(&names);
     let mut below = String::new();
     for point in &series.points {
-        let reasons = marks(point);
+        let reasons = invalid_reasons(point);
         let mark = if reasons.is_empty() { "" } else { " \\*" };
         let mut cells = vec![format!("{}{mark}", series.place(point.at))];
         cells.extend(metrics.iter().map(|metric| MetricEstimate::of(metric, point).map_or("-".to_owned(), cell)));

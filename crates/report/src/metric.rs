@@ -110,7 +110,7 @@ impl MetricRole {
 }
 
 /// A kind of latency as headings name it.
-fn spoken(kind: &str) -> String {
+fn label(kind: &str) -> String {
     if kind == "round_trip" {
         return "RTT".to_owned();
     }
@@ -136,9 +136,9 @@ impl Metric {
             Metric::BacklogBytesPerMessage => "Held bytes/msg".to_owned(),
             Metric::UsPerMessage => "us/message".to_owned(),
             Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
-            Metric::LatencyMeanUs(kind) => format!("{} mean (us)", spoken(kind)),
-            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{} max (us)", spoken(kind)),
-            Metric::LatencyUs(kind, quantile) => format!("{} p{} (us)", spoken(kind), percent(*quantile)),
+            Metric::LatencyMeanUs(kind) => format!("{} mean (us)", label(kind)),
+            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{} max (us)", label(kind)),
+            Metric::LatencyUs(kind, quantile) => format!("{} p{} (us)", label(kind), percent(*quantile)),
             Metric::CpuSPerMillion(role) => format!("{} CPU s/M", role.name()),
             Metric::Cores(role) => format!("{} cores", role.name()),
             Metric::UserCores(role) => format!("{} user", role.name()),
@@ -232,7 +232,7 @@ impl Metric {
             Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
             Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),
-            Metric::LatencyUs(kind, quantile) => latencies(kind)?.bearable_quantile_us(*quantile),
+            Metric::LatencyUs(kind, quantile) => latencies(kind)?.supported_quantile_us(*quantile),
             Metric::CpuSPerMillion(role) => {
                 let usage = role.of(run)?;
                 per_delivery((usage.user_s + usage.system_s) * 1e6)

@@ -6,10 +6,10 @@
 
 use crate::columns;
 use crate::document::{Document, LoopMode, SeriesPoint, MeasuredSeries};
-use crate::estimate::{MetricEstimate, marks};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
-use crate::table::put;
-use crate::turns;
+use crate::stdout::put;
+use crate::paired_ratios;
 
 const AXIS_WIDTH: usize = 10;
 const FIELD_WIDTH: usize = 18;
@@ -167,7 +167,7 @@ impl OsuTable {
         let mut below = String::new();
         for (index, point) in points.iter().enumerate() {
             let number = if points.len() > 1 { format!(" ({})", index + 1) } else { String::new() };
-            for reason in marks(point) {
+            for reason in invalid_reasons(point) {
                 below.push_str(&format!("# * {at}{number}: INVALID: {reason}\n"));
             }
         }
@@ -185,7 +185,7 @@ impl YardstickColumns {
         let Some(own) = points.get(self.index) else { return Vec::new() };
         let mut values = vec![MetricEstimate::of(&self.metric, own).map(|estimate| estimate.median)];
         let shares = self.shares.iter();
-        values.extend(shares.map(|(_, YardstickShare { index, metric })| turns::ratio(metric, points.get(*index)?, own)));
+        values.extend(shares.map(|(_, YardstickShare { index, metric })| paired_ratios::ratio(metric, points.get(*index)?, own)));
         values
     }
 }
@@ -203,8 +203,8 @@ impl OsuColumn {
 }
 
 fn columns_of(series: &MeasuredSeries, full: bool, number: &str) -> Vec<OsuColumn> {
-    let usual = columns::usual(series);
-    let shown = if full { columns::all(series) } else { usual.clone() };
+    let usual = columns::default_metrics(series);
+    let shown = if full { columns::available_metrics(series) } else { usual.clone() };
     let mut columns = Vec::new();
     for metric in shown {
         let parts: &[IntervalPart] =

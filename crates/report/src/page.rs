@@ -5,15 +5,15 @@
 //! Never:  a script, anything loaded from anywhere, a figure without its table.
 
 mod catalogue;
-mod chart;
+mod dot_chart;
 mod curves;
 mod figure;
-mod gather;
-mod look;
+mod figure_data;
+mod line_style;
 mod plot;
-mod scale;
+mod axis_scale;
 mod section;
-mod style;
+mod style_sheet;
 mod tables;
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ use crate::columns;
 use crate::document::Document;
 use crate::metric::Metric;
 use catalogue::FigureSpec;
-use gather::{PageContestant, SeriesEntry};
+use figure_data::{PageContestant, SeriesEntry};
 
 /// Metrics of a series that no figure of the catalogue shows, drawn all the same.
 const PLAIN_METRICS_MAX: usize = 3;
@@ -39,7 +39,7 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
 /// The same with tables made by hand, which come first.
 pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[PageSection]) -> String {
     let documents: Vec<&Document> = documents.into_iter().collect();
-    let contestants = gather::contestants(&documents);
+    let contestants = figure_data::contestants(&documents);
     let entries = entries(&documents, &contestants);
     let chapters = chapters(&documents, &contestants, &entries);
     let mut html = section::opening("Harrier benchmarks");
@@ -166,7 +166,7 @@ fn draw(
 ) -> Vec<figure::PageFigure> {
     let mut figures = Vec::new();
     for spec in specs {
-        let Some(gathered) = gather::gather(spec, contestants, entries) else { continue };
+        let Some(gathered) = figure_data::gather(spec, contestants, entries) else { continue };
         let is_line = gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.dots.len() > 1);
         let wanted = if spec.variants { has_variants(&gathered) } else { is_line || even_dots };
         if !wanted {
@@ -175,14 +175,14 @@ fn draw(
         figures.push(figure::build(spec, &gathered, entries, *number));
         *number += 1;
         for (index, entry) in entries.iter().enumerate() {
-            shown[index] |= gather::concerns(spec, entry.series);
+            shown[index] |= figure_data::covers(spec, entry.series);
         }
     }
     figures
 }
 
 /// Whether someone was measured in more than one way.
-fn has_variants(gathered: &gather::FigureData) -> bool {
+fn has_variants(gathered: &figure_data::FigureData) -> bool {
     gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.label.contains(", "))
 }
 
@@ -205,12 +205,12 @@ fn leftovers(entries: &[SeriesEntry<'_>], left: &[usize]) -> Vec<FigureSpec> {
                 specs.push(spec);
             }
         };
-        let metrics = columns::usual(series);
+        let metrics = columns::default_metrics(series);
         for metric in metrics.into_iter().take(PLAIN_METRICS_MAX) {
             let id = id(&format!("{}-{}", series.axis.replace('_', "-"), metric.key().replace('_', "-")));
             push(catalogue::plain(id, &series.benchmark, &series.axis, metric));
         }
-        let kinds: Vec<String> = columns::all(series)
+        let kinds: Vec<String> = columns::available_metrics(series)
             .into_iter()
             .filter_map(|metric| if let Metric::LatencyMeanUs(kind) = metric { Some(kind) } else { None })
             .collect();

@@ -161,18 +161,18 @@ impl RankAssignment {
     }
 
     /// The rank for one more role: of those suited the one with the least to do.
-    pub fn next(&self, part: RoleClass, load: impl Fn(usize) -> usize) -> Option<usize> {
+    pub fn rank_for(&self, part: RoleClass, load: impl Fn(usize) -> usize) -> Option<usize> {
         let suited: Vec<usize> = match part {
             RoleClass::Publisher => self.publishers.clone(),
             RoleClass::Consumer => self.consumers.clone(),
             RoleClass::Agent => self.agent.into_iter().collect(),
-            RoleClass::Client => self.players().into_iter().collect(),
+            RoleClass::Client => self.ranks_in_use().into_iter().collect(),
         };
         suited.into_iter().min_by_key(|&rank| load(rank))
     }
 
     /// Every rank that plays a measured role.
-    pub fn players(&self) -> BTreeSet<usize> {
+    pub fn ranks_in_use(&self) -> BTreeSet<usize> {
         self.publishers.iter().chain(&self.consumers).copied().collect()
     }
 }
@@ -244,11 +244,11 @@ mod tests {
     fn one_more_role_goes_where_least_is_done() {
         let seats = RankAssignment { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
         let load = |rank: usize| [0, 1, 0, 0, 0, 0][rank];
-        let next = |kind: &str| seats.next(RoleClass::of(kind), load);
+        let next = |kind: &str| seats.rank_for(RoleClass::of(kind), load);
         assert_eq!(next("publisher"), Some(3));
         assert_eq!(next("raw-consumer"), Some(2));
         assert_eq!(next("agent"), Some(5));
         assert_eq!(next("churn"), Some(2));
-        assert_eq!(RankAssignment { agent: None, ..seats.clone() }.next(RoleClass::Agent, load), None);
+        assert_eq!(RankAssignment { agent: None, ..seats.clone() }.rank_for(RoleClass::Agent, load), None);
     }
 }

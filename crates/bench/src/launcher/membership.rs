@@ -4,7 +4,7 @@
 //! Owns:   the names of the launchers' variables.
 //! Never:  speaks to a launcher: it starts processes, and nothing more is asked of it.
 
-use super::wishes::RankOptions;
+use super::rank_options::RankOptions;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
 /// This process's place in a run on many hosts.
@@ -36,7 +36,7 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &RankOptions) -
     // Who says both needs no variables, and none of theirs can contradict.
     let told = match (wishes.rank, wishes.ranks) {
         (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
-        _ => told(variable)?,
+        _ => read_variables(variable)?,
     };
     let rank = wishes.rank.map(|rank| ("--rank", rank)).or(told.rank);
     let ranks = wishes.ranks.map(|ranks| ("--ranks", ranks)).or(told.ranks);
@@ -74,7 +74,7 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &RankOptions) -
 
 /// The launcher that started *this process*: the innermost one. A step of Slurm may hold an `mpirun`, whose daemons hand
 /// Slurm's variables on with numbers of their own, so Slurm's count only where nobody else speaks.
-fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, String> {
+fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, String> {
     let number = |name: &'static str| match variable(name) {
         None => Ok(None),
         Some(text) => match text.trim().parse::<usize>() {
@@ -86,8 +86,8 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, 
     let open_mpi = (number("OMPI_COMM_WORLD_RANK")?, number("OMPI_COMM_WORLD_SIZE")?);
     let pmi = (number("PMI_RANK")?, number("PMI_SIZE")?);
     let pmix = number("PMIX_RANK")?;
-    let rank = agreed(&[open_mpi.0, pmi.0, pmix])?;
-    let ranks = agreed(&[open_mpi.1, pmi.1])?;
+    let rank = agreed_value(&[open_mpi.0, pmi.0, pmix])?;
+    let ranks = agreed_value(&[open_mpi.1, pmi.1])?;
     // `srun --mpi=pmi2|pmix` adds PMI's or PMIx's variables to its own, which agree with them where both are its.
     let same = |ours: Option<(&str, usize)>, theirs: Option<(&str, usize)>| match (ours, theirs) {
         (Some((_, ours)), Some((_, theirs))) => ours == theirs,
@@ -101,7 +101,7 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, 
         (None, Some(_)) => "Hydra (PMI)",
         (None, None) => "PMIx",
     };
-    let job = ["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"].into_iter().find_map(variable).map(|job| plain(&job));
+    let job = ["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"].into_iter().find_map(variable).map(|job| sanitized(&job));
     Ok(LauncherVariables { launcher, rank, ranks, job })
 }
 
@@ -124,7 +124,7 @@ fn slurm(
         (Some(rank), Some(ranks)) if ranks.1 > 1 => Ok(LauncherVariables {
             rank: Some(rank),
             ranks: Some(ranks),
-            job: job.map(|job| plain(&format!("{job}.{step}"))),
+            job: job.map(|job| sanitized(&format!("{job}.{step}"))),
             ..nothing
         }),
         _ => Ok(nothing),
@@ -132,7 +132,7 @@ fn slurm(
 }
 
 /// What several variables say, if they say the same.
-fn agreed(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
+fn agreed_value(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
     let mut said = said.iter().flatten();
     let Some(&first) = said.next() else { return Ok(None) };
     match said.find(|other| other.1 != first.1) {
@@ -145,7 +145,7 @@ fn agreed(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str
 }
 
 /// A job's name as a part of the name of a queue.
-fn plain(job: &str) -> String {
+fn sanitized(job: &str) -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '-' };
     job.trim().chars().map(good).take(RENDEZVOUS_BYTES_MAX).collect()
 }
@@ -161,7 +161,7 @@ mod tests {
             variables.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
         let words: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-        let (wishes, _) = RankOptions::take(&words).expect("good options");
+        let (wishes, _) = RankOptions::extract(&words).expect("good options");
         let shown = match detect(&variable, &wishes) {
             Ok(None) => "local".to_owned(),
             Ok(Some(RankMembership { rank, ranks, name, launcher })) => {

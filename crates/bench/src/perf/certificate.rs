@@ -9,8 +9,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::role::secured::HOST;
-use crate::role::task::TlsFiles;
+use crate::role::tls_stream::HOST;
+use crate::role::role_tasks::TlsFiles;
 
 /// A certificate of this host's loopback address, and its key.
 pub(crate) struct TemporaryCertificate {

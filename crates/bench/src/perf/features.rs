@@ -5,12 +5,12 @@
 //! Never:  measures a feature that is reached, but for dead letters.
 
 use super::PerfRun;
-use super::goals::{SMALL, contestant, ratio};
-use super::record::GoalBound;
-use super::series::PerfSeries;
-use crate::feature::QueueFeature;
+use super::broker_goals::{SMALL, perf_contestant, ratio};
+use super::perf_table::GoalBound;
+use super::interleaved::PerfSeries;
+use crate::queue_feature::QueueFeature;
 use crate::placement::CpuPlacement;
-use crate::plan::TrafficShape;
+use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
 
 const PLAIN: &str = "plain";
@@ -27,8 +27,8 @@ const FEATURES: [(&str, QueueFeature, f64); 6] = [
 impl PerfRun {
     pub(super) fn features(&mut self) -> Result<(), String> {
         let broker = self.broker("harrier", None)?;
-        let mut contestants = vec![contestant(PLAIN, &broker, Scenario::default())];
-        contestants.extend(FEATURES.map(|(name, feature, _)| contestant(name, &broker, Scenario::with(feature))));
+        let mut contestants = vec![perf_contestant(PLAIN, &broker, Scenario::default())];
+        contestants.extend(FEATURES.map(|(name, feature, _)| perf_contestant(name, &broker, Scenario::with(feature))));
         let all = self.compared(&contestants, TrafficShape::Stream, SMALL, &CpuPlacement::default())?;
         for (name, feature, most) in FEATURES {
             let of = |name: &str| all.iter().find(|series| series.name == name).map_or(f64::NAN, PerfSeries::cpu);
@@ -40,7 +40,7 @@ impl PerfRun {
             };
             self.row(&what, GoalBound::AtMost(most), ratio(&all, name, PLAIN, PerfSeries::cpu), detail);
         }
-        self.keep("64 B, features of queues", all);
+        self.record_series("64 B, features of queues", all);
         Ok(())
     }
 }

@@ -5,9 +5,9 @@
 //! Never:  counts the memory of this program.
 
 use super::PerfRun;
-use super::record::{GoalBound, PerfRow};
+use super::perf_table::{GoalBound, PerfRow};
 use crate::scale::{ScaledObject, cost, settled_bytes};
-use report::table::put;
+use report::stdout::put;
 
 /// Connections are few enough for the usual limit of open files.
 const THINGS: [(ScaledObject, usize); 4] =
@@ -18,7 +18,7 @@ impl PerfRun {
         let at_rest = settled_bytes(&self.broker("harrier", None)?)? as f64 / f64::from(1 << 20);
         self.memory_row("memory at rest, MiB", 15.0, at_rest, String::new())?;
         for (thing, count) in THINGS {
-            let (name, most) = thing.promise();
+            let (name, most) = thing.goal();
             let broker = self.broker("harrier", None)?;
             let made = cost(&broker, thing, count)?;
             // A broker that is asked to end waits for its clients.

@@ -4,12 +4,12 @@
 //! Owns:   the numbers asked for (issue "Everything a RabbitMQ client relies on", figures to reach).
 //! Never:  compares two ciphers: all ends agree on the broker's first choice.
 
-use super::goals::{LARGE, SMALL, contestant, ratio};
-use super::record::GoalBound;
-use super::series::PerfSeries;
+use super::broker_goals::{LARGE, SMALL, perf_contestant, ratio};
+use super::perf_table::GoalBound;
+use super::interleaved::PerfSeries;
 use super::{TemporaryCertificate, PerfRun};
 use crate::placement::{CpuList, CpuPlacement};
-use crate::plan::TrafficShape;
+use crate::role_protocol::TrafficShape;
 use crate::scenario::{SegmentFigures, Scenario};
 use crate::target::BenchmarkTarget;
 
@@ -22,15 +22,15 @@ impl PerfRun {
         let relay = BenchmarkTarget::relay_tls(certificate.files(), &anywhere)?;
         let placement = CpuPlacement::default();
         let contestants =
-            [contestant("plain", &plain, Scenario::default()), contestant("TLS", &secure, Scenario::default())];
+            [perf_contestant("plain", &plain, Scenario::default()), perf_contestant("TLS", &secure, Scenario::default())];
         let small = self.compared(&contestants, TrafficShape::Stream, SMALL, &placement)?;
         let detail: Vec<String> =
             small.iter().map(|series| format!("{} {:.3} s/M", series.name, series.cpu())).collect();
         let times = ratio(&small, "TLS", "plain", PerfSeries::cpu);
         self.row("64 B over TLS: CPU, times a plain connection's", GoalBound::AtMost(1.5), times, detail.join(", "));
-        self.keep("64 B, TLS", small);
+        self.record_series("64 B, TLS", small);
         let contestants =
-            [contestant("harrier", &secure, Scenario::default()), contestant("relay", &relay, Scenario::default())];
+            [perf_contestant("harrier", &secure, Scenario::default()), perf_contestant("relay", &relay, Scenario::default())];
         let large = self.compared(&contestants, TrafficShape::Stream, LARGE, &placement)?;
         let rate = |series: &PerfSeries| series.median(SegmentFigures::mb_per_s);
         let detail: Vec<String> = large
@@ -40,7 +40,7 @@ impl PerfRun {
         let times = ratio(&large, "harrier", "relay", rate);
         let what = "64 KiB over TLS: MB/s, times those of a raw relay over the same library";
         self.row(what, GoalBound::AtLeast(0.8), times, detail.join(", "));
-        self.keep("64 KiB, TLS", large);
+        self.record_series("64 KiB, TLS", large);
         Ok(())
     }
 }

@@ -9,9 +9,9 @@ use std::path::Path;
 use gauge::{broker_at, broker_on, resident_bytes};
 use serde::Serialize;
 
-use super::task::{AgentCommand, AgentTask};
+use super::role_tasks::{AgentCommand, AgentTask};
 use super::{CommandReader, report};
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use crate::sampler::MemorySampler;
 
 pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
@@ -29,16 +29,16 @@ pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
                 report(&RoleReport::Armed)?;
             }
             AgentCommand::End => {
-                found(&sampler.take().and_then(MemorySampler::stop))?;
+                report_results(&sampler.take().and_then(MemorySampler::stop))?;
             }
-            AgentCommand::Held => found(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
+            AgentCommand::ResidentBytes => report_results(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
         }
     }
     Ok(())
 }
 
-fn found<T: Serialize>(what: &T) -> Result<(), String> {
-    report(&RoleReport::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+fn report_results<T: Serialize>(what: &T) -> Result<(), String> {
+    report(&RoleReport::Results(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
 fn processes(address: &str) -> Vec<u32> {

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use client::{Channel, Client, ExchangeOptions, QueueOptions, Table};
 
-use super::task::{BinderCommand, BinderTask};
+use super::role_tasks::{BinderCommand, BinderTask};
 use super::{CommandReader, report};
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use gauge::clock::{now_ns, pause};
 
 /// What the thread that keeps the pace is told: begin, and stop as soon as the flag is set.
@@ -30,7 +30,7 @@ pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let (begin, begins) = channel::<StopFlag>();
     let (tell, told) = channel::<Result<u64, String>>();
     // A connection belongs to the thread that opened it.
-    let thread = std::thread::spawn(move || keep_pace(task, &begins, &tell));
+    let thread = std::thread::spawn(move || change_at_rate(task, &begins, &tell));
     let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
     answer()?;
     report(&RoleReport::Ready { port: 0 })?;
@@ -55,7 +55,7 @@ pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
 }
 
 /// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
-fn keep_pace(task: BinderTask, begins: &Receiver<StopFlag>, tell: &Sender<Result<u64, String>>) {
+fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, tell: &Sender<Result<u64, String>>) {
     let mut binder = match Binder::connect(task) {
         Ok(binder) => binder,
         Err(error) => {

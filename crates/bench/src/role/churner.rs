@@ -10,7 +10,7 @@ use client::{Channel, Client, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{CommandReader, report};
-use crate::plan::{SelfMeters, RoleReport};
+use crate::role_protocol::{SelfMeters, RoleReport};
 use crate::tcp::queue_arguments;
 use gauge::LatencyHistogram;
 use gauge::clock::{Deadline, now_ns};
@@ -98,7 +98,7 @@ impl ChurnClient {
         let deadline = Deadline::after(Duration::from_millis(order.duration_ms_max));
         let mut operations = 0;
         while operations < order.count_max && !deadline.passed() {
-            let (began_ns, between_ns) = self.one()?;
+            let (began_ns, between_ns) = self.open_and_close()?;
             opened.record(between_ns - began_ns);
             closed.record(now_ns() - between_ns);
             operations += 1;
@@ -107,7 +107,7 @@ impl ChurnClient {
     }
 
     /// Opens one and closes it; says when it began and when it was open.
-    fn one(&mut self) -> client::Result<(u64, u64)> {
+    fn open_and_close(&mut self) -> client::Result<(u64, u64)> {
         self.made += 1;
         let began_ns = now_ns();
         let Some((client, channel)) = &mut self.held else {

@@ -14,11 +14,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rustls::ServerConfig;
 
-use super::secured::{TlsStream, server_config};
-use super::task::RelayTask;
+use super::tls_stream::{TlsStream, server_config};
+use super::role_tasks::RelayTask;
 use super::{CommandReader, report};
 use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -77,7 +77,7 @@ impl RelayEndpoint for TlsStream<TcpStream> {
         TlsStream::write(self, bytes)
     }
     fn push(&mut self) -> std::io::Result<()> {
-        TlsStream::push(self)
+        TlsStream::flush(self)
     }
     fn socket(&mut self) -> &mut TcpStream {
         TlsStream::socket(self)

@@ -6,9 +6,9 @@
 
 use std::net::{TcpListener, TcpStream};
 
-use super::task::StandInTask;
+use super::role_tasks::StandInTask;
 use super::{CommandReader, report};
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 
 /// Serves until its parent ends. `what` begins the lines on standard error.
 pub(super) fn run(orders: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{DeliveryFaults, LatencyHistogram, RoleUsage, judge};
+use gauge::{DeliveryFaults, LatencyHistogram, RoleUsage, validity};
 use report::document::MeasuredRun;
 
 use super::asked::Load;
@@ -160,7 +160,7 @@ impl Figures {
     /// Why the figures must not be trusted.
     pub(super) fn invalid(&self) -> Vec<String> {
         let late: u64 = self.outcome.traded.iter().map(|one| one.late).sum();
-        let behind = self.rate.and_then(|_| judge::generator_fell_behind(late, self.orders()));
+        let behind = self.rate.and_then(|_| validity::generator_fell_behind(late, self.orders()));
         self.broken().into_iter().chain(behind).collect()
     }
 

@@ -4,7 +4,7 @@
 //! Owns:   how long a rate is tried, and how often at most.
 //! Never:  takes a rate for kept on the word of a short trial: it is run once more, for longer.
 
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING};
 use super::figures::Figures;
@@ -14,8 +14,8 @@ use super::stand::Wish;
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
-use crate::open::RateSearch;
-use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::open_loop::RateSearch;
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::workload::units;
 
 const OWN: &[OptionSpec] = &[
@@ -106,7 +106,7 @@ impl Limit {
     }
 
     fn is_kept(&self, figures: &Figures) -> bool {
-        let us = figures.completion().bearable_quantile_us(self.quantile);
+        let us = figures.completion().supported_quantile_us(self.quantile);
         figures.invalid().is_empty() && us.is_some_and(|us| us <= self.most_us)
     }
 }
@@ -116,7 +116,7 @@ fn search(market: &mut Market, target: usize, limit: &Limit, effort: &Effort) ->
     for _probe in 0..effort.probes {
         let Some(rate) = search.rate() else { break };
         let figures = one(market, target, rate, effort.probe_s)?;
-        search.learn(limit.is_kept(&figures));
+        search.observe(limit.is_kept(&figures));
     }
     let mut best = search.best();
     while let Some(rate) = best {

@@ -40,7 +40,7 @@ impl Places {
         }
         let others = others.iter().map(|text| CpuPlacement::parse(if text == "any" { "" } else { text }));
         let all: Vec<CpuPlacement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
-        all.iter().skip(1).try_for_each(CpuPlacement::prove).map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
+        all.iter().skip(1).try_for_each(CpuPlacement::check_processors).map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
             Some(index) => Err(UsageError(format!("--also-cpus: '{}' stands there twice", all[index]))),
             None => Ok(Self(all)),
@@ -122,7 +122,7 @@ pub(super) fn best(places: &Places, runs: &[Ran]) -> Vec<String> {
         let of = |broker: &str, place: usize| {
             let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.place == place);
             let valid = these.filter(|run| run.figures.invalid().is_empty());
-            let p99s = valid.filter_map(|run| run.figures.completion().bearable_quantile_us(0.99));
+            let p99s = valid.filter_map(|run| run.figures.completion().supported_quantile_us(0.99));
             p99s.collect::<RunValues>().median()
         };
         lines.push(format!("{} orders/s: {}", shown(rate), ranked(&brokers, places.all().len(), of)));

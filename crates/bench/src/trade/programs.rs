@@ -10,7 +10,7 @@ use client::Url;
 use gauge::LatencyHistogram;
 use gauge::clock::now_ns;
 use market::limits::GATEWAYS_MAX;
-use report::table::put;
+use report::stdout::put;
 use serde::Serialize;
 
 use super::asked::{Load, TRADING, rate};

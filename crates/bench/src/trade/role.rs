@@ -13,7 +13,7 @@ use super::engine::{Engine, EngineTask};
 use super::gateway::{Begin, Gateway};
 use super::reporter::Reporter;
 use crate::interrupt;
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use crate::role::{CommandReader, report};
 
 /// What a program found, and what it used from when it was ready (a gateway: from when it was to begin) to its end.
@@ -97,5 +97,5 @@ fn await_finish(orders: &mut CommandReader) -> Result<(), String> {
 
 fn found<T: Serialize>(found: T, meter: ProcessMeter) -> Result<(), String> {
     let told = Told { found, used: meter.stop() };
-    report(&RoleReport::Found(serde_json::to_value(&told).map_err(|error| error.to_string())?))
+    report(&RoleReport::Results(serde_json::to_value(&told).map_err(|error| error.to_string())?))
 }

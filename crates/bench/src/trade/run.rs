@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
 use report::page::PageSection;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING, rate};
 use super::figures::Figures;
@@ -20,8 +20,8 @@ use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
 use crate::placement::CpuPlacement;
-use crate::record::{RunRecorder, go_on};
-use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 
 const OWN: &[OptionSpec] = &[
@@ -139,7 +139,7 @@ impl Market {
         let mut record = RunRecorder::begin(&format!("market {command}"), words, given, &setup, &targets);
         record.document.command = record.document.command.replacen("harrier bench ", "harrier ", 1);
         for (name, value) in parameters(&load) {
-            record.used(&name, value);
+            record.note_option(&name, value);
         }
         let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
         Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
@@ -163,11 +163,11 @@ impl Market {
 
     /// One run on a target.
     pub(super) fn measure(&mut self, wish: &Wish<'_>, target: usize) -> Result<Figures, CommandFailure> {
-        go_on()?;
+        check_interrupted()?;
         let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
         let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
         let target = &self.targets[target];
-        let _placed = target.place(&self.setup.placement)?;
+        let _placed = target.pin(&self.setup.placement)?;
         let outcome = trade(wish, target, &self.setup.placement)?;
         let figures = Figures::of(outcome, wish.load, wish.rate);
         self.broken.extend(figures.broken());

@@ -24,9 +24,9 @@ use crate::failure::CommandFailure;
 use crate::launcher::{TargetMeter, has_ranks};
 use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
 use crate::placement::CpuPlacement;
-use crate::plan::RoleReport;
+use crate::role_protocol::RoleReport;
 use crate::process::RoleHandle;
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// One run of a market.
@@ -82,10 +82,10 @@ struct Stand {
 /// # Errors
 /// A program or a broker that failed; Ctrl-C.
 pub(super) fn trade(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Outcome, CommandFailure> {
-    go_on()?;
+    check_interrupted()?;
     let outcome = Stand::up(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
     outcome
-        .map_err(|why| match target.ends_within(ROLE_LOOK_WAIT) {
+        .map_err(|why| match target.exits_within(ROLE_LOOK_WAIT) {
             true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
             false => format!("{}: {why}", target.name),
         })
@@ -94,7 +94,7 @@ pub(super) fn trade(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPl
 
 impl Stand {
     fn up(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
-        let TargetAddress::Amqp(url) = &target.way else { return Err("a market needs a broker".to_owned()) };
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a market needs a broker".to_owned()) };
         let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
         let place = Place { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
         let declared = Declared(place.clone());
@@ -126,7 +126,7 @@ impl Stand {
         let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
         let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
-        self.gateways.iter_mut().try_for_each(|role| role.order(&Begin { begin_ns }))?;
+        self.gateways.iter_mut().try_for_each(|role| role.send_command(&Begin { begin_ns }))?;
         let mut kill_ns = wish.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
         let mut said: Vec<Option<RoleReport>> = self.gateways.iter().map(|_| None).collect();
         while let Some(waiting) = said.iter().position(Option::is_none) {
@@ -187,13 +187,13 @@ fn silent(role: &mut RoleHandle) -> Result<(), String> {
 
 /// Tells a program to end, and takes what it found.
 fn end<T: DeserializeOwned>(role: &mut RoleHandle) -> Result<T, String> {
-    role.order(&Finish)?;
+    role.send_command(&Finish)?;
     found(role.report(MARKET_END_WAIT)?)
 }
 
 fn found<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        RoleReport::Found(value) => {
+        RoleReport::Results(value) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
         other => Err(format!("a program of the market answered {other:?} instead of what it found")),

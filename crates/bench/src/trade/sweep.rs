@@ -5,7 +5,7 @@
 //! Never:  ends at the first rate that fails: that one is what is looked for.
 
 use report::page::PageSection;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING, rates, shown};
 use super::help;
@@ -17,8 +17,8 @@ use super::table::{packets, section};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
-use crate::record::go_on;
-use crate::setup::{OUTPUT, MeasureOptions, TARGETS};
+use crate::run_recorder::check_interrupted;
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
@@ -144,7 +144,7 @@ fn nagle(market: &mut Market, load_at: &dyn Fn(Option<f64>) -> Load) -> Result<(
         rows: Vec::new(),
     };
     for theirs in paper::PACKETS {
-        go_on()?;
+        check_interrupted()?;
         let tcp = TcpOptions { nagle: theirs.nagle, ..TcpOptions::default() };
         let broker = BenchmarkTarget::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));

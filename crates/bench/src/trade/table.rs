@@ -44,7 +44,7 @@ pub(super) fn row(rate: Option<f64>, broker: &str, letters: usize, figures: &Fig
 
 fn cells(figures: &Figures) -> Vec<String> {
     let completion = figures.completion();
-    let quantile = |share: f64| completion.bearable_quantile_us(share).map_or("-".to_owned(), |us| format!("{us:.1}"));
+    let quantile = |share: f64| completion.supported_quantile_us(share).map_or("-".to_owned(), |us| format!("{us:.1}"));
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0));
     let mut cells: Vec<String> =
         [figures.sent_per_s(), figures.taken_per_s(), figures.answered_per_s(), figures.received_per_s()]

@@ -6,7 +6,7 @@
 
 use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{Message, Sample};
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::TRADING;
 use super::help;

@@ -18,8 +18,8 @@ use crate::limits::{
     LINK_BITS_PER_S, MESSAGE_BYTES_MAX, RUNS_MAX, SECONDS_MAX, SEGMENT_MESSAGES_MAX, TREE_BROKERS_MAX,
     TREE_CONSUMERS_MAX, TREE_LATENCY_MESSAGES, TREE_MESSAGE_BYTES_MIN,
 };
-use crate::plan::bytes;
-use crate::role::task::TreeTransport;
+use crate::role_protocol::bytes;
+use crate::role::role_tasks::TreeTransport;
 use crate::scenario::ScenarioExchange;
 use crate::verbs::device::first_address;
 

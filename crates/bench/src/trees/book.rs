@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 use report::document::{Document, LoopMode, SeriesPoint, SCHEMA, MeasuredSeries, TargetFacts};
 use report::page::{PageSection, render_with, write_file};
-use report::table::put;
+use report::stdout::put;
 
 use super::grown::Plan;
 use super::measure::Measured;
 use crate::arguments::ParsedOptions;
 use crate::failure::CommandFailure;
 use crate::launcher;
-use crate::record::{conclude, finish, spoken};
+use crate::run_recorder::{conclude, finish, command_line};
 use gauge::HostEnvironment;
 
 /// The record.
@@ -34,11 +34,11 @@ impl Book {
     /// A file that cannot be written.
     pub fn begin(command: &str, words: &[String], given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let [json, page] = ["json", "report"].map(|name| given.text(name).map(PathBuf::from));
-        crate::setup::OutputOptions { format: report::DocumentFormat::Osu, full: false, json: json.clone(), html: page.clone() }
+        crate::measure_options::OutputOptions { format: report::DocumentFormat::Osu, full: false, json: json.clone(), html: page.clone() }
             .prepare()?;
         let mut options = given.shown();
         options.remove("url");
-        let said = spoken(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
+        let said = command_line(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
         let document = Document {
             schema: SCHEMA.to_owned(),
             command: said,

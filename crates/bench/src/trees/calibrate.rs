@@ -9,7 +9,7 @@ use std::path::Path;
 use planner::{CostSet, Estimate, Observation, Profile, Sharing, SizeCosts, fit};
 use report::ProgressLine;
 use report::page::number;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{self, bits_per_s, sizes, wish_over};
 use super::book::text;
@@ -24,13 +24,13 @@ use super::sweep::{Joint, Stop, Sweeps, nodes, seconds};
 use super::turns::{Step, Turns};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
-use crate::files::raise_for;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
-use crate::role::task::TreeTransport;
-use crate::setup::OutputOptions;
+use crate::role::role_tasks::TreeTransport;
+use crate::measure_options::OutputOptions;
 use crate::verbs::device::first_address;
-use gauge::{HostEnvironment, judge};
+use gauge::{HostEnvironment, validity};
 
 const MEASURED: &[OptionSpec] = &[
     option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
@@ -135,7 +135,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     profile.costs.iter().try_for_each(|set| put(&costs_table(set)))?;
     profiles::write(out, &profile)?;
     put(&format!("# written: {}\n", out.display()))?;
-    judge::unoptimised(&environment).map_or(Ok(()), |why| Err(CommandFailure::Invalid(why)))
+    validity::unoptimised(&environment).map_or(Ok(()), |why| Err(CommandFailure::Invalid(why)))
 }
 
 /// A list of words, of those that there are, none twice.

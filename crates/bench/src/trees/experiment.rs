@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use report::page::{PageSection, number};
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, wish};
 use super::book::Book;

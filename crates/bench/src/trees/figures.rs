@@ -4,11 +4,11 @@
 //! Owns:   the two ways of counting: **aggregate** is over all consumers, **per stream** what one of them gets.
 //! Never:  calls a run sound in which a consumer missed a message, had one twice, or out of order.
 
-use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, judge, steadiness};
+use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
 use report::document::{NodeUsage, MeasuredRun};
 use topology::Tree;
 
-use crate::plan::{RoleReport, SelfUsage};
+use crate::role_protocol::{RoleReport, SelfUsage};
 
 /// The figures.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ impl Figures {
     /// Why these figures must not be trusted: every consumer is to have had every message once and in order.
     pub fn complaint(&self) -> Option<String> {
         let missing = (self.count * self.consumers).abs_diff(self.delivered);
-        judge::faulty(&self.faults, self.refused)
+        validity::faulty(&self.faults, self.refused)
             .or_else(|| (missing > 0).then(|| format!("{missing} messages too few or too many at the consumers")))
             .map(|why| format!("{} bytes: {why}", self.size_bytes))
     }
@@ -155,12 +155,12 @@ impl Figures {
         let (publishers, consumers) = (&self.publishers.process, &self.consumed.process);
         let clients = [("publisher", publishers), ("consumers", consumers)];
         let mut invalid: Vec<String> = self.complaint().into_iter().collect();
-        invalid.extend(judge::unoptimised(&HostEnvironment::read()));
+        invalid.extend(validity::unoptimised(&HostEnvironment::read()));
         // Brokers, publisher and consumers share the processors: that one of them has no more to give is what is measured.
         let mut notes: Vec<String> =
-            clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)).collect();
+            clients.iter().filter_map(|(role, usage)| validity::client_was_full(role, usage)).collect();
         notes.extend(
-            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s())),
+            clients.iter().filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s())),
         );
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
         MeasuredRun {
@@ -178,7 +178,7 @@ impl Figures {
             nodes: self.nodes.iter().cloned().collect(),
             publishers: publishers.known(),
             consumers: consumers.known(),
-            network: NetworkUsage::of_both(self.publishers.network, self.consumed.network),
+            network: NetworkUsage::sum(self.publishers.network, self.consumed.network),
             rates: self.rates.clone(),
             invalid,
             notes,

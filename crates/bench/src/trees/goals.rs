@@ -5,7 +5,7 @@
 //! Never:  calls a missed goal an error: it is the result.
 
 use report::page::{render_section, write_file};
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{self, plan};
@@ -19,8 +19,8 @@ use super::turns::{Step, Turns};
 use crate::arguments::{ParsedOptions, OptionSpec, option};
 use crate::failure::CommandFailure;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
-use crate::perf::record::{GoalBound, PerfHeading, PerfTable, PerfRow};
-use crate::record::go_on;
+use crate::perf::perf_table::{GoalBound, PerfHeading, PerfTable, PerfRow};
+use crate::run_recorder::check_interrupted;
 use gauge::HostEnvironment;
 
 const OPTIONS: &[OptionSpec] = &[
@@ -91,7 +91,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let record = PerfTable::new(heading, environment, effort.runs, effort.seconds);
     let mut goals = Goals { given: &given, effort, record };
     for part in parts {
-        go_on()?;
+        check_interrupted()?;
         put(&format!("# {part}\n"))?;
         match part {
             "hop" => goals.hop()?,

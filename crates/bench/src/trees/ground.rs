@@ -12,7 +12,7 @@ use super::namespaces::Namespaces;
 use crate::launcher::ranks;
 use crate::placement::CpuList;
 use crate::process::RoleHandle;
-use crate::role::task::{BrokerLogin, ListenAddress};
+use crate::role::role_tasks::{BrokerLogin, ListenAddress};
 use client::Url;
 
 /// What the command line wants.

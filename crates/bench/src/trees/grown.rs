@@ -11,14 +11,14 @@ use topology::{Broker, Tree};
 
 use super::figures::Figures;
 use super::ground::{Ground, Wish};
-use crate::feature::QueueFeature;
+use crate::queue_feature::QueueFeature;
 use crate::limits::{
     CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
 };
-use crate::plan::{RoleReport, LoadSegment, TrafficShape};
+use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape};
 use crate::process::RoleHandle;
-use crate::role::task::{
+use crate::role::role_tasks::{
     ConsumerTask, SupervisorCommand, SupervisorTask, BrokerAddresses, LeafCommand, PublisherTask, RootCommand, RouteTask, RoutesStatus, TreeTransport,
 };
 use crate::scenario::ScenarioExchange;
@@ -79,7 +79,7 @@ pub(super) struct Grown {
 
 fn heard<T: DeserializeOwned>(name: &str, role: &mut RoleHandle, wait: Duration) -> Result<T, String> {
     match role.report(wait).map_err(|why| format!("{name}: {why}"))? {
-        RoleReport::Found(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
         other => Err(format!("{name} answered {other:?} instead of what it found")),
     }
 }
@@ -147,7 +147,7 @@ impl Grown {
             let source = self.brokers[source].kept.source.clone();
             let task = RouteTask { source, ack: plan.ack.to_owned(), credit: plan.credit };
             let Standing { name, role, .. } = &mut self.brokers[destination];
-            role.order(&SupervisorCommand::Join(task)).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&SupervisorCommand::AddRoute(task)).map_err(|why| format!("{name}: {why}"))?;
             armed(name, role, ROUTE_WAIT * 2)?;
             joined.push(destination);
         }
@@ -156,7 +156,7 @@ impl Grown {
             let mut waiting = Vec::new();
             for &index in &joined {
                 let Standing { name, role, .. } = &mut self.brokers[index];
-                role.order(&SupervisorCommand::Look).map_err(|why| format!("{name}: {why}"))?;
+                role.send_command(&SupervisorCommand::RouteStatus).map_err(|why| format!("{name}: {why}"))?;
                 let RoutesStatus { run, why } = heard(name, role, ROUTE_WAIT * 2)?;
                 match run {
                     true => {}
@@ -234,7 +234,7 @@ impl Grown {
     /// Sends probes until each consumer has had one, and then a last one, behind which nothing is under way.
     fn probe(&mut self) -> Result<(), String> {
         for (name, role) in &mut self.leaves {
-            role.order(&LeafCommand::Probe).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&LeafCommand::Probe).map_err(|why| format!("{name}: {why}"))?;
         }
         let deadline = Deadline::after(TREE_READY_WAIT);
         let mut waiting: Vec<usize> = (0..self.leaves.len()).collect();
@@ -267,7 +267,7 @@ impl Grown {
 
     fn send_probe(&mut self, number: u64) -> Result<(), String> {
         let root = self.root()?;
-        root.order(&RootCommand::Probe(number))?;
+        root.send_command(&RootCommand::Probe(number))?;
         armed("publisher", root, ROLE_READY_WAIT)
     }
 
@@ -278,20 +278,20 @@ impl Grown {
     pub fn segment(&mut self, size_bytes: usize, count: u64, metered: bool) -> Result<Figures, String> {
         let segment = LoadSegment { shape: TrafficShape::Stream, size_bytes, count };
         for (name, role) in &mut self.leaves {
-            role.order(&LeafCommand::Take(segment)).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&LeafCommand::Consume(segment)).map_err(|why| format!("{name}: {why}"))?;
         }
         for (name, role) in &mut self.leaves {
             armed(name, role, REPORT_WAIT)?;
         }
         if metered {
-            self.brokers.iter_mut().try_for_each(|broker| broker.role.order(&SupervisorCommand::Begin))?;
+            self.brokers.iter_mut().try_for_each(|broker| broker.role.send_command(&SupervisorCommand::Begin))?;
             self.brokers.iter_mut().try_for_each(|broker| armed(&broker.name, &mut broker.role, REPORT_WAIT))?;
         }
-        self.root()?.order(&RootCommand::Send(segment))?;
+        self.root()?.send_command(&RootCommand::Send(segment))?;
         let mut figures = Figures::begin(size_bytes, count, self.consumers);
         self.gather(&mut figures)?;
         if metered {
-            self.brokers.iter_mut().try_for_each(|broker| broker.role.order(&SupervisorCommand::End))?;
+            self.brokers.iter_mut().try_for_each(|broker| broker.role.send_command(&SupervisorCommand::End))?;
             for broker in &mut self.brokers {
                 let node: NodeUsage = heard(&broker.name, &mut broker.role, REPORT_WAIT)?;
                 figures.nodes.push((broker.name.clone(), node));
@@ -332,7 +332,7 @@ impl Drop for Grown {
         self.leaves.clear();
         for broker in &mut self.brokers {
             // One that is gone needs no order.
-            let _gone = broker.role.order(&SupervisorCommand::Quit);
+            let _gone = broker.role.send_command(&SupervisorCommand::Quit);
         }
         for broker in &mut self.brokers {
             // The answer to this order is its end.

@@ -14,7 +14,7 @@ use super::measure::Effort;
 use super::paper;
 use crate::arguments::ParsedOptions;
 use crate::failure::CommandFailure;
-use crate::perf::record::GoalBound;
+use crate::perf::perf_table::GoalBound;
 use gauge::HostEnvironment;
 
 const FLAT: &str = "B-16C";

@@ -11,7 +11,7 @@ use super::grown::Grown;
 use crate::failure::CommandFailure;
 use crate::launcher::one_clock;
 use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,13 +73,13 @@ pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> 
     };
     let mut measured = Measured { size_bytes, runs: Vec::new(), latencies: LatencyHistogram::default() };
     for _ in 0..effort.runs {
-        go_on()?;
+        check_interrupted()?;
         measured.runs.push(grown.segment(size_bytes, count, true)?);
     }
     // From one clock to another there would be a guess in every time.
     if one_clock().is_ok() {
         for _ in 0..effort.singles {
-            go_on()?;
+            check_interrupted()?;
             let one = grown.segment(size_bytes, 1, false)?;
             measured.latencies.record(one.elapsed_ns());
         }
@@ -93,7 +93,7 @@ fn trial(grown: &mut Grown, size_bytes: usize, seconds: f64) -> Result<u64, Comm
     let mut count = (1 << 20) / size_bytes.max(1 << 10) as u64;
     count = count.max(1);
     loop {
-        go_on()?;
+        check_interrupted()?;
         let elapsed_s = grown.segment(size_bytes, count, false)?.elapsed_s();
         let wanted = (count as f64 / elapsed_s * seconds) as u64;
         if elapsed_s >= long_enough_s || count >= SEGMENT_MESSAGES_MAX {

@@ -12,7 +12,7 @@ use super::links::with_heads;
 use super::measure::Measured;
 use super::sweep::Joint;
 use crate::failure::CommandFailure;
-use crate::role::task::TreeTransport;
+use crate::role::role_tasks::TreeTransport;
 
 /// The observations.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ fn note(observation: &mut Observation, figures: &Figures) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{RoleReport, SelfUsage};
+    use crate::role_protocol::{RoleReport, SelfUsage};
     use gauge::{DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage};
     use report::document::NodeUsage;
 

@@ -10,7 +10,7 @@ use planner::{
     Basis, Candidate, CostSet, Host, Impossible, Nodes, Prediction, Profile, Resting, Sharing, SizeCosts, Wish, search,
 };
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::bits_per_s;
 use super::laid::{self, Laid};
@@ -20,7 +20,7 @@ use super::{against, profiles};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::plan::bytes;
+use crate::role_protocol::bytes;
 
 const OPTIONS: &[OptionSpec] = &[
     option("consumers", Some('n'), "N", "consumers of the tree"),

@@ -5,7 +5,7 @@
 //! Never:  ends well where a consumer missed a message.
 
 use report::page::{PageSection, number};
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, wish};
@@ -16,9 +16,9 @@ use super::measure::{Measured, measure};
 use super::{listed, planned, resources};
 use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
 use crate::failure::CommandFailure;
-use crate::files::raise_for;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, one_clock};
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 
 const OWN: &[OptionSpec] = &[
     option("uneven", None, "", "levels may divide unevenly: the first brokers of a level have one more below them"),
@@ -98,7 +98,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         put("# every route runs, and every consumer has had a message from the root\n")?;
         put(&head(with_times))?;
         for size_bytes in sizes {
-            go_on()?;
+            check_interrupted()?;
             let measured = measure(&mut grown, size_bytes, &effort)?;
             put(&row(&measured, with_times))?;
             book.keep("topology", &plan, &measured);

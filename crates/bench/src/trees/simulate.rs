@@ -11,7 +11,7 @@ mod told;
 use desim::{Ack, Fail, Grove, Outcome, Pace, Scenario, Straggler, Work};
 use planner::{Host, Profile, Resting, Sharing, SizeCosts};
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{ACK, CREDIT, PREFETCH, bits_per_s, wait_ns};
@@ -21,7 +21,7 @@ use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::{SIMULATED_QUEUE_BYTES_MAX, SIMULATED_SECONDS_MAX};
-use crate::plan::bytes;
+use crate::role_protocol::bytes;
 
 const OPTIONS: &[OptionSpec] = &[
     option("size", Some('m'), "BYTES", "size of a message, as in 64 or 64K"),

@@ -9,7 +9,7 @@ use topology::Tree;
 use super::asked;
 use super::measure::Effort;
 use crate::arguments::UsageError;
-use crate::role::task::TreeTransport;
+use crate::role::role_tasks::TreeTransport;
 
 /// What varies, each for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::ground::Wish;
 use super::grown::{Grown, Plan};
 use super::measure::{Effort, Measured, measure};
 use crate::failure::CommandFailure;
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 
 /// What is measured on what.
 pub(super) struct Turns<'a> {
@@ -35,7 +35,7 @@ impl Turns<'_> {
         let mut all: Vec<Vec<Measured>> = self.trees.iter().map(|_| Vec::new()).collect();
         for round in 0..self.effort.runs {
             for index in order(round, self.trees.len()) {
-                go_on()?;
+                check_interrupted()?;
                 told(Step::Grows { index, round })?;
                 let (plan, wish) = &self.trees[index];
                 let mut grown = Grown::grow(plan, wish).map_err(|why| format!("{}: {why}", plan.tree))?;

@@ -10,7 +10,7 @@ use planner::{
 };
 use report::ProgressLine;
 use report::page::{PageSection, number, write_file};
-use report::table::put;
+use report::stdout::put;
 use serde::Serialize;
 use topology::Tree;
 
@@ -30,10 +30,10 @@ use super::verdict::{Asked, Better, Pair, Verdict, places};
 use super::{listed, planned, profiles};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
-use crate::files::raise_for;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
-use gauge::{HostEnvironment, judge};
+use gauge::{HostEnvironment, validity};
 
 const MEASURED: &[OptionSpec] = &[
     option("profile", None, "FILE", "what predictions come from (default profile.json)"),
@@ -148,7 +148,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         let text = serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?;
         write_file(file.as_ref(), &(text + "\n"))?;
     }
-    if let Some(why) = judge::unoptimised(&environment) {
+    if let Some(why) = validity::unoptimised(&environment) {
         return Err(CommandFailure::Invalid(why));
     }
     let missed = results

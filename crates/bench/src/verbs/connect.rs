@@ -11,9 +11,9 @@ use ib::{About, CmChannel, CmEvent, Id, Reads, Terms};
 use serde::{Deserialize, Serialize};
 
 use super::device::DeviceFacts;
-use super::end::{DeviceCounts, VerbsEndpoint, readable, text};
-use super::order::{VerbsRequest, CompletionWait, acceptance, of_acceptance};
-use super::work::SegmentDriver;
+use super::endpoint::{DeviceCounts, VerbsEndpoint, readable, text};
+use super::verbs_request::{VerbsRequest, CompletionWait, acceptance, of_acceptance};
+use super::segment_driver::SegmentDriver;
 use crate::interrupt;
 use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
 use gauge::clock::{Deadline, now_ns};
@@ -70,7 +70,7 @@ fn other_than_expected(event: &CmEvent) -> String {
 }
 
 /// Waits for the event of an id that is wanted.
-fn expect(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> Result<CmEvent, String> {
+fn await_event(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> Result<CmEvent, String> {
     loop {
         let event = event(channel)?;
         if event.id == id.key() {
@@ -81,7 +81,7 @@ fn expect(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> R
 }
 
 /// An id that has a device and a way to its peer.
-fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
+fn resolve_route(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
     let id = Id::new(channel).map_err(text)?;
     // Kernels before 5.1 choose for themselves.
     if let Err(error) = id.set_ack_timeout(VERBS_ACK_TIMEOUT_EXPONENT)
@@ -90,9 +90,9 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
         return Err(text(error));
     }
     id.resolve_address(None, to, VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::AddressResolved))?;
+    await_event(channel, &id, |about| matches!(about, About::AddressResolved))?;
     id.resolve_route(VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::RouteResolved))?;
+    await_event(channel, &id, |about| matches!(about, About::RouteResolved))?;
     Ok(id)
 }
 
@@ -102,7 +102,7 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
 /// Why there is none.
 pub fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
     let channel = CmChannel::new().map_err(text)?;
-    let id = routed(&channel, to)?;
+    let id = resolve_route(&channel, to)?;
     id.context().map(|context| DeviceFacts::of(&context)).map_err(text)
 }
 
@@ -114,35 +114,35 @@ fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
 ///
 /// # Errors
 /// In the words of whoever failed.
-pub fn ask(to: SocketAddr, order: &VerbsRequest) -> Result<VerbsResults, String> {
+pub fn run_segment(to: SocketAddr, order: &VerbsRequest) -> Result<VerbsResults, String> {
     let channel = CmChannel::new().map_err(text)?;
-    let id = routed(&channel, to)?;
+    let id = resolve_route(&channel, to)?;
     let mut end = VerbsEndpoint::new(&id, &channel, *order)?;
     let (request, reads) = (order.request(end.memory()), end.reads()?);
     id.connect(&terms(&request, reads)).map_err(text)?;
-    let established = expect(&channel, &id, |about| matches!(about, About::Established { .. }))?;
+    let established = await_event(&channel, &id, |about| matches!(about, About::Established { .. }))?;
     end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
     let mut work = SegmentDriver::new(end);
     let mut latencies = LatencyHistogram::default();
-    work.ask(order.warm_up, &mut latencies)?;
+    work.run_active(order.warm_up, &mut latencies)?;
     // The other end is ready for the segment that counts.
-    work.end.say(0)?;
+    work.end.send_number(0)?;
     work.await_next()?;
     let (mut latencies, asked) = (LatencyHistogram::default(), work.end.asked);
     let meter = ProcessMeter::of_self();
     let began_ns = now_ns();
-    work.ask(order.count, &mut latencies)?;
+    work.run_active(order.count, &mut latencies)?;
     let elapsed_ns = now_ns() - began_ns;
     let near = (meter.stop(), work.end.asked.since(asked));
     work.end.heard = Some(Vec::new());
     work.end.poll = CompletionWait::Events;
-    work.end.say(0)?;
+    work.end.send_number(0)?;
     work.await_next()?;
     let heard = work.end.heard.take().unwrap_or_default();
     let told: PeerResults = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
-    expect(&channel, &id, |about| matches!(about, About::Disconnected))?;
+    await_event(&channel, &id, |about| matches!(about, About::Disconnected))?;
     Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
 }
 
@@ -199,7 +199,7 @@ impl VerbsListener {
     }
 
     fn serve_one(&self, id: &Id, offered: Reads, data: &[u8]) -> Result<(), String> {
-        let (mut end, order) = match self.prepared(id, data) {
+        let (mut end, order) = match self.prepare(id, data) {
             Ok(prepared) => prepared,
             Err(why) => {
                 let words = &why.as_bytes()[..why.len().min(ib::REJECT_DATA_BYTES_MAX)];
@@ -212,28 +212,28 @@ impl VerbsListener {
         let reads = Reads { serve: own.serve.min(offered.serve), ask: own.ask.min(offered.ask) };
         let data = acceptance(end.memory(), &facts);
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
-        expect(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
+        await_event(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
         if order.is_one_sided() {
             end.poll = CompletionWait::Events;
         }
         let mut work = SegmentDriver::new(end);
-        work.answer(order.warm_up)?;
+        work.run_passive(order.warm_up)?;
         work.await_next()?;
-        work.end.return_all()?;
+        work.end.repost_receives()?;
         let asked = work.end.asked;
         let meter = ProcessMeter::of_self();
-        work.end.say(0)?;
-        work.answer(order.count)?;
+        work.end.send_number(0)?;
+        work.run_passive(order.count)?;
         let told = PeerResults { used: meter.stop(), asked: work.end.asked.since(asked) };
         work.await_next()?;
         let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
-        let _kept = work.end.tell(&told)?;
-        expect(&self.channel, id, |about| matches!(about, About::Disconnected))?;
+        let _kept = work.end.send_text(&told)?;
+        await_event(&self.channel, id, |about| matches!(about, About::Disconnected))?;
         // The peer has gone first; nothing is left to say to it.
         id.disconnect().map_err(text)
     }
 
-    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(VerbsEndpoint, VerbsRequest), String> {
+    fn prepare(&self, id: &Id, data: &[u8]) -> Result<(VerbsEndpoint, VerbsRequest), String> {
         let (order, memory) = VerbsRequest::of_request(data)?;
         let mut end = VerbsEndpoint::new(id, &self.channel, order)?;
         end.set_peer(memory);

@@ -7,7 +7,7 @@
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 
-use super::chance::WorkloadRng;
+use super::random::WorkloadRng;
 use super::spec::{ArrivalProcess, SendRate};
 
 /// The times of one publisher's messages.
@@ -148,12 +148,12 @@ fn after_opening(excess: f64, base: f64, tau_s: f64, amount: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::chance::{RngPurpose, dice};
+    use crate::workload::random::{RngPurpose, rng};
 
     const SECOND: u64 = 1_000_000_000;
 
     fn times(rate: SendRate, arrivals: ArrivalProcess, until_ns: u64) -> Vec<u64> {
-        let mut dice = dice(11, RngPurpose::Messages, 0);
+        let mut dice = rng(11, RngPurpose::Messages, 0);
         let mut schedule = ArrivalSchedule::new(rate, arrivals, 1);
         std::iter::from_fn(|| Some(schedule.next_ns(&mut dice))).take_while(|&at| at < until_ns).collect()
     }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn publishers_share_a_rate() {
-        let mut dice = dice(1, RngPurpose::Messages, 0);
+        let mut dice = rng(1, RngPurpose::Messages, 0);
         let mut one = ArrivalSchedule::new(SendRate::Constant(1_000.0), ArrivalProcess::Even, 10);
         let (first, second) = (one.next_ns(&mut dice), one.next_ns(&mut dice));
         assert!(first < 10_000_000 && (second - first).abs_diff(10_000_000) <= 1);

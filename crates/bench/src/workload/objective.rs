@@ -10,7 +10,7 @@ use gauge::RunValues;
 use report::Metric;
 use report::document::MeasuredSeries;
 
-use super::result::ALL;
+use super::run_results::ALL;
 use super::spec::{ObjectiveGoal, WorkloadObjective};
 use super::units::shown_ns;
 

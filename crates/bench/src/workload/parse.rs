@@ -6,8 +6,8 @@
 
 use toml::de::DeTable;
 
-use super::check;
-use super::fields::{TomlField, TomlFields, WorkloadFile as File};
+use super::validation;
+use super::toml_fields::{TomlField, TomlFields, WorkloadFile as File};
 use super::spec::{
     AckMode, AnswerSpec, ArrivalProcess, WorkloadBinding, ConsumerGroup, WorkloadExchange, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, SymbolPopularity, PublisherGroup, SendRate,
     SharedQueueSpec, SizeDistribution, QueueSource, WorkloadSpec, ThinkTime,
@@ -40,7 +40,7 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, 
         "objectives",
     ])?;
     if !fields.has("publishers") || !fields.has("consumers") {
-        return Err(fields.fault(check::NOBODY));
+        return Err(fields.fault(validation::NOBODY));
     }
     let duration = fields.need("duration")?;
     let mut spec = WorkloadSpec {
@@ -100,23 +100,23 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, 
     }
     for mut table in fields.tables("publishers")? {
         let group = publishers(&mut table, &spec)?;
-        check::publishers(&group, &spec).map_err(|why| table.fault(&why))?;
+        validation::publishers(&group, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.publishers.push(group);
     }
     for mut table in fields.tables("consumers")? {
         let group = consumers(&mut table, &spec)?;
-        check::consumers(&group, &spec).map_err(|why| table.fault(&why))?;
+        validation::consumers(&group, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.consumers.push(group);
     }
     for mut table in fields.tables("objectives")? {
         let objective = objective(&mut table)?;
-        check::objective(&objective, &spec).map_err(|why| table.fault(&why))?;
+        validation::objective(&objective, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.objectives.push(objective);
     }
-    check::whole(&spec).map_err(|why| fields.fault(&why))?;
+    validation::whole(&spec).map_err(|why| fields.fault(&why))?;
     fields.end()?;
     Ok(spec)
 }
@@ -276,7 +276,7 @@ fn size(field: &TomlField<'_, '_>) -> Result<SizeDistribution, String> {
         ));
     };
     table.end()?;
-    let (least, most) = (super::chance::size_least(&size), super::chance::size_most(&size));
+    let (least, most) = (super::random::size_min(&size), super::random::size_max(&size));
     if least > most {
         return Err(field.fault("'least' is more than 'most'"));
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::chance::{RngPurpose, dice, picks};
+use super::random::{RngPurpose, rng, sample_symbols};
 use super::spec::{WorkloadBinding, WorkloadExchangeType, QueueSource, WorkloadSpec};
 
 /// A queue.
@@ -49,7 +49,7 @@ impl WorkloadTopology {
             for consumer in 0..group.count {
                 who += 1;
                 if let QueueSource::Own { bindings, picks: count, picks_of } = &group.from {
-                    let picked = picks(&mut dice(spec.seed, RngPurpose::Picks, who), *count, *picks_of);
+                    let picked = sample_symbols(&mut rng(spec.seed, RngPurpose::Picks, who), *count, *picks_of);
                     queues.push(WorkloadQueue {
                         name: format!("{}.{consumer}", group.name),
                         bindings: bindings.iter().flat_map(|binding| expand(binding, consumer, &picked)).collect(),

@@ -4,7 +4,7 @@
 //! Owns:   what lies on which axis, what the lines are, and the words about it.
 //! Never:  a number.
 
-use super::scale::ScaleKind;
+use super::axis_scale::ScaleKind;
 use crate::metric::{Metric, MetricRole};
 
 /// A part of the page.

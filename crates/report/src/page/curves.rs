@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use super::figure::{legend, tables};
-use super::look::LineStyle;
+use super::line_style::LineStyle;
 use super::plot::{ALONE, PlotAxis, PlotDot, PlotLine, LinePlot};
-use super::scale::{ScaleKind, AxisUnit};
+use super::axis_scale::{ScaleKind, AxisUnit};
 use super::section::escaped;
 
 /// A value at a place, with the interval that it stands for.

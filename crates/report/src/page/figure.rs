@@ -7,10 +7,10 @@
 use std::fmt::Write as _;
 
 use super::catalogue::{LineGrouping, FigureSpec};
-use super::chart;
-use super::gather::{SeriesEntry, FigureData, axis_words, concerns};
+use super::dot_chart;
+use super::figure_data::{SeriesEntry, FigureData, axis_words, covers};
 use super::plot::{ALONE, AMONG_OTHERS, PlotDot, PlotLine, LinePlot};
-use super::scale::{AxisUnit, bytes};
+use super::axis_scale::{AxisUnit, bytes};
 use super::section::escaped;
 use crate::document::LoopMode;
 use crate::markdown::number;
@@ -37,10 +37,10 @@ pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesE
     let spans =
         gathered.plots.iter().filter_map(LinePlot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
     let mut thinned_from = None;
-    let chart = gathered.plots.iter().all(chart::fits);
+    let chart = gathered.plots.iter().all(dot_chart::fits);
     let thin = matches!(spec.lines, LineGrouping::Values(_));
     let drawn: Vec<LinePlot> =
-        gathered.plots.iter().map(|plot| if thin { thinned(plot, &mut thinned_from) } else { plot.clone() }).collect();
+        gathered.plots.iter().map(|plot| if thin { thin_out(plot, &mut thinned_from) } else { plot.clone() }).collect();
     let frame = if many { AMONG_OTHERS } else { ALONE };
     let labelled = spans.is_some_and(|(_, y)| drawn.iter().all(|plot| plot.labels_fit(frame, y)));
     for plot in &drawn {
@@ -49,7 +49,7 @@ pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesE
             _ = writeln!(html, "<h4>{}</h4>", escaped(&plot.title));
         }
         html.push_str(&match spans {
-            Some((_, y)) if chart => chart::svg(plot, y),
+            Some((_, y)) if chart => dot_chart::svg(plot, y),
             Some(spans) => plot.svg(frame, spans, labelled),
             None => String::new(),
         });
@@ -72,7 +72,7 @@ fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 }
 
 /// A plot with no more lines than can be told apart: evenly chosen, the first and the last among them.
-fn thinned(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
+fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let count = plot.lines.len();
     if count <= LINES_MAX {
         return plot.clone();
@@ -81,7 +81,7 @@ fn thinned(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
     let lines = chosen
         .enumerate()
-        .map(|(place, index)| PlotLine { look: super::look::LineStyle::number(place), ..plot.lines[index].clone() })
+        .map(|(place, index)| PlotLine { look: super::line_style::LineStyle::number(place), ..plot.lines[index].clone() })
         .collect();
     LinePlot { lines, ..plot.clone() }
 }
@@ -111,7 +111,7 @@ fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>]
     if let LineGrouping::Values(name) = spec.lines {
         parts.push(format!("Lines: {}.", axis_words(name)));
     }
-    let series = || entries.iter().map(|entry| entry.series).filter(|series| concerns(spec, series));
+    let series = || entries.iter().map(|entry| entry.series).filter(|series| covers(spec, series));
     let (open, closed) = (series().any(|one| one.pace == LoopMode::Open), series().any(|one| one.pace == LoopMode::Closed));
     parts.push(match (open, closed) {
         (true, true) => "Open and closed loop.".to_owned(),
@@ -184,7 +184,7 @@ pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
-        let (head, rows) = if chart::fits(plot) { by_line(plot) } else { by_place(plot) };
+        let (head, rows) = if dot_chart::fits(plot) { by_line(plot) } else { by_place(plot) };
         _ = write!(
             html,
             "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>",

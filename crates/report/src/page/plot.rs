@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use super::look::LineStyle;
-use super::scale::{AxisScale, ScaleKind, AxisUnit};
+use super::line_style::LineStyle;
+use super::axis_scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 
 /// Width and height of a panel that stands alone, and of one among others: both are drawn at their natural size where there
@@ -126,7 +126,7 @@ impl LinePlot {
         let y = AxisScale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();
         let mut svg = format!(
             "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
-            escaped(&self.spoken())
+            escaped(&self.description())
         );
         self.axes(&mut svg, &x, &y, (LEFT, bottom, end));
         for line in &self.lines {
@@ -140,7 +140,7 @@ impl LinePlot {
     }
 
     /// What the picture shows, for those who do not see it.
-    pub fn spoken(&self) -> String {
+    pub fn description(&self) -> String {
         let names: Vec<&str> = self.lines.iter().map(|line| &*line.label).collect();
         let title = if self.title.is_empty() { String::new() } else { format!("{}: ", self.title) };
         format!("{title}{} by {}, lines: {}", self.y.label, self.x.label, names.join(", "))
@@ -237,7 +237,7 @@ impl LinePlot {
     /// A place on the horizontal axis, for a table or a title.
     pub fn x_words(&self, value: f64) -> String {
         match self.x.unit {
-            AxisUnit::Bytes => super::scale::bytes(value),
+            AxisUnit::Bytes => super::axis_scale::bytes(value),
             AxisUnit::Plain => crate::osu::plain(value),
             AxisUnit::Quantile => format!("{} %", (value * 1e6).round() / 1e4),
         }

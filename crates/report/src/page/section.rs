@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::style::STYLE;
+use super::style_sheet::STYLE;
 
 /// A table with its heading.
 #[derive(Clone, Debug)]

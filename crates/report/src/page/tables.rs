@@ -10,7 +10,7 @@ use super::section::escaped;
 use crate::columns;
 use crate::compare;
 use crate::document::{Document, MeasuredSeries};
-use crate::estimate::{MetricEstimate, marks};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::markdown::number;
 use crate::metric::{Metric, MetricRole};
 use crate::osu::{axis_name, plain, title};
@@ -103,9 +103,9 @@ fn facts_of(document: &Document) -> Vec<DocumentFact> {
 
 /// A series in full: its figures, and what every role used meanwhile.
 pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
-    let usual = columns::usual(series);
+    let usual = columns::default_metrics(series);
     let used: Vec<Metric> =
-        columns::all(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
+        columns::available_metrics(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
     let heading = escaped(&title(document, series));
     let mut html = format!("<h4>{heading}</h4>\n");
     html.push_str(&points(series, &usual, "figures"));
@@ -114,7 +114,7 @@ pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
     }
     let mut notes: Vec<String> = Vec::new();
     for point in &series.points {
-        for reason in marks(point) {
+        for reason in invalid_reasons(point) {
             notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.place(point.at)), escaped(&reason)));
         }
     }
@@ -164,7 +164,7 @@ fn points(series: &MeasuredSeries, metrics: &[Metric], what: &str) -> String {
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for point in &series.points {
-        let mark = if marks(point).is_empty() { "" } else { "<b>*</b>" };
+        let mark = if invalid_reasons(point).is_empty() { "" } else { "<b>*</b>" };
         _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.place(point.at)));
         for metric in metrics {
             let value = MetricEstimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));

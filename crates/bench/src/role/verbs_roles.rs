@@ -1,0 +1,61 @@
+//! The two ends of the verbs baseline, each a process of its own: no broker, no AMQP, no socket.
+//!
+//! Enters: an address, orders.  Leaves: what each segment came to.
+//! Owns:   nothing: each segment has a connection of its own.
+//! Never:  prints anything but reports.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{CommandReader, report};
+use crate::role_protocol::RoleReport;
+use crate::verbs::connect::{self, VerbsListener};
+use crate::verbs::device::{DeviceFacts, first_address};
+use crate::verbs::verbs_request::VerbsRequest;
+
+/// The listening end's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VerbsConsumerTask {
+    /// On which address; `None`: the first that a device has.
+    pub address: Option<IpAddr>,
+}
+
+/// What the listening end says when it is ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VerbsConsumerReady {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// On which device.
+    pub device: DeviceFacts,
+}
+
+/// The measuring end's task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VerbsPublisherTask {
+    /// Where the other listens.
+    pub to: SocketAddr,
+}
+
+fn report_results(value: &impl Serialize) -> Result<(), String> {
+    report(&RoleReport::Results(serde_json::to_value(value).map_err(|error| error.to_string())?))
+}
+
+/// Listens and serves until its parent ends.
+pub(super) fn listen(orders: &mut CommandReader) -> Result<(), String> {
+    let task: VerbsConsumerTask = orders.task()?;
+    let address = task.address.map_or_else(first_address, Ok)?;
+    let far = VerbsListener::listen(address, 0)?;
+    report_results(&VerbsConsumerReady { address: far.address()?, device: far.device()? })?;
+    far.serve(|why| eprintln!("harrier bench: the listening end: {why}"))
+}
+
+/// Measures what it is ordered to.
+pub(super) fn measure(orders: &mut CommandReader) -> Result<(), String> {
+    let task: VerbsPublisherTask = orders.task()?;
+    report_results(&connect::device_towards(task.to).map_err(|why| format!("{}: {why}", task.to))?)?;
+    while let Some(order) = orders.next::<VerbsRequest>()? {
+        report_results(&connect::run_segment(task.to, &order)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! One consumer of a workload: takes, thinks, answers, acknowledges, puts back, crashes.
+//!
+//! Enters: deliveries of one connection.  Leaves: entries in the queue's ledger, acknowledgements, answers.
+//! Owns:   its connection, the message it works on, what it has not acknowledged.
+//! Never:  has more than one message in work.
+
+use std::time::Duration;
+
+use client::{Channel, Client, ConsumeOptions, Delivery, Options, Publish, QueueOptions, Table, Url};
+use gauge::clock::now_ns;
+use mio::{Registry, Token};
+
+use super::ConsumerContext;
+use super::group_results::SLICES;
+use crate::tcp::queue_arguments;
+use crate::workload::random::{self, WorkloadRng, RngPurpose, rng};
+use crate::workload::delivery_ledger::{ArrivalKind, StreamPositions};
+use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
+use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, holds, pattern, seal};
+use crate::workload::process_messages::WorkloadContext;
+use crate::workload::topology::WorkloadTopology;
+
+/// What happens to a delivery beside being done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeliveryOutcome {
+    Done,
+    Requeue,
+    Crash,
+}
+
+/// A message in work.
+struct MessageInWork {
+    tag: u64,
+    stamp: WorkloadStamp,
+    outcome: DeliveryOutcome,
+    /// Where the answer goes, if there is one.
+    reply_to: Vec<u8>,
+}
+
+pub(super) struct WorkloadConsumer {
+    client: Client,
+    channel: Channel,
+    group: usize,
+    queue: usize,
+    queue_name: String,
+    prefetch: u16,
+    ack: AckMode,
+    think: Option<ThinkTime>,
+    dice: WorkloadRng,
+    positions: StreamPositions,
+    /// What is not acknowledged: tag, stream, sequence.
+    unacknowledged: Vec<(u64, u32, u32)>,
+    in_work: Option<MessageInWork>,
+    /// Whether the link may have more.
+    ready: bool,
+    answer: Option<AnswerTemplate>,
+}
+
+/// How a consumer answers.
+struct AnswerTemplate {
+    exchange: String,
+    body: Vec<u8>,
+    check: bool,
+}
+
+impl WorkloadConsumer {
+    pub(super) fn connect(
+        common: &WorkloadContext,
+        topology: &WorkloadTopology,
+        (group, number): (usize, usize),
+        registry: &Registry,
+        token: Token,
+    ) -> client::Result<Self> {
+        let spec = &common.spec;
+        let consumers = &spec.consumers[group];
+        let queue = topology.queue_of(spec, group, number);
+        let queue_name = common.queue(&topology.queues[queue].name);
+        let name = format!("harrier bench {}.{number}", consumers.name);
+        let options = Options { name: Some(name), flush_bytes: usize::MAX, ..Options::default() };
+        let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
+        let channel = client.open_channel()?;
+        if matches!(consumers.from, QueueSource::Own { .. }) {
+            let arguments = queue_arguments(common.queue_bytes);
+            let own = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+            client.declare_queue(channel, &queue_name, &own)?;
+            bind(&mut client, channel, common, topology, queue)?;
+        }
+        let mut consumer = Self {
+            client,
+            channel,
+            group,
+            queue,
+            queue_name,
+            prefetch: consumers.prefetch,
+            ack: consumers.ack,
+            think: consumers.think,
+            dice: rng(spec.seed, RngPurpose::Thinking, group << 20 | number),
+            positions: StreamPositions::new(spec.streams()),
+            unacknowledged: Vec::new(),
+            in_work: None,
+            ready: true,
+            answer: consumers.answer.map(|answer| AnswerTemplate {
+                exchange: common.exchange(answer.exchange),
+                body: pattern(answer.size_bytes.max(STAMP_BYTES)),
+                check: common.check,
+            }),
+        };
+        consumer.begin()?;
+        consumer.client.register(registry, token)?;
+        Ok(consumer)
+    }
+
+    fn begin(&mut self) -> client::Result<()> {
+        if self.prefetch > 0 {
+            self.client.qos(self.channel, self.prefetch, false)?;
+        }
+        let options = ConsumeOptions { no_ack: self.ack == AckMode::None, ..ConsumeOptions::default() };
+        self.client.consume(self.channel, &self.queue_name, &options).map(drop)
+    }
+
+    pub(super) fn queue(&self) -> usize {
+        self.queue
+    }
+
+    /// The link is ready, or the time for work has changed: takes what may be taken. Answers until when the consumer is
+    /// busy, if it has begun to be.
+    pub(super) fn process(&mut self, yard: &mut ConsumerContext) -> client::Result<Option<u64>> {
+        self.ready = true;
+        match self.think {
+            Some(think) if !yard.sweeping => self.process_with_think_time(yard, think),
+            _ => {
+                self.finish(yard)?;
+                self.process_at_once(yard).map(|()| None)
+            }
+        }
+    }
+
+    fn process_at_once(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+        loop {
+            let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
+            let (order, held, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
+            let mut crash = false;
+            let dispatched = self.client.dispatch_now(|delivery, outlet| {
+                // After a crash nothing more was taken; what came on a former channel is delivered again.
+                if crash || delivery.channel != channel {
+                    return Ok(());
+                }
+                let Some(stamp) = arrived(yard, (group, queue), order, delivery) else { return Ok(()) };
+                let fate = outcome(yard, group, delivery, &stamp);
+                if fate == DeliveryOutcome::Crash {
+                    crash = true;
+                    return Ok(());
+                }
+                if fate == DeliveryOutcome::Requeue {
+                    return outlet.reject(channel, delivery.delivery_tag, true);
+                }
+                if let Some(answer) = answer.as_mut() {
+                    let key = delivery.properties.reply_to().unwrap_or_default().as_bytes();
+                    answer.write(&stamp, key, |to, body| outlet.publish(channel, to, body).map(drop))?;
+                }
+                match ack {
+                    AckMode::None => done(yard, (group, queue), &stamp),
+                    AckMode::Every(count) => {
+                        held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
+                        if held.len() as u64 >= count {
+                            outlet.ack(channel, delivery.delivery_tag, true)?;
+                            acknowledge(yard, (group, queue), held);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            if crash {
+                self.crash(yard)?;
+                continue;
+            }
+            if dispatched.drained {
+                if yard.closing {
+                    self.acknowledge_pending(yard)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// One message at a time; none is read before the last is finished.
+    fn process_with_think_time(&mut self, yard: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
+        // What the link did not take before may go now.
+        self.client.flush_now()?;
+        while self.in_work.is_none() && self.ready {
+            let (channel, group, queue) = (self.channel, self.group, self.queue);
+            let Some(delivery) = self.client.next_delivery(Duration::ZERO)? else {
+                self.ready = false;
+                break;
+            };
+            if delivery.channel != channel {
+                continue;
+            }
+            if let Some(stamp) = arrived(yard, (group, queue), &mut self.positions, &delivery) {
+                let fate = outcome(yard, group, &delivery, &stamp);
+                let reply_to = delivery.properties.reply_to().unwrap_or_default().as_bytes().to_vec();
+                self.in_work = Some(MessageInWork { tag: delivery.delivery_tag, stamp, outcome: fate, reply_to });
+                return Ok(Some(now_ns() + random::think_ns(&think, &mut self.dice)));
+            }
+        }
+        if yard.closing && self.in_work.is_none() {
+            self.acknowledge_pending(yard)?;
+        }
+        Ok(None)
+    }
+
+    /// The message in work is finished.
+    pub(super) fn finish(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+        let Some(work) = self.in_work.take() else { return Ok(()) };
+        let ids = (self.group, self.queue);
+        match work.outcome {
+            DeliveryOutcome::Crash => return self.crash(yard),
+            DeliveryOutcome::Requeue => self.client.reject(self.channel, work.tag, true)?,
+            DeliveryOutcome::Done => {
+                if let Some(answer) = &mut self.answer {
+                    let (client, channel) = (&mut self.client, self.channel);
+                    answer
+                        .write(&work.stamp, &work.reply_to, |to, body| client.publish(channel, to, body).map(drop))?;
+                }
+                record_done(yard, self.group, &work.stamp);
+                match self.ack {
+                    AckMode::None => done(yard, ids, &work.stamp),
+                    AckMode::Every(count) => {
+                        self.unacknowledged.push((work.tag, work.stamp.stream, work.stamp.sequence));
+                        if self.unacknowledged.len() as u64 >= count {
+                            self.acknowledge_pending(yard)?;
+                        }
+                    }
+                }
+            }
+        }
+        self.client.flush_now().map(drop)
+    }
+
+    fn acknowledge_pending(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+        if let Some(&(tag, ..)) = self.unacknowledged.last() {
+            self.client.ack(self.channel, tag, true)?;
+            acknowledge(yard, (self.group, self.queue), &mut self.unacknowledged);
+            self.client.flush_now()?;
+        }
+        Ok(())
+    }
+
+    /// Closes the channel with everything unacknowledged, and begins again.
+    fn crash(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+        if let Some(findings) = yard.groups.get_mut(&self.group) {
+            findings.crashes += 1;
+        }
+        self.unacknowledged.clear();
+        self.client.close_channel(self.channel)?;
+        self.channel = self.client.open_channel()?;
+        self.begin()
+    }
+
+    /// Heartbeats of those who are idle. A consumer that works reads when it is done.
+    pub(super) fn keep_alive(&mut self, yard: &ConsumerContext) -> client::Result<()> {
+        if self.think.is_some() && !yard.sweeping { self.client.keep_alive() } else { Ok(()) }
+    }
+
+    pub(super) fn close(self) -> client::Result<()> {
+        self.client.close()
+    }
+}
+
+/// Binds a consumer's own queue; the answer to the last call tells that all bindings are in place.
+fn bind(
+    client: &mut Client,
+    channel: Channel,
+    common: &WorkloadContext,
+    topology: &WorkloadTopology,
+    queue: usize,
+) -> client::Result<()> {
+    let name = common.queue(&topology.queues[queue].name);
+    for (exchange, key) in &topology.queues[queue].bindings {
+        client.bind_queue_unanswered(channel, &name, &common.exchange(*exchange), key, &Table::new())?;
+    }
+    client.declare_queue(channel, &name, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
+}
+
+/// Notes a delivery; `None` if it is no message of this run.
+#[inline]
+fn arrived(
+    yard: &mut ConsumerContext,
+    (group, queue): (usize, usize),
+    order: &mut StreamPositions,
+    delivery: &Delivery<'_>,
+) -> Option<WorkloadStamp> {
+    let time_ns = now_ns();
+    let body = delivery.body();
+    let ledger = &mut yard.ledgers[queue];
+    let Some(stamp) = WorkloadStamp::read(body).filter(|stamp| stamp.run == yard.task.common.run) else {
+        ledger.stray();
+        return None;
+    };
+    if yard.task.common.check && !holds(body) {
+        ledger.damaged();
+    }
+    let arrival = ledger.arrived(order, stamp.stream, stamp.sequence, delivery.redelivered);
+    if arrival == ArrivalKind::Stray {
+        return None;
+    }
+    yard.last_ns = time_ns;
+    let findings = yard.groups.get_mut(&group)?;
+    findings.behind += u64::from(yard.sweeping);
+    if stamp.due_ns >= yard.measured_from_ns {
+        findings.delivered += 1;
+        findings.delivered_bytes += body.len() as u64;
+        if arrival == ArrivalKind::First {
+            findings.delivery.record(time_ns.saturating_sub(stamp.due_ns));
+            findings.service.record(time_ns.saturating_sub(stamp.sent_ns));
+        }
+    }
+    if (yard.measured_from_ns..yard.end_ns).contains(&time_ns) {
+        let slice = (time_ns - yard.measured_from_ns) * SLICES / (yard.end_ns - yard.measured_from_ns).max(1);
+        findings.slices[slice as usize] += 1;
+    }
+    Some(stamp)
+}
+
+/// What happens to a delivery: drawn from the seed for its first one, so that the same messages are in trouble each time.
+#[inline]
+fn outcome(yard: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
+    let spec = &yard.task.common.spec;
+    let consumers = &spec.consumers[group];
+    if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || yard.sweeping {
+        return DeliveryOutcome::Done;
+    }
+    let chosen = |purpose, share| random::is_in_share(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
+    if chosen(1, consumers.crash) {
+        DeliveryOutcome::Crash
+    } else if chosen(2, consumers.reject) {
+        if let Some(findings) = yard.groups.get_mut(&group) {
+            findings.rejected += 1;
+        }
+        DeliveryOutcome::Requeue
+    } else {
+        DeliveryOutcome::Done
+    }
+}
+
+fn done(yard: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &WorkloadStamp) {
+    yard.ledgers[queue].done(stamp.stream, stamp.sequence);
+}
+
+fn acknowledge(yard: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
+    held.drain(..).for_each(|(_, stream, sequence)| yard.ledgers[queue].done(stream, sequence));
+}
+
+fn record_done(yard: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {
+    if stamp.due_ns >= yard.measured_from_ns
+        && let Some(findings) = yard.groups.get_mut(&group)
+    {
+        findings.done.record(now_ns().saturating_sub(stamp.due_ns));
+    }
+}
+
+impl AnswerTemplate {
+    /// Writes the answer to a request: its stamp, in a body of the answers' size.
+    fn write(
+        &mut self,
+        stamp: &WorkloadStamp,
+        key: &[u8],
+        publish: impl FnOnce(&Publish<'_>, &[u8]) -> client::Result<()>,
+    ) -> client::Result<()> {
+        // A request that does not say where the answer goes is none of ours; its sender counts the answer as lost.
+        let Ok(key) = std::str::from_utf8(key) else { return Ok(()) };
+        stamp.write(&mut self.body);
+        if self.check {
+            seal(&mut self.body);
+        }
+        publish(&Publish::to(&self.exchange, key), &self.body)
+    }
+}

@@ -1,0 +1,416 @@
+//! One end of a connection of the verbs baseline: its queues, its memory, how it waits.
+//!
+//! Enters: an id that has a device, an order.  Leaves: requests in batches, what has arrived and ended.
+//! Owns:   everything that is made for the connection, and the counts of what the device was asked for.
+//! Never:  decides what comes next: `work` does.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use ib::{
+    About, Arena, CmChannel, Completion, CompletionChannel, CompletionQueue, Domain, Finished, Grant, How, Id, IdKey,
+    Key, Options, Pages, Part, Peers, QueuePair, Reads, Receives, Region,
+};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::{Deserialize, Serialize};
+
+use super::device::DeviceFacts;
+use super::verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
+use crate::limits::{
+    SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_EMPTY_POLLS_A_LOOK, VERBS_EMPTY_POLLS_A_YIELD, VERBS_INLINE_BYTES,
+    VERBS_LOOK_MS, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
+};
+use gauge::clock::Deadline;
+
+/// What a device was asked for, and how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceCounts {
+    /// Calls that handed it requests: doorbells.
+    pub posts: u64,
+    /// Requests in them.
+    pub requests: u64,
+    /// Completions that it gave.
+    pub completions: u64,
+    /// How often an end slept until it was woken.
+    pub sleeps: u64,
+}
+
+impl DeviceCounts {
+    /// What was asked for since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            posts: self.posts - before.posts,
+            requests: self.requests - before.requests,
+            completions: self.completions - before.completions,
+            sleeps: self.sleeps - before.sleeps,
+        }
+    }
+}
+
+/// An error of the layer below, in words.
+pub fn text(error: ib::Error) -> String {
+    error.to_string()
+}
+
+/// One end.
+pub struct VerbsEndpoint {
+    request: VerbsRequest,
+    /// How this end waits now.
+    pub poll: CompletionWait,
+    /// How long for something to happen.
+    pub patience: Duration,
+    pair: QueuePair<Pages, Part>,
+    connection: IdKey,
+    channel: CmChannel,
+    wakes: CompletionChannel,
+    queue: CompletionQueue,
+    receives: Receives<Part>,
+    receive_key: Key,
+    /// Received into, and to be posted again.
+    returned: Vec<(Part, Key)>,
+    /// The bytes of each message, where they go inline.
+    body: Vec<u8>,
+    source: Region<Pages>,
+    target: Region<Pages>,
+    word_pages: Region<Pages>,
+    /// Where READs go.
+    sinks: Vec<Part>,
+    sink_key: Option<Key>,
+    peer: Option<Grant>,
+    unsignalled: u32,
+    /// Messages that have arrived.
+    pub arrived: u64,
+    /// What the last short message said.
+    pub word: u64,
+    /// The last message, where somebody wants to read it.
+    pub heard: Option<Vec<u8>>,
+    /// What was asked of the device until now.
+    pub asked: DeviceCounts,
+    there: Vec<Completion>,
+    finished: Vec<Finished<Part>>,
+    // Behind what uses it.
+    _memory: Vec<Region<Arena>>,
+    domain: Domain,
+}
+
+impl VerbsEndpoint {
+    /// Makes all that the order needs, on the device of the id.
+    ///
+    /// # Errors
+    /// What the device does not have, or what the system says.
+    pub fn new(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, String> {
+        Self::build(id, channel, order).map_err(text)
+    }
+
+    fn build(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, ib::Error> {
+        let context = id.context()?;
+        let domain = Domain::new(&context)?;
+        let wakes = CompletionChannel::new(&context)?;
+        let (receive_count, work_max) = (order.window + VERBS_SPARE, 2 * order.window + VERBS_SPARE);
+        let queue = CompletionQueue::new(&context, receive_count + work_max, Some(&wakes))?;
+        let mut receives = Receives::new(&domain, receive_count)?;
+        let received_bytes = if order.kind == VerbsOperation::Send { order.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
+        let (arena, parts) = Arena::new(receive_count as usize, received_bytes)?;
+        let received = Region::new(&domain, arena, Peers::Nothing)?;
+        let receive_key = received.key();
+        let mut posted = parts.into_iter().map(|part| (part, receive_key)).collect();
+        receives.post(&mut posted)?;
+        let mut memory = vec![received];
+        let (mut sinks, mut sink_key) = (Vec::new(), None);
+        if order.kind == VerbsOperation::Read {
+            let (arena, parts) = Arena::new(order.window as usize, order.size_bytes)?;
+            let region = Region::new(&domain, arena, Peers::Nothing)?;
+            (sinks, sink_key) = (parts, Some(region.key()));
+            memory.push(region);
+        }
+        let pair = Self::queue_pair(id, &domain, &queue, &receives, work_max, &order)?;
+        Ok(Self {
+            request: order,
+            poll: order.poll,
+            patience: SILENCE_WAIT,
+            pair,
+            connection: id.key(),
+            channel: channel.clone(),
+            wakes,
+            queue,
+            receives,
+            receive_key,
+            returned: posted,
+            body: vec![b'x'; order.size_bytes],
+            source: Region::new(&domain, Pages::new(order.size_bytes)?, Peers::Nothing)?,
+            target: Region::for_writes(&domain, Pages::new(order.size_bytes)?)?,
+            word_pages: Region::new(&domain, Pages::new(size_of::<u64>())?, Peers::Nothing)?,
+            sinks,
+            sink_key,
+            peer: None,
+            unsignalled: 0,
+            arrived: 0,
+            word: 0,
+            heard: None,
+            asked: DeviceCounts::default(),
+            there: Vec::new(),
+            finished: Vec::new(),
+            _memory: memory,
+            domain,
+        })
+    }
+
+    /// A queue pair with the inline limit that is asked for, or the largest usual one that the device takes.
+    fn queue_pair(
+        id: &Id,
+        domain: &Domain,
+        queue: &CompletionQueue,
+        receives: &Receives<Part>,
+        work_max: u32,
+        order: &VerbsRequest,
+    ) -> Result<QueuePair<Pages, Part>, ib::Error> {
+        let with = |inline_bytes_max| {
+            QueuePair::new(id, domain, queue, queue, receives, Options { work_max, pieces_max: 1, inline_bytes_max })
+        };
+        if let Some(bytes) = order.inline_bytes {
+            return with(bytes);
+        }
+        let mut last = None;
+        for bytes in VERBS_INLINE_BYTES {
+            match with(bytes) {
+                Ok(pair) => return Ok(pair),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or(ib::Error::NotYet("no inline limit was tried")))
+    }
+
+    /// What this end is asked to do.
+    pub fn request(&self) -> &VerbsRequest {
+        &self.request
+    }
+
+    /// READs of both sides, as far as the device has them.
+    pub fn reads(&self) -> Result<Reads, String> {
+        let facts = self.domain.context().facts().map_err(text)?;
+        Ok(Reads {
+            serve: facts.reads_served_max.min(VERBS_READS_MAX),
+            ask: facts.reads_asked_max.min(VERBS_READS_MAX),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> DeviceFacts {
+        DeviceFacts::of(self.domain.context())
+    }
+
+    /// Memory that the peer may write and read.
+    pub fn memory(&self) -> Grant {
+        self.target.grant()
+    }
+
+    /// Where this end may write and read.
+    pub fn set_peer(&mut self, grant: Grant) {
+        self.peer = Some(grant);
+    }
+
+    /// Longest message that goes inline.
+    pub fn inline_bytes_max(&self) -> usize {
+        // More than was asked for is the device's gift, and not used: figures are of what the record says.
+        let asked = self.request.inline_bytes.unwrap_or(VERBS_INLINE_BYTES[0]);
+        self.pair.options().inline_bytes_max.min(asked) as usize
+    }
+
+    /// Requests that have not ended, as far as completions say.
+    pub fn in_flight(&self) -> usize {
+        self.pair.under_way()
+    }
+
+    /// Requests that can be posted now.
+    pub fn capacity(&self) -> usize {
+        let sinks = if self.request.kind == VerbsOperation::Read { self.sinks.len() } else { usize::MAX };
+        self.pair.room().min(VERBS_BATCH_MAX).min(sinks)
+    }
+
+    /// The last byte that the peer has written.
+    pub fn last_written(&self) -> u8 {
+        self.target.owner().look(self.request.size_bytes - 1)
+    }
+
+    /// What the last byte of the next messages is.
+    pub fn set_last(&mut self, byte: u8) {
+        let last = self.request.size_bytes - 1;
+        self.body[last] = byte;
+        if self.request.size_bytes > self.inline_bytes_max() {
+            self.source.owner().write(last, &[byte]);
+        }
+    }
+
+    /// Posts so many of the ordered messages with one call; `last`: the last of them gives a completion in any case.
+    pub fn post(&mut self, count: usize, last: bool) -> Result<(), String> {
+        let (order, goes_inline) = (self.request, self.request.size_bytes <= self.inline_bytes_max());
+        let peer = self.peer.filter(|_| order.kind != VerbsOperation::Send);
+        let mut batch = self.pair.batch();
+        for at in 0..count {
+            self.unsignalled += 1;
+            let signalled = self.unsignalled >= order.signal_every || (last && at + 1 == count);
+            if signalled {
+                self.unsignalled = 0;
+            }
+            let how = How { cookie: 0, signalled };
+            let pieces = || [(self.source.owner().clone(), self.source.key())];
+            match (order.kind, peer) {
+                (VerbsOperation::Send, _) if goes_inline => batch.send_inline(&[&self.body], how),
+                (VerbsOperation::Send, _) => batch.send(pieces(), how),
+                (VerbsOperation::Write, Some(to)) if goes_inline => batch.write_inline(&[&self.body], to, how),
+                (VerbsOperation::Write, Some(to)) => batch.write(pieces(), to, how),
+                (VerbsOperation::Read, Some(from)) => match (self.sinks.pop(), self.sink_key) {
+                    (Some(sink), Some(key)) => batch.read(sink, key, from, how),
+                    _ => Err(ib::Error::Full),
+                },
+                (_, None) => Err(ib::Error::NotYet("the peer has not said where its memory is")),
+            }
+            .map_err(text)?;
+        }
+        let posted = batch.post().map_err(text)?;
+        self.asked.posts += 1;
+        self.asked.requests += posted as u64;
+        Ok(())
+    }
+
+    /// Sends a number.
+    pub fn send_number(&mut self, word: u64) -> Result<(), String> {
+        while self.pair.room() == 0 {
+            self.await_completion()?;
+        }
+        let how = How { cookie: 0, signalled: true };
+        let (bytes, goes_inline) = (word.to_le_bytes(), self.inline_bytes_max() >= size_of::<u64>());
+        let mut batch = self.pair.batch();
+        if goes_inline {
+            batch.send_inline(&[&bytes], how).map_err(text)?;
+        } else {
+            // A number that is still under way may become this one: it only ever grows.
+            self.word_pages.owner().write(0, &bytes);
+            batch.send([(self.word_pages.owner().clone(), self.word_pages.key())], how).map_err(text)?;
+        }
+        batch.post().map_err(text)?;
+        self.asked.posts += 1;
+        self.asked.requests += 1;
+        Ok(())
+    }
+
+    /// Sends a text. Its memory, which is to be kept until the connection ends, comes back.
+    pub fn send_text(&mut self, said: &str) -> Result<Region<Pages>, String> {
+        if said.is_empty() || said.len() > VERBS_TEXT_BYTES_MAX {
+            return Err(format!("{} bytes cannot be told", said.len()));
+        }
+        while self.pair.room() == 0 {
+            self.await_completion()?;
+        }
+        let pages = Pages::new(said.len()).map_err(text)?;
+        pages.write(0, said.as_bytes());
+        let region = Region::new(&self.domain, pages.clone(), Peers::Nothing).map_err(text)?;
+        let mut batch = self.pair.batch();
+        batch.send([(pages, region.key())], How { cookie: 0, signalled: true }).map_err(text)?;
+        batch.post().map_err(text)?;
+        Ok(region)
+    }
+
+    /// Takes what the device says has arrived or ended, and gives it back what it may receive into. Never waits.
+    pub fn poll_completions(&mut self) -> Result<usize, String> {
+        let count = self.queue.poll(&mut self.there).map_err(text)?;
+        self.asked.completions += count as u64;
+        for completion in self.there.drain(..) {
+            if !completion.status().is_success() {
+                return Err(format!("the connection broke: {}", completion.status()));
+            }
+            if completion.tag() == self.receives.tag() {
+                let bytes = completion.bytes() as usize;
+                let part = self.receives.take(completion).map_err(text)?;
+                self.arrived += 1;
+                if let Some(word) = part[..bytes].try_into().ok().map(u64::from_le_bytes) {
+                    self.word = word;
+                }
+                if let Some(heard) = &mut self.heard {
+                    heard.clear();
+                    heard.extend_from_slice(&part[..bytes.min(VERBS_TEXT_BYTES_MAX)]);
+                }
+                self.returned.push((part, self.receive_key));
+            } else {
+                self.pair.settle(completion, &mut self.finished).map_err(text)?;
+                self.sinks.extend(self.finished.drain(..).filter_map(|work| work.filled));
+            }
+        }
+        // One call for many: as many as there may be missing without the peer's noticing.
+        if self.returned.len() >= (self.request.window as usize / 4).max(1) {
+            self.receives.post(&mut self.returned).map_err(text)?;
+        }
+        Ok(count)
+    }
+
+    /// Gives the device back all that it may receive into.
+    pub fn repost_receives(&mut self) -> Result<(), String> {
+        self.receives.post(&mut self.returned).map(drop).map_err(text)
+    }
+
+    /// Waits until something has arrived or ended.
+    pub fn await_completion(&mut self) -> Result<(), String> {
+        self.wait_until(|_| false)
+    }
+
+    /// Waits until something has arrived or ended, or `is_there` says so, which is asked by who polls busily.
+    pub fn wait_until(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<(), String> {
+        let deadline = Deadline::after(self.patience);
+        let mut empty: u32 = 0;
+        loop {
+            if is_there(self) || self.poll_completions()? > 0 {
+                return Ok(());
+            }
+            let look = match self.poll {
+                CompletionWait::Busy => {
+                    empty = empty.wrapping_add(1);
+                    if empty.is_multiple_of(VERBS_EMPTY_POLLS_A_YIELD) {
+                        std::thread::yield_now();
+                    }
+                    empty.is_multiple_of(VERBS_EMPTY_POLLS_A_LOOK)
+                }
+                CompletionWait::Events => {
+                    self.queue.arm().map_err(text)?;
+                    if self.poll_completions()? > 0 {
+                        return Ok(());
+                    }
+                    self.asked.sleeps += 1;
+                    let woken = readable(&[self.wakes.as_fd(), self.channel.as_fd()])?;
+                    self.wakes.drain().map_err(text)?;
+                    woken != [true, false]
+                }
+            };
+            if look {
+                self.check()?;
+                if deadline.passed() {
+                    return Err(format!("the other end does nothing for {} s", self.patience.as_secs()));
+                }
+            }
+        }
+    }
+
+    /// An error once the peer has gone.
+    fn check(&self) -> Result<(), String> {
+        if crate::interrupt::requested() {
+            return Err(crate::interrupt::MESSAGE.to_owned());
+        }
+        while let Some(event) = self.channel.next().map_err(text)? {
+            // Whoever else asks for a connection meanwhile is refused, by the drop of the event.
+            if event.id == self.connection && !matches!(event.about, About::Established { .. }) {
+                return Err(format!("the other end has gone ({:?})", event.about));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps until one of the descriptors is readable, or for a while; which of them are.
+pub fn readable<const N: usize>(descriptors: &[BorrowedFd<'_>; N]) -> Result<[bool; N], String> {
+    let mut waited = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
+    match poll(&mut waited, PollTimeout::from(VERBS_LOOK_MS)) {
+        Ok(_) => Ok(waited.map(|one| one.any().unwrap_or(false))),
+        Err(Errno::EINTR) => Ok([false; N]),
+        Err(error) => Err(format!("cannot wait: {error}")),
+    }
+}
