@@ -100,21 +100,21 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     if given.has("help") {
         return Ok(put(&help_with("harrier bench churn [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (setup, asked) = (MeasureOptions::read(&given)?, ChurnOptions::read(&given)?);
+    let (setup, options) = (MeasureOptions::read(&given)?, ChurnOptions::read(&given)?);
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("churn", words, &given, &setup, &targets);
     record.note_option("kind", "all");
     record.note_option("clients", "1,4");
-    record.note_option("seconds", asked.order.duration_ms_max / 1_000);
-    let outcome = measure(&mut record, &setup, &asked, &targets);
+    record.note_option("seconds", options.order.duration_ms_max / 1_000);
+    let outcome = measure(&mut record, &setup, &options, &targets);
     record.end(outcome)
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &ChurnOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
-    let all = (asked.kinds.len() * asked.clients.len() * setup.runs) as f64;
+    let all = (options.kinds.len() * options.clients.len() * setup.runs) as f64;
     let mut done = 0.0;
-    for &kind in &asked.kinds {
+    for &kind in &options.kinds {
         let first = record.document.series.len();
         record.document.series.extend(targets.iter().map(|target| series(kind, target)));
         let table = match setup.shown.format.is_incremental() {
@@ -125,7 +125,7 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &ChurnOption
             }
             false => None,
         };
-        for &clients in &asked.clients {
+        for &clients in &options.clients {
             for series in &mut record.document.series[first..] {
                 series.points.push(SeriesPoint { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
             }
@@ -140,8 +140,8 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &ChurnOption
                     let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
-                    churning[index].segment(&asked.warm_up())?;
-                    let mut made = churning[index].segment(&asked.order)?;
+                    churning[index].segment(&options.warm_up())?;
+                    let mut made = churning[index].segment(&options.order)?;
                     made.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
                         point.runs.push(made);
@@ -243,17 +243,17 @@ impl ChurnRun {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<ChurnOptions, UsageError> {
+    fn options(line: &str) -> Result<ChurnOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         ChurnOptions::read(&ParsedOptions::parse(&words, &[OWN, TARGETS, QUEUE, OUTPUT])?)
     }
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
+        let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.kinds, usual.clients), (ChurnKind::ALL.to_vec(), vec![1, 4]));
         assert_eq!(usual.order.duration_ms_max, 2_000);
-        let few = asked("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
+        let few = options("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
         assert_eq!((&few.kinds, &few.clients), (&vec![ChurnKind::Queue], &vec![2]));
         assert_eq!(few.order, ChurnCommand { count_max: 50, duration_ms_max: 9_000 });
         assert_eq!(few.warm_up(), ChurnCommand { count_max: 5, duration_ms_max: 900 });
@@ -266,7 +266,7 @@ mod tests {
             ("--clients 0", "--clients is a number from 1 to"),
             ("--seconds 0", "--seconds is a number from 1 to 600, not '0'"),
         ] {
-            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            let why = options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
             assert!(why.starts_with(expected), "{line}: {why}");
         }
     }

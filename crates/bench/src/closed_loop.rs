@@ -32,12 +32,12 @@ pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure
         return Ok(put(&help_with(&usage, benchmark.about, &known, benchmark.examples))?);
     }
     let setup = MeasureOptions::read(&given)?;
-    let asked = ClosedLoopOptions::read(benchmark, &given, &setup)?;
+    let options = ClosedLoopOptions::read(benchmark, &given, &setup)?;
     setup.shown.prepare()?;
-    crate::open_files::raise_for(asked.connections_max())?;
+    crate::open_files::raise_for(options.connections_max())?;
     let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
     let mut record = RunRecorder::begin(benchmark.command, words, &given, &setup, &targets);
-    asked.record(&mut record);
-    let outcome = ClosedLoopRunner::new(benchmark, &asked, &setup, &targets, &mut record).run();
+    options.record(&mut record);
+    let outcome = ClosedLoopRunner::new(benchmark, &options, &setup, &targets, &mut record).run();
     record.end(outcome)
 }

@@ -55,17 +55,17 @@ struct DrainOptions {
 
 impl DrainOptions {
     fn read(given: &ParsedOptions, setup: &MeasureOptions) -> Result<Self, UsageError> {
-        let asked = Self {
+        let options = Self {
             sizes: sizes(given.text("sizes").unwrap_or("64:64K"), 2)?,
             iterations: setup.iterations,
             consumers: given.number("consumers", 1, 1, CONSUMERS_MAX as u64)? as usize,
             ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
         };
-        if asked.prefetch > 0 && asked.ack_every > u64::from(asked.prefetch) {
+        if options.prefetch > 0 && options.ack_every > u64::from(options.prefetch) {
             return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
         }
-        Ok(asked)
+        Ok(options)
     }
 
     /// Messages of one size: as many as were asked for, or as fit the usual bounds.
@@ -86,22 +86,22 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Ok(put(&help_with("harrier bench drain [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     let setup = MeasureOptions::read(&given)?;
-    let asked = DrainOptions::read(&given, &setup)?;
+    let options = DrainOptions::read(&given, &setup)?;
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("drain", words, &given, &setup, &targets);
     record.note_option("sizes", "64:64K");
-    record.note_option("consumers", asked.consumers);
-    record.note_option("ack-every", asked.ack_every);
-    record.note_option("prefetch", asked.prefetch);
-    let outcome = measure(&mut record, &setup, &asked, &targets);
+    record.note_option("consumers", options.consumers);
+    record.note_option("ack-every", options.ack_every);
+    record.note_option("prefetch", options.prefetch);
+    let outcome = measure(&mut record, &setup, &options, &targets);
     record.end(outcome)
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
     // Of each target two series: filling, then emptying.
     for target in targets {
-        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, asked, target)));
+        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
     }
     let table = match setup.shown.format.is_incremental() {
         true => {
@@ -111,11 +111,11 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &DrainOption
         false => None,
     };
     let mut backlogs =
-        targets.iter().map(|target| DrainRun::start(asked, setup, target)).collect::<Result<Vec<_>, _>>()?;
-    let all = (asked.sizes.len() * setup.runs * targets.len()) as f64;
+        targets.iter().map(|target| DrainRun::start(options, setup, target)).collect::<Result<Vec<_>, _>>()?;
+    let all = (options.sizes.len() * setup.runs * targets.len()) as f64;
     let mut done = 0.0;
-    for &size_bytes in &asked.sizes {
-        let count = asked.count(size_bytes);
+    for &size_bytes in &options.sizes {
+        let count = options.count(size_bytes);
         for series in &mut record.document.series {
             let at = size_bytes as f64;
             series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
@@ -147,13 +147,13 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &DrainOption
     Ok(())
 }
 
-fn series(phase: &str, asked: &DrainOptions, target: &BenchmarkTarget) -> MeasuredSeries {
+fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> MeasuredSeries {
     let mut parameters = BTreeMap::from([("phase".to_owned(), phase.to_owned())]);
     if phase == "empty" {
         for (name, value) in [
-            ("consumers", asked.consumers as u64),
-            ("ack_every", asked.ack_every),
-            ("prefetch", u64::from(asked.prefetch)),
+            ("consumers", options.consumers as u64),
+            ("ack_every", options.ack_every),
+            ("prefetch", u64::from(options.prefetch)),
         ] {
             parameters.insert(name.to_owned(), value.to_string());
         }
@@ -203,7 +203,7 @@ impl Drop for LeftoverQueue {
 }
 
 impl DrainRun {
-    fn start(asked: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+    fn start(options: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
         let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has no queues".to_owned()) };
         let mut broker = TargetMeter::of(target)?;
         let placed = target.pin(&setup.placement)?;
@@ -213,9 +213,9 @@ impl DrainRun {
             queue: name.clone(),
             checks: setup.checks,
             queue_bytes: setup.tcp.queue_bytes,
-            consumers: asked.consumers,
-            ack_every: asked.ack_every,
-            prefetch: asked.prefetch,
+            consumers: options.consumers,
+            ack_every: options.ack_every,
+            prefetch: options.prefetch,
         };
         let mut filler = RoleHandle::start("filler", &task, &setup.placement.publisher)?;
         filler.ready(ROLE_READY_WAIT)?;
@@ -304,7 +304,7 @@ impl DrainRun {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<DrainOptions, UsageError> {
+    fn options(line: &str) -> Result<DrainOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let given = ParsedOptions::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
         DrainOptions::read(&given, &MeasureOptions::read(&given)?)
@@ -312,13 +312,13 @@ mod tests {
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
+        let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
         assert_eq!(
             (usual.count(1), usual.count(64 << 10), usual.count(128 << 20)),
             (BACKLOG_MESSAGES_USUAL, 4_096, 100)
         );
-        assert_eq!(asked("-i 7").map(|asked| asked.count(64)).ok(), Some(7));
+        assert_eq!(options("-i 7").map(|options| options.count(64)).ok(), Some(7));
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
             ("--consumers 0", "--consumers is a number from 1 to"),
             ("-m 0:1", "sizes run from 1 to"),
         ] {
-            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            let why = options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
             assert!(why.starts_with(expected), "{line}: {why}");
         }
     }

@@ -60,15 +60,15 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     if given.has("help") {
         return Ok(put(&help(USAGE, &known))?);
     }
-    let asked = OpenLoopOptions::read(&given)?;
+    let options = OpenLoopOptions::read(&given)?;
     let setup = MeasureOptions::read(&given)?;
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("open", words, &given, &setup, &targets);
-    asked.record(&mut record);
+    options.record(&mut record);
     let mut found = Ok(());
-    let outcome = match &asked.objective {
-        None => asked.sweep(&setup, &targets, &mut record),
-        Some(objective) => asked.search(objective, &setup, &targets, &mut record).map(|missed| found = missed),
+    let outcome = match &options.objective {
+        None => options.sweep(&setup, &targets, &mut record),
+        Some(objective) => options.search(objective, &setup, &targets, &mut record).map(|missed| found = missed),
     };
     record.end(outcome)?;
     found
@@ -144,7 +144,7 @@ impl OpenLoopOptions {
         if objective.is_some() && given.has("rate") && rates.len() > 1 {
             return Err(UsageError("--objective searches from one --rate".to_owned()));
         }
-        let asked = Self {
+        let options = Self {
             rates,
             objective,
             arrivals: match given.one_of("arrivals", &["poisson", "even"])? {
@@ -166,26 +166,26 @@ impl OpenLoopOptions {
             prefetch: given.number("prefetch", 0, 1, u64::from(u16::MAX))? as u16,
             seed: given.number("seed", 1, 0, i64::MAX as u64)?,
         };
-        if asked.processes > asked.pairs {
+        if options.processes > options.pairs {
             return Err(UsageError(format!(
                 "--processes {}: there are {} publishers (--pairs)",
-                asked.processes, asked.pairs
+                options.processes, options.pairs
             )));
         }
-        if asked.sizes.iter().any(|&size| size < STAMP_BYTES) {
+        if options.sizes.iter().any(|&size| size < STAMP_BYTES) {
             return Err(UsageError(format!(
                 "-m: a message that carries its intended time has at least {STAMP_BYTES} bytes"
             )));
         }
-        for &size_bytes in &asked.sizes {
-            for &rate in &asked.rates {
-                let spec = asked.spec(size_bytes, rate, asked.seconds);
+        for &size_bytes in &options.sizes {
+            for &rate in &options.rates {
+                let spec = options.spec(size_bytes, rate, options.seconds);
                 let parts = validation::publishers(&spec.publishers[0], &exchanges_only(&spec))
                     .and_then(|()| validation::consumers(&spec.consumers[0], &exchanges_only(&spec)));
                 parts.and_then(|()| validation::whole(&spec)).map_err(UsageError)?;
             }
         }
-        Ok(asked)
+        Ok(options)
     }
 
     fn record(&self, record: &mut RunRecorder) {
@@ -475,7 +475,7 @@ fn print_line(record: &RunRecorder, line: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<OpenLoopOptions, UsageError> {
+    fn options(line: &str) -> Result<OpenLoopOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         OpenLoopOptions::read(&ParsedOptions::parse(&words, &[OPTIONS])?)
     }
@@ -494,15 +494,15 @@ mod tests {
             ("--processes 2", "--processes 2: there are 1 publishers (--pairs)"),
             ("--ack-every 10 --prefetch 5", "ack every 10 above prefetch 5 would wait for ever"),
         ] {
-            assert_eq!(asked(line).err().map(|wrong| wrong.0).as_deref(), Some(expected), "{line}");
+            assert_eq!(options(line).err().map(|wrong| wrong.0).as_deref(), Some(expected), "{line}");
         }
     }
 
     #[test]
     fn defaults() {
-        let asked = asked("").expect("nothing is wrong");
-        assert_eq!((asked.sizes.as_slice(), asked.pairs, asked.rates.len()), (&[64][..], 1, 4));
-        let spec = asked.spec(64, 1_000.0, 5.0);
+        let options = options("").expect("nothing is wrong");
+        assert_eq!((options.sizes.as_slice(), options.pairs, options.rates.len()), (&[64][..], 1, 4));
+        let spec = options.spec(64, 1_000.0, 5.0);
         assert_eq!((spec.duration_ns, spec.warm_up_ns), (6_000_000_000, 1_000_000_000));
     }
 

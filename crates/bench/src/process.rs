@@ -109,8 +109,8 @@ pub struct RoleProcess {
 
 impl RoleProcess {
     /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
-    pub fn start(kind: &str, cpus: &CpuList, hear: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
-        Self::start_within(&[], kind, cpus, hear)
+    pub fn start(kind: &str, cpus: &CpuList, output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
+        Self::start_within(&[], kind, cpus, output_sender)
     }
 
     /// The same, as what stands behind a command that becomes another (`ip netns exec NAME`).
@@ -118,7 +118,7 @@ impl RoleProcess {
         within: &[String],
         kind: &str,
         cpus: &CpuList,
-        mut hear: impl FnMut(RoleOutput) -> bool + Send + 'static,
+        mut output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static,
     ) -> Result<Self, String> {
         let own = this_program()?.to_string_lossy().into_owned();
         let words: Vec<String> =
@@ -135,7 +135,7 @@ impl RoleProcess {
             for line in BufReader::new(output).lines() {
                 match line {
                     Ok(line) => {
-                        if !hear(RoleOutput::Line(line)) {
+                        if !output_sender(RoleOutput::Line(line)) {
                             return;
                         }
                     }
@@ -145,7 +145,7 @@ impl RoleProcess {
                     }
                 }
             }
-            hear(RoleOutput::Ended(why));
+            output_sender(RoleOutput::Ended(why));
         });
         Ok(Self { commands: orders, process })
     }
@@ -181,7 +181,7 @@ pub struct RoleHandle {
 }
 
 enum RoleLocation {
-    Local { spoken: RoleProcess, heard: Receiver<RoleOutput> },
+    Local { process: RoleProcess, output: Receiver<RoleOutput> },
     Remote(RemoteRole),
 }
 
@@ -189,8 +189,8 @@ impl RoleHandle {
     /// Starts the role `kind` with its task, pinned to `cpus`.
     pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &CpuList) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        if let Some(away) = RemoteRole::start(kind, &line, cpus)? {
-            return Ok(Self::remote(kind, away));
+        if let Some(remote) = RemoteRole::start(kind, &line, cpus)? {
+            return Ok(Self::remote(kind, remote));
         }
         Self::local(&[], kind, &line, cpus)
     }
@@ -202,10 +202,10 @@ impl RoleHandle {
     }
 
     fn local(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
-        let (hear, heard) = channel();
-        let mut spoken = RoleProcess::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
-        spoken.send_line(task)?;
-        Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { spoken, heard } })
+        let (output_sender, output) = channel();
+        let mut process = RoleProcess::start_within(within, kind, cpus, move |said| output_sender.send(said).is_ok())?;
+        process.send_line(task)?;
+        Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { process, output } })
     }
 
     /// Has a rank play the role `kind`, whatever it is suited for.
@@ -214,14 +214,14 @@ impl RoleHandle {
         Ok(Self::remote(kind, RemoteRole::start_on(rank, kind, &line)?))
     }
 
-    fn remote(kind: &str, away: RemoteRole) -> Self {
-        Self { kind: format!("{kind} ({})", away.location()), location: RoleLocation::Remote(away) }
+    fn remote(kind: &str, remote: RemoteRole) -> Self {
+        Self { kind: format!("{kind} ({})", remote.location()), location: RoleLocation::Remote(remote) }
     }
 
     /// Its process id, if it is a process of this host's.
     pub fn pid(&self) -> Option<u32> {
         match &self.location {
-            RoleLocation::Local { spoken, .. } => Some(spoken.process.pid()),
+            RoleLocation::Local { process, .. } => Some(process.process.pid()),
             RoleLocation::Remote(_) => None,
         }
     }
@@ -230,10 +230,10 @@ impl RoleHandle {
     pub fn send_command<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         match &mut self.location {
-            RoleLocation::Local { spoken, .. } => {
-                spoken.send_line(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
+            RoleLocation::Local { process, .. } => {
+                process.send_line(&line).map_err(|why| process.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
             }
-            RoleLocation::Remote(away) => away.send_line(&line),
+            RoleLocation::Remote(remote) => remote.send_line(&line),
         }
     }
 
@@ -248,15 +248,15 @@ impl RoleHandle {
     /// The next report if it comes within `wait`; a role that failed or ended is an error.
     pub fn report_within(&mut self, wait: Duration) -> Result<Option<RoleReport>, String> {
         let kind = &self.kind;
-        let heard = match &mut self.location {
-            RoleLocation::Local { heard, .. } => match heard.recv_timeout(wait) {
+        let output = match &mut self.location {
+            RoleLocation::Local { output, .. } => match output.recv_timeout(wait) {
                 Ok(said) => Some(said),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(RoleOutput::Ended(None)),
             },
-            RoleLocation::Remote(away) => away.next_output(wait)?,
+            RoleLocation::Remote(remote) => remote.next_output(wait)?,
         };
-        match heard {
+        match output {
             Some(RoleOutput::Line(line)) => match serde_json::from_str(&line) {
                 Ok(RoleReport::Failed { why }) => Err(format!("{kind}: {why}")),
                 Ok(report) => Ok(Some(report)),

@@ -35,8 +35,8 @@ pub(crate) use command_reader::CommandReader;
 
 /// Runs a role; the arguments are those after `bench role`.
 pub fn run(arguments: &[String]) -> ExitCode {
-    let mut orders = match CommandReader::open() {
-        Ok(orders) => orders,
+    let mut commands = match CommandReader::open() {
+        Ok(commands) => commands,
         Err(error) => {
             eprintln!("harrier bench role: standard input: {error}");
             return ExitCode::FAILURE;
@@ -44,29 +44,29 @@ pub fn run(arguments: &[String]) -> ExitCode {
     };
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
-        Some("agent") => agent::run(&mut orders),
-        Some("null") => null_broker::run(&mut orders),
-        Some("hop-end") => socket_baseline::receive(&mut orders),
-        Some("hop-publisher") => socket_baseline::send_segments(&mut orders),
-        Some("binder") => binder::run(&mut orders),
-        Some("relay") => relay::run(&mut orders),
-        Some("raw-publisher") => raw_socket::publish(&mut orders),
-        Some("raw-consumer") => raw_socket::consume(&mut orders),
-        Some("publisher") => benchmark_publisher::run(&mut orders),
-        Some("consumer") => benchmark_consumer::run(&mut orders),
-        Some("churner") => churner::run(&mut orders),
-        Some("filler") => drain_roles::fill(&mut orders),
-        Some("emptier") => drain_roles::empty(&mut orders),
-        Some("verbs-consumer") => verbs_roles::listen(&mut orders),
-        Some("verbs-publisher") => verbs_roles::measure(&mut orders),
-        Some("topology-broker") => broker_supervisor::run(&mut orders),
-        Some("topology-publisher") => tree_publisher::run(&mut orders),
-        Some("topology-consumer") => tree_consumer::run(&mut orders),
-        Some("workload-publisher") => workload_publishers::run(&mut orders),
-        Some("workload-consumer") => workload_consumers::run(&mut orders),
-        Some("market-gateway") => crate::trade::role::gateway(&mut orders),
-        Some("market-engine") => crate::trade::role::engine(&mut orders),
-        Some("market-reporter") => crate::trade::role::reporter(&mut orders),
+        Some("agent") => agent::run(&mut commands),
+        Some("null") => null_broker::run(&mut commands),
+        Some("hop-end") => socket_baseline::receive(&mut commands),
+        Some("hop-publisher") => socket_baseline::send_segments(&mut commands),
+        Some("binder") => binder::run(&mut commands),
+        Some("relay") => relay::run(&mut commands),
+        Some("raw-publisher") => raw_socket::publish(&mut commands),
+        Some("raw-consumer") => raw_socket::consume(&mut commands),
+        Some("publisher") => benchmark_publisher::run(&mut commands),
+        Some("consumer") => benchmark_consumer::run(&mut commands),
+        Some("churner") => churner::run(&mut commands),
+        Some("filler") => drain_roles::fill(&mut commands),
+        Some("emptier") => drain_roles::empty(&mut commands),
+        Some("verbs-consumer") => verbs_roles::listen(&mut commands),
+        Some("verbs-publisher") => verbs_roles::measure(&mut commands),
+        Some("topology-broker") => broker_supervisor::run(&mut commands),
+        Some("topology-publisher") => tree_publisher::run(&mut commands),
+        Some("topology-consumer") => tree_consumer::run(&mut commands),
+        Some("workload-publisher") => workload_publishers::run(&mut commands),
+        Some("workload-consumer") => workload_consumers::run(&mut commands),
+        Some("market-gateway") => crate::trade::role::gateway(&mut commands),
+        Some("market-engine") => crate::trade::role::engine(&mut commands),
+        Some("market-reporter") => crate::trade::role::reporter(&mut commands),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {

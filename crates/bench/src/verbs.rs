@@ -105,7 +105,7 @@ impl VerbsOptions {
             return Err(UsageError("--listen, --connect and --address exclude one another".to_owned()));
         }
         let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { CompletionWait::Busy } else { CompletionWait::Events };
-        let mut asked = Self {
+        let mut options = Self {
             kinds: VerbsOperation::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             shapes: match shape {
                 "latency" => vec![TrafficShape::PingPong],
@@ -121,14 +121,14 @@ impl VerbsOptions {
             place: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
             listen,
         };
-        if asked.kinds == [VerbsOperation::Write] && asked.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
+        if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
             return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
         }
-        if asked.place != PeerLocation::Started(None) && crate::launcher::has_ranks() {
+        if options.place != PeerLocation::Started(None) && crate::launcher::has_ranks() {
             return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
         }
-        asked.sizes.retain(|&size| size > 0);
-        Ok(asked)
+        options.sizes.retain(|&size| size > 0);
+        Ok(options)
     }
 
     /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
@@ -159,21 +159,21 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     if given.has("help") {
         return Ok(put(&help_with("harrier bench baseline verbs [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (setup, asked) = (MeasureOptions::read(&given)?, VerbsOptions::read(&given)?);
-    if let Some(address) = asked.listen {
+    let (setup, options) = (MeasureOptions::read(&given)?, VerbsOptions::read(&given)?);
+    if let Some(address) = options.listen {
         return listen(address);
     }
     setup.shown.prepare()?;
-    let mut ends = VerbsPair::start(&asked, &setup)?;
+    let mut ends = VerbsPair::start(&options, &setup)?;
     let mut record = RunRecorder::begin("baseline verbs", words, &given, &setup, &[]);
     record.document.targets.push(ends.facts());
     for (name, value) in [("kind", "all"), ("shape", "both"), ("sizes", "1:1M"), ("poll", "busy")] {
         record.note_option(name, value);
     }
     record.note_option("step", 2);
-    record.note_option("seconds", asked.seconds);
-    record.note_option("window", asked.window);
-    let outcome = measure(&mut record, &setup, &asked, &mut ends);
+    record.note_option("seconds", options.seconds);
+    record.note_option("window", options.window);
+    let outcome = measure(&mut record, &setup, &options, &mut ends);
     record.end(outcome)
 }
 
@@ -201,8 +201,8 @@ fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
 }
 
 impl VerbsPair {
-    fn start(asked: &VerbsOptions, setup: &MeasureOptions) -> Result<Self, String> {
-        let (far, to, far_device) = match asked.place {
+    fn start(options: &VerbsOptions, setup: &MeasureOptions) -> Result<Self, String> {
+        let (far, to, far_device) = match options.place {
             PeerLocation::At(to) => (None, to, None),
             PeerLocation::Started(address) => {
                 let mut far = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
@@ -236,7 +236,7 @@ impl VerbsPair {
     }
 
     /// How many messages last about `seconds`: found by trials that grow until they can be timed.
-    fn counts(&mut self, setup: &MeasureOptions, asked: &VerbsOptions, order: &VerbsRequest) -> Result<MessageCounts, String> {
+    fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, order: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
             return Ok(MessageCounts::with_tenth(iterations));
@@ -246,20 +246,20 @@ impl VerbsPair {
             let found = self.segment(&VerbsRequest { count, warm_up: (count / 8).max(1), ..*order })?;
             let elapsed_s = found.elapsed_ns.max(1) as f64 / 1e9;
             if elapsed_s >= TRIAL_S || count >= SEGMENT_MESSAGES_MAX / 16 {
-                return Ok(MessageCounts::with_tenth((count as f64 * asked.seconds / elapsed_s).max(16.0) as u64));
+                return Ok(MessageCounts::with_tenth((count as f64 * options.seconds / elapsed_s).max(16.0) as u64));
             }
             count *= 8;
         }
     }
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &VerbsOptions, ends: &mut VerbsPair) -> Result<(), CommandFailure> {
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOptions, ends: &mut VerbsPair) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
-    let series = asked.series();
-    let all = (series.len() * asked.sizes.len() * setup.runs) as f64;
+    let series = options.series();
+    let all = (series.len() * options.sizes.len() * setup.runs) as f64;
     let mut done = 0.0;
     for (index, &pair) in series.iter().enumerate() {
-        let begun = begin(asked, pair, &ends.device);
+        let begun = begin(options, pair, &ends.device);
         record.document.series.push(begun);
         let place = record.document.series.len() - 1;
         let table = if setup.shown.format.is_incremental() {
@@ -274,10 +274,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &VerbsOption
         } else {
             None
         };
-        for &size_bytes in &asked.sizes {
+        for &size_bytes in &options.sizes {
             check_interrupted()?;
-            let order = asked.order(pair, size_bytes);
-            let counts = ends.counts(setup, asked, &order)?;
+            let order = options.order(pair, size_bytes);
+            let counts = ends.counts(setup, options, &order)?;
             let order = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..order };
             let mut point = SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
             for run in 1..=setup.runs {
@@ -300,16 +300,16 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, asked: &VerbsOption
     Ok(())
 }
 
-fn begin(asked: &VerbsOptions, (kind, shape): (VerbsOperation, TrafficShape), device: &DeviceFacts) -> MeasuredSeries {
+fn begin(options: &VerbsOptions, (kind, shape): (VerbsOperation, TrafficShape), device: &DeviceFacts) -> MeasuredSeries {
     let shape_name = match (shape, kind) {
         (TrafficShape::Stream, _) => "stream",
         (TrafficShape::PingPong, VerbsOperation::Read) => "fetch",
         (TrafficShape::PingPong, _) => "ping-pong",
     };
-    let poll = if asked.poll == CompletionWait::Busy { "busy" } else { "events" };
+    let poll = if options.poll == CompletionWait::Busy { "busy" } else { "events" };
     let mut parameters = BTreeMap::from([("kind", kind.name()), ("shape", shape_name), ("poll", poll)].map(owned));
     if shape == TrafficShape::Stream {
-        parameters.insert("window".to_owned(), asked.window.to_string());
+        parameters.insert("window".to_owned(), options.window.to_string());
     }
     MeasuredSeries {
         benchmark: "verbs".to_owned(),
@@ -334,13 +334,13 @@ fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
         BTreeMap::new()
     };
     let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
-    let note = |name: &str, asked: &endpoint::DeviceCounts| {
+    let note = |name: &str, options: &endpoint::DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
-            of_thousand(asked.posts),
-            of_thousand(asked.requests),
-            of_thousand(asked.completions),
-            of_thousand(asked.sleeps),
+            of_thousand(options.posts),
+            of_thousand(options.requests),
+            of_thousand(options.completions),
+            of_thousand(options.sleeps),
         )
     };
     let way = if order.kind != VerbsOperation::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
@@ -365,27 +365,27 @@ fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<VerbsOptions, UsageError> {
+    fn options(line: &str) -> Result<VerbsOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         VerbsOptions::read(&ParsedOptions::parse(&words, &[OWN, EFFORT, OUTPUT])?)
     }
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
+        let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, PeerLocation::Started(None)));
-        let few = asked("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
+        let few = options("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
         assert_eq!(few.series(), [(VerbsOperation::Read, TrafficShape::PingPong)]);
         assert_eq!(few.place, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
-        let sleeping = asked("--poll events").expect("nothing is wrong");
+        let sleeping = options("--poll events").expect("nothing is wrong");
         assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong)));
     }
 
     #[test]
     fn windows_are_smaller_for_large_messages_and_one_for_round_trips() {
-        let asked = asked("--window 128").expect("nothing is wrong");
+        let options = options("--window 128").expect("nothing is wrong");
         let of = |shape, size_bytes| {
-            let order = asked.order((VerbsOperation::Send, shape), size_bytes);
+            let order = options.order((VerbsOperation::Send, shape), size_bytes);
             (order.window, order.signal_every)
         };
         assert_eq!(of(TrafficShape::Stream, 64), (128, 32));
@@ -404,7 +404,7 @@ mod tests {
             ("--window 4 --signal-every 5", "--signal-every is a number from 1 to 4, not '5'"),
             ("-k write --shape latency --poll events", "--poll events: nothing wakes whoever is written to"),
         ] {
-            assert_eq!(asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
+            assert_eq!(options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
         }
     }
 }

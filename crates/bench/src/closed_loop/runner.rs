@@ -22,7 +22,7 @@ use crate::target::{BenchmarkTarget, TargetAddress};
 /// A benchmark being run.
 pub struct ClosedLoopRunner<'a> {
     benchmark: &'a Benchmark,
-    asked: &'a ClosedLoopOptions,
+    options: &'a ClosedLoopOptions,
     setup: &'a MeasureOptions,
     targets: &'a [BenchmarkTarget],
     record: &'a mut RunRecorder,
@@ -36,22 +36,22 @@ impl<'a> ClosedLoopRunner<'a> {
     /// A runner for targets that are up.
     pub fn new(
         benchmark: &'a Benchmark,
-        asked: &'a ClosedLoopOptions,
+        options: &'a ClosedLoopOptions,
         setup: &'a MeasureOptions,
         targets: &'a [BenchmarkTarget],
         record: &'a mut RunRecorder,
     ) -> Self {
-        let beside = usize::from(asked.baseline) + 3 * usize::from(asked.null) + usize::from(benchmark.is_raw);
-        let all = asked.variants.len() * asked.sizes.len() * setup.runs * (targets.len() + beside);
-        Self { benchmark, asked, setup, targets, record, progress: ProgressLine::begin(), done: 0, all }
+        let beside = usize::from(options.baseline) + 3 * usize::from(options.null) + usize::from(benchmark.is_raw);
+        let all = options.variants.len() * options.sizes.len() * setup.runs * (targets.len() + beside);
+        Self { benchmark, options, setup, targets, record, progress: ProgressLine::begin(), done: 0, all }
     }
 
     /// Measures everything.
     pub fn run(mut self) -> Result<(), CommandFailure> {
         let mut null =
-            if self.asked.null { Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?) } else { Vec::new() };
+            if self.options.null { Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?) } else { Vec::new() };
         null.iter_mut().try_for_each(|target| target.set_tcp(&self.setup.tcp))?;
-        for (index, variant) in self.asked.variants.iter().enumerate() {
+        for (index, variant) in self.options.variants.iter().enumerate() {
             if index > 0 && self.record.output.format.is_incremental() {
                 report::stdout::put("\n")?;
             }
@@ -70,12 +70,12 @@ impl<'a> ClosedLoopRunner<'a> {
 
     /// The relay for a workload; its fan-out is that of the workload.
     fn relay(&self, scenario: &Scenario) -> Result<Option<BenchmarkTarget>, String> {
-        if !self.asked.baseline && !self.benchmark.is_raw {
+        if !self.options.baseline && !self.benchmark.is_raw {
             return Ok(None);
         }
         let task = RelayTask {
             address: stand_in_address()?,
-            spin_us: self.asked.spin_us,
+            spin_us: self.options.spin_us,
             consumers: scenario.consumers,
             tcp: scenario.tcp.clone(),
             tls: None,
@@ -101,7 +101,7 @@ impl<'a> ClosedLoopRunner<'a> {
         each.filter_map(|(index, target)| {
             let (metric, shares) = match &target.address {
                 TargetAddress::Amqp(_) => return None,
-                TargetAddress::RawRelay { .. } if self.asked.shape == TrafficShape::PingPong => {
+                TargetAddress::RawRelay { .. } if self.options.shape == TrafficShape::PingPong => {
                     of_brokers(Metric::OneWayMeanUs("round_trip".to_owned()))
                 }
                 TargetAddress::RawRelay { .. } => of_brokers(Metric::MbPerS),
@@ -143,7 +143,7 @@ impl<'a> ClosedLoopRunner<'a> {
                 .map_err(|why| format!("{}: {why}", target.name))?;
             running.push((target.name.clone(), started));
         }
-        for &size_bytes in &self.asked.sizes {
+        for &size_bytes in &self.options.sizes {
             self.progress(&format!("{size_bytes} bytes, trial"));
             self.size(size_bytes, first, contestants, &mut running)?;
             self.progress.clear();
@@ -171,8 +171,8 @@ impl<'a> ClosedLoopRunner<'a> {
         contestants: &[&BenchmarkTarget],
         running: &mut [(String, RunningScenario)],
     ) -> Result<(), CommandFailure> {
-        let shape = self.asked.shape;
-        let counts = self.asked.length.counts(running, shape, size_bytes)?;
+        let shape = self.options.shape;
+        let counts = self.options.length.counts(running, shape, size_bytes)?;
         let segment = LoadSegment { shape, size_bytes, count: counts.measured };
         for series in &mut self.record.document.series[first..] {
             series.points.push(SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() });

@@ -132,8 +132,8 @@ impl RankAssignment {
     fn by_hosts(hosts: &[usize], broker: Option<usize>, agent: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let all: Vec<usize> = (1..hosts.len()).collect();
         let free: Vec<usize> = all.iter().copied().filter(|&rank| Some(rank) != agent).collect();
-        let away: Vec<usize> = free.iter().copied().filter(|&rank| Some(hosts[rank]) != broker).collect();
-        let players = [away, free].into_iter().find(|ranks| ranks.len() >= 2).unwrap_or(all);
+        let remote: Vec<usize> = free.iter().copied().filter(|&rank| Some(hosts[rank]) != broker).collect();
+        let players = [remote, free].into_iter().find(|ranks| ranks.len() >= 2).unwrap_or(all);
         let mut order: Vec<usize> = Vec::new();
         for &rank in &players {
             if !order.contains(&hosts[rank]) {
@@ -188,7 +188,7 @@ mod tests {
         let roles = if roles.is_empty() { Ok(None) } else { RoleOverrides::parse(roles).map(Some) };
         let places: Vec<usize> = hosts.chars().map(number).collect();
         let shown = match roles.and_then(|roles| RankAssignment::assign(&places, broker.map(number), agent, roles.as_ref())) {
-            Ok(seats) => format!("{:?} {:?}", seats.publishers, seats.consumers),
+            Ok(assignment) => format!("{:?} {:?}", assignment.publishers, assignment.consumers),
             Err(why) => why,
         };
         assert_eq!(shown, expected, "{hosts} {broker:?} {agent:?}");
@@ -242,13 +242,13 @@ mod tests {
 
     #[test]
     fn one_more_role_goes_where_least_is_done() {
-        let seats = RankAssignment { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
+        let assignment = RankAssignment { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
         let load = |rank: usize| [0, 1, 0, 0, 0, 0][rank];
-        let next = |kind: &str| seats.rank_for(RoleClass::of(kind), load);
+        let next = |kind: &str| assignment.rank_for(RoleClass::of(kind), load);
         assert_eq!(next("publisher"), Some(3));
         assert_eq!(next("raw-consumer"), Some(2));
         assert_eq!(next("agent"), Some(5));
         assert_eq!(next("churn"), Some(2));
-        assert_eq!(RankAssignment { agent: None, ..seats.clone() }.rank_for(RoleClass::Agent, load), None);
+        assert_eq!(RankAssignment { agent: None, ..assignment.clone() }.rank_for(RoleClass::Agent, load), None);
     }
 }

@@ -29,30 +29,30 @@ static CONTROLLER: Mutex<Option<ControllerThread>> = Mutex::new(None);
 ///
 /// # Errors
 /// As [`Controller::gather`].
-pub fn open(membership: RankMembership, url: &str, wishes: RankOptions) -> Result<(), String> {
-    let (questions, asked) = channel::<ControllerRequest>();
-    let (tell, told) = channel();
+pub fn open(membership: RankMembership, url: &str, options: RankOptions) -> Result<(), String> {
+    let (requests, receiver) = channel::<ControllerRequest>();
+    let (ready_sender, ready) = channel();
     let url = url.to_owned();
     let thread = std::thread::spawn(move || {
-        let mut controller = match RankController::gather(membership, &url, wishes.agent, wishes.roles.as_ref()) {
+        let mut controller = match RankController::gather(membership, &url, options.agent, options.roles.as_ref()) {
             Ok(controller) => controller,
             Err(why) => {
                 // The other thread waits for exactly this.
-                let _listens = tell.send(Err(why));
+                let _listens = ready_sender.send(Err(why));
                 return Ok(());
             }
         };
-        let _listens = tell.send(Ok(()));
+        let _listens = ready_sender.send(Ok(()));
         loop {
-            match asked.recv_timeout(IDLE_INTERVAL) {
-                Ok(question) => question(&mut controller),
+            match receiver.recv_timeout(IDLE_INTERVAL) {
+                Ok(request) => request(&mut controller),
                 Err(RecvTimeoutError::Timeout) => controller.process_pending(),
                 Err(RecvTimeoutError::Disconnected) => return controller.close(),
             }
         }
     });
-    told.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
-    *controller_thread() = Some(ControllerThread { requests: questions, thread });
+    ready.recv().unwrap_or_else(|_| Err("the thread that gathers the ranks failed".to_owned()))?;
+    *controller_thread() = Some(ControllerThread { requests, thread });
     Ok(())
 }
 
@@ -62,8 +62,8 @@ pub fn open(membership: RankMembership, url: &str, wishes: RankOptions) -> Resul
 /// As [`Controller::end`].
 pub fn close(status: u8) -> Result<(), String> {
     let ended = ask(move |controller| controller.end(status));
-    let Some(ControllerThread { requests: questions, thread }) = controller_thread().take() else { return ended };
-    drop(questions);
+    let Some(ControllerThread { requests, thread }) = controller_thread().take() else { return ended };
+    drop(requests);
     let closed = thread.join().unwrap_or_else(|_| Err("the thread that speaks with the ranks failed".to_owned()));
     ended.and(closed)
 }
@@ -81,7 +81,7 @@ pub fn ask<T: Send + 'static>(
     question: impl FnOnce(&mut RankController) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     const NOBODY: &str = "the conversation with the ranks has ended";
-    let asker = controller_thread().as_ref().map(|office| office.requests.clone()).ok_or(NOBODY)?;
+    let asker = controller_thread().as_ref().map(|thread| thread.requests.clone()).ok_or(NOBODY)?;
     let (answer, answered) = channel();
     // Whoever asked waits below, unless its thread is gone, and then nobody wants the answer.
     asker.send(Box::new(move |controller| drop(answer.send(question(controller))))).map_err(|_| NOBODY)?;

@@ -32,17 +32,17 @@ struct LauncherVariables {
 ///
 /// # Errors
 /// Variables that contradict each other, half of what is needed, a rank that is none of the run.
-pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &RankOptions) -> Result<Option<RankMembership>, String> {
+pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) -> Result<Option<RankMembership>, String> {
     // Who says both needs no variables, and none of theirs can contradict.
-    let told = match (wishes.rank, wishes.ranks) {
+    let variables = match (options.rank, options.ranks) {
         (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
         _ => read_variables(variable)?,
     };
-    let rank = wishes.rank.map(|rank| ("--rank", rank)).or(told.rank);
-    let ranks = wishes.ranks.map(|ranks| ("--ranks", ranks)).or(told.ranks);
+    let rank = options.rank.map(|rank| ("--rank", rank)).or(variables.rank);
+    let ranks = options.ranks.map(|ranks| ("--ranks", ranks)).or(variables.ranks);
     let ((said_rank, rank), (said_ranks, ranks)) = match (rank, ranks) {
         (Some(rank), Some(ranks)) => (rank, ranks),
-        (None, None) if wishes.any() => {
+        (None, None) if options.any() => {
             return Err(
                 "--rendezvous, --agent-rank and --roles are for runs under mpirun or srun, or with --rank and --ranks"
                     .to_owned(),
@@ -59,14 +59,14 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &RankOptions) -
     }
     if ranks == 1 {
         // A launcher that starts one process asks for what a shell would.
-        return if wishes.ranks == Some(1) {
+        return if options.ranks == Some(1) {
             Err("it takes 2 ranks: one controls, the others play".to_owned())
         } else {
             Ok(None)
         };
     }
-    let launcher = told.launcher;
-    let name = wishes.rendezvous.clone().or(told.job).ok_or_else(|| {
+    let launcher = variables.launcher;
+    let name = options.rendezvous.clone().or(variables.job).ok_or_else(|| {
         format!("{launcher} names no job: give --rendezvous NAME, the same on every rank and for no other run on this broker")
     })?;
     Ok(Some(RankMembership { rank, ranks, name, launcher }))
@@ -161,8 +161,8 @@ mod tests {
             variables.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
         let words: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-        let (wishes, _) = RankOptions::extract(&words).expect("good options");
-        let shown = match detect(&variable, &wishes) {
+        let (given, _) = RankOptions::extract(&words).expect("good options");
+        let shown = match detect(&variable, &given) {
             Ok(None) => "local".to_owned(),
             Ok(Some(RankMembership { rank, ranks, name, launcher })) => {
                 format!("{rank} of {ranks} in {name} by {launcher}")

@@ -61,8 +61,8 @@ pub fn run_on_ranks(
     run: impl FnOnce(&[String]) -> Result<(), CommandFailure>,
 ) -> Result<(), CommandFailure> {
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
-    let (wishes, words) = RankOptions::extract(words).map_err(CommandFailure::Usage)?;
-    let membership = membership::detect(&|name| std::env::var(name).ok(), &wishes).map_err(CommandFailure::Usage)?;
+    let (options, words) = RankOptions::extract(words).map_err(CommandFailure::Usage)?;
+    let membership = membership::detect(&|name| std::env::var(name).ok(), &options).map_err(CommandFailure::Usage)?;
     let Some(membership) = membership else { return run(&words) };
     if WITHOUT_RANKS.contains(&command) || asks_for_help {
         return if membership.rank == 0 { run(&words) } else { Ok(()) };
@@ -82,7 +82,7 @@ pub fn run_on_ranks(
             Err(why) => Err(CommandFailure::Failed(by_rank(why))),
         };
     }
-    controller_thread::open(membership, url, wishes)?;
+    controller_thread::open(membership, url, options)?;
     // What stands in a broker's place measures none, but its ranks meet at one.
     let stands_alone = WITHOUT_BROKER.contains(&command);
     finish(if stands_alone { run(&rank_options::without_url(&words)) } else { run(&words) })

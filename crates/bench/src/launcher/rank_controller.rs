@@ -101,8 +101,8 @@ impl RankController {
         roles: Option<&RoleOverrides>,
     ) -> Result<Self, String> {
         let address = Url::parse(url).map_err(|error| error.to_string())?.address;
-        let mut post = RankMailbox::open(url, &membership.name, 0)?;
-        let gathered = wait_for_all(&mut post, &membership, HostFacts::read(&address));
+        let mut mailbox = RankMailbox::open(url, &membership.name, 0)?;
+        let gathered = wait_for_all(&mut mailbox, &membership, HostFacts::read(&address));
         let seated = gathered.and_then(|hosts| {
             let numbers = host_numbers(&hosts);
             let broker = hosts.iter().position(|host| host.sees_broker);
@@ -111,12 +111,12 @@ impl RankController {
             let broker_host = agent.or(broker).map(|rank| numbers[rank]);
             Ok((RankAssignment::assign(&numbers, broker_host, agent, roles)?, hosts, numbers))
         });
-        let (seats, hosts, numbers) = match seated {
+        let (assignment, hosts, numbers) = match seated {
             Ok(seated) => seated,
             Err(why) => {
                 // Those that are here must not wait for the rest until their own patience ends.
-                let told = (1..membership.ranks).try_for_each(|rank| post.send(rank, RankMessage::End { status: 1 }));
-                return match told.and_then(|()| post.close()) {
+                let sent = (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
+                return match sent.and_then(|()| mailbox.close()) {
                     Ok(()) => Err(why),
                     Err(error) => Err(format!("{why} (and the others could not be told: {error})")),
                 };
@@ -131,10 +131,10 @@ impl RankController {
             gone: false,
         });
         let mut controller = Self {
-            mailbox: post,
+            mailbox,
             address,
             ranks: ranks.collect(),
-            assignment: seats,
+            assignment,
             membership,
             roles: BTreeMap::new(),
             roles_started: 0,
@@ -157,7 +157,7 @@ impl RankController {
     /// Has a suited rank play a role; `None` if none is suited (an agent's, when this rank sees the broker itself).
     pub fn start(&mut self, kind: &str, task: String, cpus: String) -> Result<Option<RoleId>, String> {
         self.check()?;
-        let load = |rank: usize| self.roles.values().filter(|played| played.rank == rank && !played.ended).count();
+        let load = |rank: usize| self.roles.values().filter(|state| state.rank == rank && !state.ended).count();
         let Some(rank) = self.assignment.rank_for(RoleClass::of(kind), load) else { return Ok(None) };
         self.start_on(rank, kind, task, cpus).map(Some)
     }
@@ -176,7 +176,7 @@ impl RankController {
     }
 
     fn has_running_roles(&self, rank: usize) -> bool {
-        self.roles.values().any(|played| played.rank == rank && !played.ended)
+        self.roles.values().any(|state| state.rank == rank && !state.ended)
     }
 
     /// The rank that sees the processes of the broker at an address, if one does.
@@ -191,7 +191,7 @@ impl RankController {
             let deadline = Deadline::after(LOOK_WAIT);
             let sees = loop {
                 match self.broker_seen.take() {
-                    Some((asked, sees)) if asked == question => break sees,
+                    Some((requested, sees)) if requested == question => break sees,
                     _ if deadline.passed() => {
                         return Err(format!("rank {rank} does not say whether it sees the broker at {address}"));
                     }
@@ -227,8 +227,8 @@ impl RankController {
         let deadline = Deadline::after(wait);
         let rank = self.rank_of(role)?;
         loop {
-            let played = self.roles.get_mut(&role).ok_or("the role has been stopped")?;
-            match played.output.pop_front() {
+            let state = self.roles.get_mut(&role).ok_or("the role has been stopped")?;
+            match state.output.pop_front() {
                 Some(RoleOutput::Line(line)) if !self.ranks[rank].one_clock && has_times(&line) => {
                     let age_ns = self.ranks[rank].clocks.last().map_or(u64::MAX, |last| now_ns() - last.at_ns);
                     if age_ns > COMPARISON_AGE_MAX.as_nanos() as u64 {
@@ -237,8 +237,8 @@ impl RankController {
                     let clocks = &self.ranks[rank].clocks;
                     return map_times(&line, &|time_ns| clocks.to_own(time_ns)).map(|line| Some(RoleOutput::Line(line)));
                 }
-                Some(heard) => return Ok(Some(heard)),
-                None if played.ended => return Ok(Some(RoleOutput::Ended(None))),
+                Some(output) => return Ok(Some(output)),
+                None if state.ended => return Ok(Some(RoleOutput::Ended(None))),
                 None if deadline.passed() => return self.check().map(|()| None),
                 None => self.process_next(deadline)?,
             }
@@ -261,7 +261,7 @@ impl RankController {
         self.send(rank, RankMessage::Stop { role })?;
         let deadline = Deadline::after(CHILD_END_WAIT * 2);
         // Its process may have ended before it was told to; then the rank says so twice, and the first time will do.
-        while self.roles.get(&role).is_some_and(|played| !played.ended) {
+        while self.roles.get(&role).is_some_and(|state| !state.ended) {
             if deadline.passed() {
                 return Err(format!("rank {rank} did not end its role"));
             }
@@ -281,7 +281,7 @@ impl RankController {
             let deadline = Deadline::after(CLOCK_WAIT);
             let (answered_ns, heard_ns) = loop {
                 match self.answer.take() {
-                    Some((from, asked, answered_ns, heard_ns)) if from == rank && asked == question => {
+                    Some((from, requested, answered_ns, heard_ns)) if from == rank && requested == question => {
                         break (answered_ns, heard_ns);
                     }
                     _ if deadline.passed() => {
@@ -309,17 +309,17 @@ impl RankController {
     }
 
     fn rank_of(&self, role: RoleId) -> Result<usize, String> {
-        self.roles.get(&role).map(|played| played.rank).ok_or_else(|| "the role has been stopped".to_owned())
+        self.roles.get(&role).map(|state| state.rank).ok_or_else(|| "the role has been stopped".to_owned())
     }
 
     /// Where a role is played, in words.
     pub fn describe_role(&self, role: RoleId) -> String {
-        self.roles.get(&role).map_or_else(String::new, |played| describe_rank(played.rank, &self.ranks))
+        self.roles.get(&role).map_or_else(String::new, |state| describe_rank(state.rank, &self.ranks))
     }
 
-    fn send(&mut self, rank: usize, letter: RankMessage) -> Result<(), String> {
+    fn send(&mut self, rank: usize, message: RankMessage) -> Result<(), String> {
         self.check()?;
-        self.mailbox.send(rank, letter)
+        self.mailbox.send(rank, message)
     }
 
     /// An error when a rank cannot go on, or this one is interrupted.
@@ -337,8 +337,8 @@ impl RankController {
         if self.keepalive.passed() {
             self.send_keepalives()?;
         }
-        if let Some(mail) = self.mailbox.receive(deadline.left().min(LOOK_INTERVAL))? {
-            self.handle(mail);
+        if let Some(event) = self.mailbox.receive(deadline.left().min(LOOK_INTERVAL))? {
+            self.handle(event);
         }
         self.check()
     }
@@ -349,8 +349,8 @@ impl RankController {
             if self.keepalive.passed() {
                 self.send_keepalives()?;
             }
-            while let Some(mail) = self.mailbox.receive(Duration::ZERO)? {
-                self.handle(mail);
+            while let Some(event) = self.mailbox.receive(Duration::ZERO)? {
+                self.handle(event);
             }
             Ok(())
         };
@@ -369,9 +369,9 @@ impl RankController {
         Ok(())
     }
 
-    fn handle(&mut self, mail: MailboxEvent) {
+    fn handle(&mut self, event: MailboxEvent) {
         let heard_ns = now_ns();
-        let (from, letter) = match mail {
+        let (from, message) = match event {
             MailboxEvent::RankGone(rank) => {
                 if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
                     state.gone = true;
@@ -380,9 +380,9 @@ impl RankController {
                 }
                 return;
             }
-            MailboxEvent::Message(from, letter) => (from, letter),
+            MailboxEvent::Message(from, message) => (from, message),
         };
-        match letter {
+        match message {
             RankMessage::Report { role, line } => self.record_output(role, RoleOutput::Line(line)),
             RankMessage::Ended { role, why } => self.record_output(role, RoleOutput::Ended(why)),
             RankMessage::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
@@ -404,17 +404,17 @@ impl RankController {
 
     /// What a role says; nobody asks what one that was stopped says. One that failed ends the run, whoever is waited for:
     /// the others would wait for it.
-    fn record_output(&mut self, role: RoleId, heard: RoleOutput) {
-        let Some(played) = self.roles.get_mut(&role) else { return };
-        if let RoleOutput::Ended(why) = &heard {
-            played.ended = true;
+    fn record_output(&mut self, role: RoleId, output: RoleOutput) {
+        let Some(state) = self.roles.get_mut(&role) else { return };
+        if let RoleOutput::Ended(why) = &output {
+            state.ended = true;
             if let Some(why) = why {
-                let why = played.failure_report().unwrap_or_else(|| why.clone());
-                let place = describe_rank(played.rank, &self.ranks);
-                self.failure.get_or_insert(format!("{} ({place}): {why}", played.kind));
+                let why = state.failure_report().unwrap_or_else(|| why.clone());
+                let place = describe_rank(state.rank, &self.ranks);
+                self.failure.get_or_insert(format!("{} ({place}): {why}", state.kind));
             }
         }
-        played.output.push_back(heard);
+        state.output.push_back(output);
     }
 
     /// No more can be done on the ranks, because of this.
@@ -429,7 +429,7 @@ impl RankController {
         let mut speaks = self.send_keepalives().is_ok();
         while speaks && self.lost.is_none() && !deadline.passed() {
             match self.mailbox.receive(deadline.left()) {
-                Ok(Some(mail)) => self.handle(mail),
+                Ok(Some(event)) => self.handle(event),
                 Ok(None) => {}
                 Err(_) => speaks = false,
             }
@@ -452,8 +452,8 @@ impl RankController {
             if deadline.passed() {
                 return Err(format!("rank {} did not leave within {} s", staying + 1, RANKS_LEAVE_WAIT.as_secs()));
             }
-            if let Some(mail) = self.mailbox.receive(LOOK_INTERVAL)? {
-                self.handle(mail);
+            if let Some(event) = self.mailbox.receive(LOOK_INTERVAL)? {
+                self.handle(event);
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ fn host_numbers(hosts: &[HostFacts]) -> Vec<usize> {
 }
 
 /// The hosts of all ranks, this one's first.
-fn wait_for_all(post: &mut RankMailbox, membership: &RankMembership, own: HostFacts) -> Result<Vec<HostFacts>, String> {
+fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: HostFacts) -> Result<Vec<HostFacts>, String> {
     let mut hosts: Vec<Option<HostFacts>> = vec![None; membership.ranks];
     hosts[0] = Some(own);
     let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
@@ -491,7 +491,7 @@ fn wait_for_all(post: &mut RankMailbox, membership: &RankMembership, own: HostFa
         if deadline.passed() {
             return Err(missing(&hosts));
         }
-        match post.receive(LOOK_INTERVAL)? {
+        match mailbox.receive(LOOK_INTERVAL)? {
             None => {}
             Some(MailboxEvent::Message(from, RankMessage::Arrived { ranks, version, host })) => {
                 if ranks != membership.ranks || from == 0 || from >= ranks {
@@ -506,8 +506,8 @@ fn wait_for_all(post: &mut RankMailbox, membership: &RankMembership, own: HostFa
             // It has a post already, so it comes.
             Some(MailboxEvent::Message(_, RankMessage::KeepAlive)) => {}
             Some(MailboxEvent::Message(from, RankMessage::Failed { why })) => return Err(format!("rank {from}: {why}")),
-            Some(MailboxEvent::Message(from, letter)) => {
-                return Err(format!("rank {from} wrote {letter:?} before all were here"));
+            Some(MailboxEvent::Message(from, message)) => {
+                return Err(format!("rank {from} wrote {message:?} before all were here"));
             }
             Some(MailboxEvent::RankGone(rank)) => return Err(format!("rank {rank} ended")),
         }

@@ -20,7 +20,7 @@ pub fn one_clock(ranks: &[RankState]) -> Result<(), u64> {
 }
 
 /// See [`super::facts`].
-pub fn of(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignment) -> Vec<(String, String)> {
+pub fn of(membership: &RankMembership, ranks: &[RankState], assignment: &RankAssignment) -> Vec<(String, String)> {
     let mut facts = vec![("launcher".to_owned(), launcher(membership, ranks))];
     for host in 0..hosts(ranks) {
         let here = ranks.iter().find(|rank| rank.host_number == host);
@@ -28,10 +28,10 @@ pub fn of(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignme
     }
     for (rank, state) in ranks.iter().enumerate() {
         let mut parts = Vec::new();
-        for (part, list) in [("publisher", &seats.publishers), ("consumer", &seats.consumers)] {
+        for (part, list) in [("publisher", &assignment.publishers), ("consumer", &assignment.consumers)] {
             parts.extend(list.contains(&rank).then_some(part));
         }
-        parts.extend((seats.agent == Some(rank)).then_some("agent"));
+        parts.extend((assignment.agent == Some(rank)).then_some("agent"));
         parts.extend((rank == 0).then_some("controller"));
         let part = if parts.is_empty() { "idle".to_owned() } else { parts.join(", ") };
         facts.push((format!("rank {rank}"), format!("host {}: {part}", state.host_number)));
@@ -43,18 +43,18 @@ pub fn of(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignme
 }
 
 /// See [`super::placement`].
-pub fn placement(membership: &RankMembership, ranks: &[RankState], seats: &RankAssignment) -> String {
+pub fn placement(membership: &RankMembership, ranks: &[RankState], assignment: &RankAssignment) -> String {
     let on = |list: &[usize]| {
         let places: Vec<String> =
             list.iter().map(|&rank| format!("rank {rank} on host {}", ranks[rank].host_number)).collect();
         places.join(" + ")
     };
-    let agent = seats.agent.map(|agent| format!(" agent={}", on(&[agent]))).unwrap_or_default();
+    let agent = assignment.agent.map(|agent| format!(" agent={}", on(&[agent]))).unwrap_or_default();
     format!(
         "{}: publishers={} consumers={}{agent}",
         launcher(membership, ranks),
-        on(&seats.publishers),
-        on(&seats.consumers)
+        on(&assignment.publishers),
+        on(&assignment.consumers)
     )
 }
 

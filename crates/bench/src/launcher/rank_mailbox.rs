@@ -76,8 +76,8 @@ impl RankMailbox {
     }
 
     /// Sends a letter to a rank.
-    pub fn send(&mut self, to: usize, letter: RankMessage) -> Result<(), String> {
-        let body = RankEnvelope { from: self.rank, message: letter }.to_body()?;
+    pub fn send(&mut self, to: usize, message: RankMessage) -> Result<(), String> {
+        let body = RankEnvelope { from: self.rank, message }.to_body()?;
         if body.len() > LETTER_BYTES_MAX {
             return Err(format!("a letter to rank {to} of {} bytes, and {LETTER_BYTES_MAX} is the limit", body.len()));
         }
@@ -96,7 +96,7 @@ impl RankMailbox {
             None => None,
         };
         Ok(match came {
-            Some(RankEnvelope { from, message: letter }) => Some(MailboxEvent::Message(from, letter)),
+            Some(RankEnvelope { from, message }) => Some(MailboxEvent::Message(from, message)),
             None => self.returned(),
         })
     }

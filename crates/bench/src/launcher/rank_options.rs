@@ -38,7 +38,7 @@ impl RankOptions {
     /// # Errors
     /// A missing or wrong value.
     pub fn extract(words: &[String]) -> Result<(Self, Vec<String>), String> {
-        let (mut wishes, mut others) = (Self::default(), Vec::with_capacity(words.len()));
+        let (mut options, mut others) = (Self::default(), Vec::with_capacity(words.len()));
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let (name, inline) = word.split_once('=').map_or((word.as_str(), None), |(name, text)| (name, Some(text)));
@@ -59,14 +59,14 @@ impl RankOptions {
                 _ => Err(format!("{name} is a number from {least} to {RANKS_MAX}, not '{value}'")),
             };
             match name {
-                "--rank" => wishes.rank = number(0)?,
-                "--ranks" => wishes.ranks = number(1)?,
-                "--agent-rank" => wishes.agent = number(0)?,
-                "--roles" => wishes.roles = Some(RoleOverrides::parse(value)?),
-                _ => wishes.rendezvous = Some(rendezvous(value)?),
+                "--rank" => options.rank = number(0)?,
+                "--ranks" => options.ranks = number(1)?,
+                "--agent-rank" => options.agent = number(0)?,
+                "--roles" => options.roles = Some(RoleOverrides::parse(value)?),
+                _ => options.rendezvous = Some(rendezvous(value)?),
             }
         }
-        Ok((wishes, others))
+        Ok((options, others))
     }
 
     /// Whether any was given.
@@ -120,8 +120,8 @@ mod tests {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let shown = match RankOptions::extract(&words) {
             Err(why) => why,
-            Ok((wishes, others)) => {
-                let RankOptions { rank, ranks, rendezvous, agent, roles } = wishes;
+            Ok((options, others)) => {
+                let RankOptions { rank, ranks, rendezvous, agent, roles } = options;
                 format!("{rank:?} {ranks:?} {rendezvous:?} {agent:?} {} | {}", roles.is_some(), others.join(" "))
             }
         };

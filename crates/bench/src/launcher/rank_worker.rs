@@ -41,15 +41,15 @@ struct RankWorker {
 /// # Errors
 /// What kept this rank from going on, told to rank 0 as well where that is possible.
 pub fn run(membership: &RankMembership, url: &str) -> Result<RankExit, String> {
-    let mut post = RankMailbox::open(url, &membership.name, membership.rank)?;
-    if let Some(over) = join(&mut post, membership, url)? {
+    let mut mailbox = RankMailbox::open(url, &membership.name, membership.rank)?;
+    if let Some(over) = join(&mut mailbox, membership, url)? {
         return Ok(over);
     }
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
     let waker = Arc::new(Waker::new(poll.registry(), ROLES).map_err(|error| error.to_string())?);
-    post.register(poll.registry(), POST)?;
-    let (hear, heard) = channel();
-    let mut worker = RankWorker { mailbox: post, roles: BTreeMap::new(), outputs: heard, output_sender: hear, waker };
+    mailbox.register(poll.registry(), POST)?;
+    let (output_sender, output) = channel();
+    let mut worker = RankWorker { mailbox, roles: BTreeMap::new(), outputs: output, output_sender, waker };
     match worker.serve(&mut poll) {
         Ok(over) => {
             worker.roles.clear();
@@ -71,28 +71,28 @@ enum WorkerError {
 }
 
 /// Tells rank 0 that this rank is there, and waits until all are.
-fn join(post: &mut RankMailbox, membership: &RankMembership, url: &str) -> Result<Option<RankExit>, String> {
+fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Result<Option<RankExit>, String> {
     let address = Url::parse(url).map_err(|error| error.to_string())?.address;
     let host = Box::new(HostFacts::read(&address));
     let arrived = || RankMessage::Arrived { ranks: membership.ranks, version: VERSION.to_owned(), host: host.clone() };
     let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
-    post.send(0, arrived())?;
+    mailbox.send(0, arrived())?;
     let mut came_back = false;
     while !deadline.passed() {
         if interrupt::requested() {
             return Err(interrupt::MESSAGE.to_owned());
         }
-        match post.receive(LOOK_INTERVAL)? {
+        match mailbox.receive(LOOK_INTERVAL)? {
             Some(MailboxEvent::Message(0, RankMessage::Welcome)) => return Ok(None),
             Some(MailboxEvent::Message(0, RankMessage::End { status })) => return Ok(Some(RankExit { status })),
-            Some(MailboxEvent::Message(from, letter)) => {
-                return Err(format!("rank {from} wrote {letter:?} before all were here"));
+            Some(MailboxEvent::Message(from, message)) => {
+                return Err(format!("rank {from} wrote {message:?} before all were here"));
             }
             Some(MailboxEvent::RankGone(_)) => {
                 // Rank 0 is not there yet.
                 came_back = true;
                 pause(Duration::from_millis(20));
-                post.send(0, arrived())?;
+                mailbox.send(0, arrived())?;
             }
             None => came_back = false,
         }
@@ -104,26 +104,26 @@ fn join(post: &mut RankMailbox, membership: &RankMembership, url: &str) -> Resul
 impl RankWorker {
     fn serve(&mut self, poll: &mut Poll) -> Result<RankExit, WorkerError> {
         let mut events = Events::with_capacity(16);
-        let mut knock = Deadline::after(KNOCK_INTERVAL);
+        let mut keepalive = Deadline::after(KNOCK_INTERVAL);
         loop {
             if interrupt::requested() {
                 return Err(WorkerError::Failed(interrupt::MESSAGE.to_owned()));
             }
-            while let Ok((role, heard)) = self.outputs.try_recv() {
-                self.forward_output(role, heard).map_err(WorkerError::Disconnected)?;
+            while let Ok((role, output)) = self.outputs.try_recv() {
+                self.forward_output(role, output).map_err(WorkerError::Disconnected)?;
             }
-            if knock.passed() {
+            if keepalive.passed() {
                 self.mailbox.send(0, RankMessage::KeepAlive).map_err(WorkerError::Disconnected)?;
-                knock = Deadline::after(KNOCK_INTERVAL);
+                keepalive = Deadline::after(KNOCK_INTERVAL);
             }
             // Letters last: sending may have read some, and no edge would tell of them.
-            while let Some(mail) = self.mailbox.receive(Duration::ZERO).map_err(WorkerError::Disconnected)? {
-                match mail {
+            while let Some(event) = self.mailbox.receive(Duration::ZERO).map_err(WorkerError::Disconnected)? {
+                match event {
                     MailboxEvent::RankGone(rank) => return Err(WorkerError::Disconnected(format!("rank {rank} ended"))),
                     MailboxEvent::Message(0, RankMessage::End { status }) => return Ok(RankExit { status }),
-                    MailboxEvent::Message(0, letter) => self.execute(letter)?,
-                    MailboxEvent::Message(from, letter) => {
-                        return Err(WorkerError::Failed(format!("rank {from} gives no orders, but wrote {letter:?}")));
+                    MailboxEvent::Message(0, message) => self.execute(message)?,
+                    MailboxEvent::Message(from, message) => {
+                        return Err(WorkerError::Failed(format!("rank {from} gives no orders, but wrote {message:?}")));
                     }
                 }
             }
@@ -136,8 +136,8 @@ impl RankWorker {
         }
     }
 
-    fn execute(&mut self, letter: RankMessage) -> Result<(), WorkerError> {
-        match letter {
+    fn execute(&mut self, message: RankMessage) -> Result<(), WorkerError> {
+        match message {
             RankMessage::Clock { question } => {
                 self.mailbox.send(0, RankMessage::Time { question, now_ns: now_ns() }).map_err(WorkerError::Disconnected)?;
             }
@@ -151,10 +151,10 @@ impl RankWorker {
             }
             RankMessage::Command { role, line } => {
                 // A role that has ended takes no orders, and how it ended says more, if it did.
-                if let Some(spoken) = self.roles.get_mut(&role)
-                    && let Err(why) = spoken.send_line(&line)
+                if let Some(process) = self.roles.get_mut(&role)
+                    && let Err(why) = process.send_line(&line)
                 {
-                    let why = spoken.failure().unwrap_or(why);
+                    let why = process.failure().unwrap_or(why);
                     self.mailbox.send(0, RankMessage::Ended { role, why: Some(why) }).map_err(WorkerError::Disconnected)?;
                 }
             }
@@ -174,22 +174,22 @@ impl RankWorker {
             return Err(format!("'{kind}' is no role"));
         }
         let cpus = if cpus == "any" { CpuList::default() } else { CpuList::parse(cpus)? };
-        let (hear, waker) = (self.output_sender.clone(), Arc::clone(&self.waker));
-        let mut spoken = RoleProcess::start(kind, &cpus, move |heard| {
+        let (output_sender, waker) = (self.output_sender.clone(), Arc::clone(&self.waker));
+        let mut process = RoleProcess::start(kind, &cpus, move |output| {
             // Without a receiver or a poll there is no worker any more, and the reader ends.
-            hear.send((role, heard)).is_ok() && waker.wake().is_ok()
+            output_sender.send((role, output)).is_ok() && waker.wake().is_ok()
         })?;
-        spoken.send_line(task)?;
-        self.roles.insert(role, spoken);
+        process.send_line(task)?;
+        self.roles.insert(role, process);
         Ok(())
     }
 
-    fn forward_output(&mut self, role: RoleId, heard: RoleOutput) -> Result<(), String> {
-        match (heard, self.roles.get_mut(&role)) {
+    fn forward_output(&mut self, role: RoleId, output: RoleOutput) -> Result<(), String> {
+        match (output, self.roles.get_mut(&role)) {
             (RoleOutput::Line(line), _) => self.mailbox.send(0, RankMessage::Report { role, line }),
             (RoleOutput::Ended(_), _) if interrupt::requested() => Ok(()),
-            (RoleOutput::Ended(why), Some(spoken)) => {
-                let why = why.or_else(|| spoken.failure());
+            (RoleOutput::Ended(why), Some(process)) => {
+                let why = why.or_else(|| process.failure());
                 self.mailbox.send(0, RankMessage::Ended { role, why })
             }
             // One that was stopped has been told of already; Ctrl-C ends this rank, and is told instead.

@@ -14,16 +14,16 @@ use super::{CommandReader, report};
 use crate::role_protocol::RoleReport;
 use crate::sampler::MemorySampler;
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let AgentTask { address } = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let AgentTask { address } = commands.task()?;
     let pids = processes(&address);
     if pids.is_empty() {
         return Err(format!("no process that listens at {address} can be seen on this host"));
     }
     report(&RoleReport::Ready { port: 0 })?;
     let mut sampler = None;
-    while let Some(order) = orders.next()? {
-        match order {
+    while let Some(command) = commands.next()? {
+        match command {
             AgentCommand::Begin => {
                 sampler = MemorySampler::start(&pids);
                 report(&RoleReport::Armed)?;

@@ -36,12 +36,12 @@ pub(super) struct BenchmarkConsumer {
     unacknowledged: u64,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: ConsumerTask = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: ConsumerTask = commands.task()?;
     let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
     let mut poll = poll_of(&mut consumers)?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(segment) = orders.next_while::<LoadSegment>(|| keep_alive(&mut consumers))? {
+    while let Some(segment) = commands.next_while::<LoadSegment>(|| keep_alive(&mut consumers))? {
         report(&consume_segment(&mut consumers, &mut poll, &task, &segment)?)?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())

@@ -46,10 +46,10 @@ struct SegmentTimes {
     refused: u64,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let mut publisher = BenchmarkPublisher::connect(orders.task()?).map_err(|error| error.to_string())?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let mut publisher = BenchmarkPublisher::connect(commands.task()?).map_err(|error| error.to_string())?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(segment) = orders.next_while::<LoadSegment>(|| publisher.keep_alive())? {
+    while let Some(segment) = commands.next_while::<LoadSegment>(|| publisher.keep_alive())? {
         report(&publisher.segment(&segment)?)?;
     }
     publisher.close()

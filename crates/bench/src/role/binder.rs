@@ -25,8 +25,8 @@ struct Binder {
     task: BinderTask,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: BinderTask = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: BinderTask = commands.task()?;
     let (begin, begins) = channel::<StopFlag>();
     let (tell, told) = channel::<Result<u64, String>>();
     // A connection belongs to the thread that opened it.
@@ -34,15 +34,15 @@ pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
     let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
     answer()?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<BinderCommand>()? {
-        if order == BinderCommand::End {
+    while let Some(command) = commands.next::<BinderCommand>()? {
+        if command == BinderCommand::End {
             return Err("told to end before it was told to begin".to_owned());
         }
         let ended = StopFlag::default();
         // A thread that has ended says why in its answer.
         let _heard = begin.send(Arc::clone(&ended));
         // The next order is the end; so is the end of all orders.
-        let next = orders.next::<BinderCommand>();
+        let next = commands.next::<BinderCommand>();
         ended.store(true, Ordering::Release);
         let operations = answer()?;
         if next?.is_none() {

@@ -29,15 +29,15 @@ use gauge::clock::{Deadline, pause};
 use gauge::{ProcessMeter, NetworkMeter};
 use report::document::NodeUsage;
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     // Whoever ends this ends the broker first.
     interrupt::listen()?;
-    let task: SupervisorTask = orders.task()?;
+    let task: SupervisorTask = commands.task()?;
     let keeper = BrokerSupervisor::start(&task)?;
     report_results(&keeper.addresses)?;
     let mut meters = None;
-    while let Some(order) = orders.next()? {
-        match order {
+    while let Some(command) = commands.next()? {
+        match command {
             SupervisorCommand::AddRoute(route) => {
                 keeper.add_route(&task, &route)?;
                 report(&RoleReport::Armed)?;

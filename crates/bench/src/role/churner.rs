@@ -56,14 +56,14 @@ struct ChurnClient {
     made: u64,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let mut churner = ChurnClient::new(orders.task()?).map_err(|error| error.to_string())?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let mut churner = ChurnClient::new(commands.task()?).map_err(|error| error.to_string())?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<ChurnCommand>()? {
+    while let Some(command) = commands.next::<ChurnCommand>()? {
         let (mut opened, mut closed) = (LatencyHistogram::default(), LatencyHistogram::default());
         let meters = SelfMeters::start();
         let began_ns = now_ns();
-        let operations = churner.work(&order, &mut opened, &mut closed).map_err(|error| error.to_string())?;
+        let operations = churner.work(&command, &mut opened, &mut closed).map_err(|error| error.to_string())?;
         let ended_ns = now_ns();
         let mut used = meters.stop();
         if churner.held.is_none() {
@@ -94,10 +94,10 @@ impl ChurnClient {
         Ok(Self { task, held, queues, made: 0 })
     }
 
-    fn work(&mut self, order: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
-        let deadline = Deadline::after(Duration::from_millis(order.duration_ms_max));
+    fn work(&mut self, command: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
+        let deadline = Deadline::after(Duration::from_millis(command.duration_ms_max));
         let mut operations = 0;
-        while operations < order.count_max && !deadline.passed() {
+        while operations < command.count_max && !deadline.passed() {
             let (began_ns, between_ns) = self.open_and_close()?;
             opened.record(between_ns - began_ns);
             closed.record(now_ns() - between_ns);

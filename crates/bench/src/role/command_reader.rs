@@ -90,11 +90,11 @@ mod tests {
         let long = "x".repeat(3 * ORDER_BYTES_AT_ONCE);
         write!(input, "1\n2\n\"{long}\"\n").expect("written");
         input.rewind().expect("a file");
-        let mut orders = CommandReader { input, read: Vec::new() };
-        assert_eq!(orders.next::<u32>(), Ok(Some(1)));
-        assert_eq!(orders.task::<u32>(), Ok(2));
-        assert_eq!(orders.next::<String>(), Ok(Some(long)));
-        assert_eq!(orders.next::<u32>(), Ok(None));
+        let mut commands = CommandReader { input, read: Vec::new() };
+        assert_eq!(commands.next::<u32>(), Ok(Some(1)));
+        assert_eq!(commands.task::<u32>(), Ok(2));
+        assert_eq!(commands.next::<String>(), Ok(Some(long)));
+        assert_eq!(commands.next::<u32>(), Ok(None));
         std::fs::remove_file(&path).expect("it is there");
     }
 }

@@ -62,14 +62,14 @@ pub(crate) struct EmptyCommand {
 }
 
 /// The filling end.
-pub(super) fn fill(orders: &mut CommandReader) -> Result<(), String> {
-    let task: BacklogTask = orders.task()?;
+pub(super) fn fill(commands: &mut CommandReader) -> Result<(), String> {
+    let task: BacklogTask = commands.task()?;
     let text = |error: client::Error| error.to_string();
     let mut client = super::connect(&task.url, "filler").map_err(text)?;
     let channel = client.open_channel().map_err(text)?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<FillCommand>()? {
-        match order {
+    while let Some(command) = commands.next::<FillCommand>()? {
+        match command {
             FillCommand::Fill { size_bytes, count } => {
                 let queue = QueueOptions { arguments: queue_arguments(task.queue_bytes), ..QueueOptions::default() };
                 client.declare_queue(channel, &task.queue, &queue).map_err(text)?;
@@ -187,8 +187,8 @@ impl DrainProgress {
 }
 
 /// The emptying end.
-pub(super) fn empty(orders: &mut CommandReader) -> Result<(), String> {
-    let task: BacklogTask = orders.task()?;
+pub(super) fn empty(commands: &mut CommandReader) -> Result<(), String> {
+    let task: BacklogTask = commands.task()?;
     let text = |error: client::Error| error.to_string();
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
     let mut consumers =
@@ -197,8 +197,8 @@ pub(super) fn empty(orders: &mut CommandReader) -> Result<(), String> {
         consumer.client.register(poll.registry(), Token(index)).map_err(|error| error.to_string())?;
     }
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<EmptyCommand>()? {
-        report(&consume_all(&mut consumers, &mut poll, &task, &order)?)?;
+    while let Some(command) = commands.next::<EmptyCommand>()? {
+        report(&consume_all(&mut consumers, &mut poll, &task, &command)?)?;
     }
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(text)
 }
@@ -207,15 +207,15 @@ fn consume_all(
     consumers: &mut [DrainConsumer],
     poll: &mut Poll,
     task: &BacklogTask,
-    order: &EmptyCommand,
+    command: &EmptyCommand,
 ) -> Result<RoleReport, String> {
     let text = |error: client::Error| error.to_string();
     let tally = if task.checks {
-        SequenceTally::with_checksums(order.size_bytes, order.count)
+        SequenceTally::with_checksums(command.size_bytes, command.count)
     } else {
-        SequenceTally::new(order.size_bytes, order.count)
+        SequenceTally::new(command.size_bytes, command.count)
     };
-    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: order.count, held: order.held };
+    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: command.count, held: command.held };
     let options = ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() };
     let meters = SelfMeters::start();
     let began_ns = now_ns();
@@ -229,16 +229,16 @@ fn consume_all(
     let mut events = Events::with_capacity(1_024);
     // What came while the consumers were started lies with the clients already, and no edge will tell of it.
     let mut ready: Vec<usize> = (0..consumers.len()).collect();
-    while drained.tally.received() < order.held && !deadline.passed() && !silent.passed() {
+    while drained.tally.received() < command.held && !deadline.passed() && !silent.passed() {
         for index in ready.drain(..) {
             let before = drained.tally.received();
-            while !consumers[index].receive(task, order.size_bytes, &mut drained).map_err(text)? {}
+            while !consumers[index].receive(task, command.size_bytes, &mut drained).map_err(text)? {}
             if drained.tally.received() > before {
                 ended_ns = now_ns();
                 silent = Deadline::after(SILENCE_WAIT);
             }
         }
-        if drained.tally.received() < order.held {
+        if drained.tally.received() < command.held {
             match poll.poll(&mut events, Some(silent.left().min(Duration::from_secs(1)))) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 other => other.map_err(|error| error.to_string())?,

@@ -40,8 +40,8 @@ fn parse_begin_key(key: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Serves until its parent ends.
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    stand_in::run(orders, "null broker", serve)
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    stand_in::run(commands, "null broker", serve)
 }
 
 fn serve(stream: TcpStream) {

@@ -46,8 +46,8 @@ impl Write for RawStream {
     }
 }
 
-fn connect(orders: &mut CommandReader) -> Result<(RawStream, RawSocketTask), String> {
-    let task: RawSocketTask = orders.task()?;
+fn connect(commands: &mut CommandReader) -> Result<(RawStream, RawSocketTask), String> {
+    let task: RawSocketTask = commands.task()?;
     let open = || {
         let stream = TcpStream::connect(task.relay)?;
         stream.set_nodelay(!task.tcp.nagle)?;
@@ -68,11 +68,11 @@ fn broken(error: std::io::Error) -> String {
     format!("the relay's connection broke: {error}")
 }
 
-pub(super) fn publish(orders: &mut CommandReader) -> Result<(), String> {
-    let (mut stream, task) = connect(orders)?;
+pub(super) fn publish(commands: &mut CommandReader) -> Result<(), String> {
+    let (mut stream, task) = connect(commands)?;
     let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
     let mut replies = vec![0; task.consumers];
-    while let Some(segment) = orders.next::<LoadSegment>()? {
+    while let Some(segment) = commands.next::<LoadSegment>()? {
         let mut latencies = LatencyHistogram::default();
         let meters = SelfMeters::start();
         let began_ns = now_ns();
@@ -111,10 +111,10 @@ pub(super) fn publish(orders: &mut CommandReader) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn consume(orders: &mut CommandReader) -> Result<(), String> {
-    let (mut stream, _) = connect(orders)?;
+pub(super) fn consume(commands: &mut CommandReader) -> Result<(), String> {
+    let (mut stream, _) = connect(commands)?;
     let mut buffer = vec![0; RAW_BUFFER_BYTES];
-    while let Some(segment) = orders.next::<LoadSegment>()? {
+    while let Some(segment) = commands.next::<LoadSegment>()? {
         let meters = SelfMeters::start();
         report(&RoleReport::Armed)?;
         match segment.shape {

@@ -7,12 +7,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::slice::from_mut;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use rustls::ServerConfig;
 
 use super::tls_stream::{TlsStream, server_config};
 use super::role_tasks::RelayTask;
@@ -29,12 +27,9 @@ const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
 
 /// One end of a connection, as the relay reads and writes it.
 trait RelayEndpoint: Sized {
-    /// What all ends begin with.
-    type Config;
     /// A read that comes back short says that no more is there.
     const SHORT_READ_DRAINS: bool;
 
-    fn new(socket: TcpStream, config: &Self::Config) -> std::io::Result<Self>;
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize>;
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize>;
     /// Sends what the end itself holds back.
@@ -43,12 +38,8 @@ trait RelayEndpoint: Sized {
 }
 
 impl RelayEndpoint for TcpStream {
-    type Config = ();
     const SHORT_READ_DRAINS: bool = true;
 
-    fn new(socket: TcpStream, (): &()) -> std::io::Result<Self> {
-        Ok(socket)
-    }
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         Read::read(self, into)
     }
@@ -64,12 +55,8 @@ impl RelayEndpoint for TcpStream {
 }
 
 impl RelayEndpoint for TlsStream<TcpStream> {
-    type Config = Arc<ServerConfig>;
     const SHORT_READ_DRAINS: bool = false;
 
-    fn new(socket: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<Self> {
-        TlsStream::server(socket, config)
-    }
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         TlsStream::read(self, into)
     }
@@ -180,16 +167,19 @@ impl<E: RelayEndpoint> RelayGroup<E> {
 }
 
 /// Relays until it is told to end by a signal or its parent's death.
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: RelayTask = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: RelayTask = commands.task()?;
     let ended = match &task.tls {
-        None => relay::<TcpStream>(&task, &()),
-        Some(files) => server_config(files).and_then(|config| relay::<TlsStream<TcpStream>>(&task, &config)),
+        None => relay(&task, Ok),
+        Some(files) => server_config(files).and_then(|config| relay(&task, |socket| TlsStream::server(socket, &config))),
     };
     ended.map_err(|error| format!("relay: {error}"))
 }
 
-fn relay<E: RelayEndpoint>(task: &RelayTask, config: &E::Config) -> std::io::Result<()> {
+fn relay<E: RelayEndpoint>(
+    task: &RelayTask,
+    endpoint: impl Fn(TcpStream) -> std::io::Result<E>,
+) -> std::io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind((task.address, 0).into())?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
@@ -201,7 +191,7 @@ fn relay<E: RelayEndpoint>(task: &RelayTask, config: &E::Config) -> std::io::Res
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, task, config, &mut waiting, &mut groups)?;
+                accept(&listener, &poll, task, &endpoint, &mut waiting, &mut groups)?;
                 continue;
             }
             let Token(token) = event.token();
@@ -237,7 +227,7 @@ fn accept<E: RelayEndpoint>(
     listener: &TcpListener,
     poll: &Poll,
     task: &RelayTask,
-    config: &E::Config,
+    endpoint: &impl Fn(TcpStream) -> std::io::Result<E>,
     waiting: &mut Vec<E>,
     groups: &mut Vec<Option<RelayGroup<E>>>,
 ) -> std::io::Result<()> {
@@ -250,7 +240,7 @@ fn accept<E: RelayEndpoint>(
         };
         stream.set_nodelay(!task.tcp.nagle)?;
         task.tcp.set_on(&stream)?;
-        let stream = E::new(stream, config)?;
+        let stream = endpoint(stream)?;
         if waiting.len() < consumers {
             waiting.push(stream);
             continue;

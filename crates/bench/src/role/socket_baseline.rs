@@ -15,8 +15,8 @@ use gauge::clock::now_ns;
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
 /// Stands in the broker's place: takes as many bytes as it is told, and says when it has them.
-pub(super) fn receive(orders: &mut CommandReader) -> Result<(), String> {
-    stand_in::run(orders, "the end of the hop", serve)
+pub(super) fn receive(commands: &mut CommandReader) -> Result<(), String> {
+    stand_in::run(commands, "the end of the hop", serve)
 }
 
 fn serve(mut stream: TcpStream) {
@@ -50,13 +50,13 @@ fn serve(mut stream: TcpStream) {
 }
 
 /// The sending end.
-pub(super) fn send_segments(orders: &mut CommandReader) -> Result<(), String> {
-    let task: SocketBaselineTask = orders.task()?;
+pub(super) fn send_segments(commands: &mut CommandReader) -> Result<(), String> {
+    let task: SocketBaselineTask = commands.task()?;
     let text = |error: std::io::Error| format!("the hop to {}: {error}", task.to);
     let mut stream = connect(&task).map_err(text)?;
     report(&RoleReport::Ready { port: 0 })?;
     let buffer = vec![b'x'; RAW_BUFFER_BYTES];
-    while let Some(LoadSegment { size_bytes, count, .. }) = orders.next::<LoadSegment>()? {
+    while let Some(LoadSegment { size_bytes, count, .. }) = commands.next::<LoadSegment>()? {
         let bytes = count * wire_bytes(task.publish_heads_bytes, size_bytes);
         let meters = SelfMeters::start();
         let began_ns = now_ns();

@@ -11,8 +11,8 @@ use super::{CommandReader, report};
 use crate::role_protocol::RoleReport;
 
 /// Serves until its parent ends. `what` begins the lines on standard error.
-pub(super) fn run(orders: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
-    let StandInTask { address } = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
+    let StandInTask { address } = commands.task()?;
     let text = |error: std::io::Error| format!("{what}: {error}");
     let listener = TcpListener::bind((address, 0)).map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
@@ -25,6 +25,6 @@ pub(super) fn run(orders: &mut CommandReader, what: &'static str, serve: fn(TcpS
         }
     });
     report(&RoleReport::Ready { port })?;
-    while orders.next::<()>()?.is_some() {}
+    while commands.next::<()>()?.is_some() {}
     Ok(())
 }

@@ -11,13 +11,13 @@ use crate::limits::{PROBE_BYTES, PROBE_LAST, PROBE_TURN, TREE_READY_WAIT};
 use crate::role_protocol::RoleReport;
 use gauge::clock::Deadline;
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: ConsumerTask = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: ConsumerTask = commands.task()?;
     let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
     let mut poll = poll_of(&mut consumers)?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next_while::<LeafCommand>(|| keep_alive(&mut consumers))? {
-        match order {
+    while let Some(command) = commands.next_while::<LeafCommand>(|| keep_alive(&mut consumers))? {
+        match command {
             LeafCommand::Probe => probe(&mut consumers, task.ack_every > 0)?,
             LeafCommand::Consume(segment) => report(&consume_segment(&mut consumers, &mut poll, &task, &segment)?)?,
         }

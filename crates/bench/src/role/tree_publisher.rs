@@ -9,11 +9,11 @@ use super::role_tasks::RootCommand;
 use super::{CommandReader, report};
 use crate::role_protocol::RoleReport;
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let mut publisher = BenchmarkPublisher::connect(orders.task()?).map_err(|error| error.to_string())?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let mut publisher = BenchmarkPublisher::connect(commands.task()?).map_err(|error| error.to_string())?;
     report(&RoleReport::Ready { port: 0 })?;
-    while let Some(order) = orders.next_while::<RootCommand>(|| publisher.keep_alive())? {
-        match order {
+    while let Some(command) = commands.next_while::<RootCommand>(|| publisher.keep_alive())? {
+        match command {
             RootCommand::Probe(number) => {
                 publisher.probe(number).map_err(|error| error.to_string())?;
                 report(&RoleReport::Armed)?;

@@ -42,8 +42,8 @@ fn report_results(value: &impl Serialize) -> Result<(), String> {
 }
 
 /// Listens and serves until its parent ends.
-pub(super) fn listen(orders: &mut CommandReader) -> Result<(), String> {
-    let task: VerbsConsumerTask = orders.task()?;
+pub(super) fn listen(commands: &mut CommandReader) -> Result<(), String> {
+    let task: VerbsConsumerTask = commands.task()?;
     let address = task.address.map_or_else(first_address, Ok)?;
     let far = VerbsListener::listen(address, 0)?;
     report_results(&VerbsConsumerReady { address: far.address()?, device: far.device()? })?;
@@ -51,11 +51,11 @@ pub(super) fn listen(orders: &mut CommandReader) -> Result<(), String> {
 }
 
 /// Measures what it is ordered to.
-pub(super) fn measure(orders: &mut CommandReader) -> Result<(), String> {
-    let task: VerbsPublisherTask = orders.task()?;
+pub(super) fn measure(commands: &mut CommandReader) -> Result<(), String> {
+    let task: VerbsPublisherTask = commands.task()?;
     report_results(&connect::device_towards(task.to).map_err(|why| format!("{}: {why}", task.to))?)?;
-    while let Some(order) = orders.next::<VerbsRequest>()? {
-        report_results(&connect::run_segment(task.to, &order)?)?;
+    while let Some(command) = commands.next::<VerbsRequest>()? {
+        report_results(&connect::run_segment(task.to, &command)?)?;
     }
     Ok(())
 }

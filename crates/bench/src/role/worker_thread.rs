@@ -34,7 +34,7 @@ impl WorkerContext {
     /// The next order, if one has come.
     pub(super) fn next_command(&mut self) -> Option<WorkloadCommand> {
         match self.commands.try_recv() {
-            Ok(order) => Some(order),
+            Ok(command) => Some(command),
             Err(std::sync::mpsc::TryRecvError::Empty) => None,
             Err(std::sync::mpsc::TryRecvError::Disconnected) => {
                 self.disconnected = true;
@@ -50,10 +50,10 @@ impl WorkerContext {
 }
 
 /// Works on `task` with `work` until there are no more orders; `work` runs on a thread of its own.
-pub(super) fn run(orders: &mut CommandReader, work: impl FnOnce(WorkerContext) -> Result<(), String> + Send) -> Result<(), String> {
+pub(super) fn run(commands: &mut CommandReader, work: impl FnOnce(WorkerContext) -> Result<(), String> + Send) -> Result<(), String> {
     raise_limit()?;
     let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
-    let bell = Waker::new(poll.registry(), COMMAND_TOKEN).map_err(|error| format!("no bell: {error}"))?;
+    let waker = Waker::new(poll.registry(), COMMAND_TOKEN).map_err(|error| format!("no bell: {error}"))?;
     let (sender, inbox) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -64,9 +64,9 @@ pub(super) fn run(orders: &mut CommandReader, work: impl FnOnce(WorkerContext) -
                 eprintln!("harrier bench role: {why}");
             }
         });
-        let outcome = forward_commands(orders, &sender, &bell);
+        let outcome = forward_commands(commands, &sender, &waker);
         drop(sender);
-        outcome.and(bell.wake().map_err(|error| format!("no bell: {error}")))
+        outcome.and(waker.wake().map_err(|error| format!("no bell: {error}")))
     })
 }
 
@@ -77,12 +77,12 @@ fn raise_limit() -> Result<(), String> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| format!("the limit of open files: {error}"))
 }
 
-fn forward_commands(orders: &mut CommandReader, sender: &Sender<WorkloadCommand>, bell: &Waker) -> Result<(), String> {
-    while let Some(order) = orders.next::<WorkloadCommand>()? {
-        if sender.send(order).is_err() {
+fn forward_commands(commands: &mut CommandReader, sender: &Sender<WorkloadCommand>, waker: &Waker) -> Result<(), String> {
+    while let Some(command) = commands.next::<WorkloadCommand>()? {
+        if sender.send(command).is_err() {
             return Ok(());
         }
-        bell.wake().map_err(|error| format!("no bell: {error}"))?;
+        waker.wake().map_err(|error| format!("no bell: {error}"))?;
     }
     Ok(())
 }

@@ -53,20 +53,20 @@ struct WorkloadConsumerProcess {
     worker: WorkerContext,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: WorkloadConsumerTask = orders.task()?;
-    worker_thread::run(orders, move |desk| WorkloadConsumerProcess::connect(task, desk)?.run())
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: WorkloadConsumerTask = commands.task()?;
+    worker_thread::run(commands, move |worker| WorkloadConsumerProcess::connect(task, worker)?.run())
 }
 
 impl WorkloadConsumerProcess {
-    fn connect(task: WorkloadConsumerTask, desk: WorkerContext) -> Result<Self, String> {
+    fn connect(task: WorkloadConsumerTask, worker: WorkerContext) -> Result<Self, String> {
         let topology = WorkloadTopology::of(&task.common.spec);
         let mut consumers = Vec::new();
         let mut queues = Vec::new();
         for &group in &task.groups {
             for number in 0..task.common.spec.consumers[group].count {
                 let token = Token(consumers.len());
-                let consumer = WorkloadConsumer::connect(&task.common, &topology, (group, number), desk.poll.registry(), token)
+                let consumer = WorkloadConsumer::connect(&task.common, &topology, (group, number), worker.poll.registry(), token)
                     .map_err(|error| error.to_string())?;
                 queues.push(consumer.queue());
                 consumers.push(consumer);
@@ -76,12 +76,12 @@ impl WorkloadConsumerProcess {
         queues.dedup();
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
             .map_err(|error| format!("no timer: {error}"))?;
-        desk.poll
+        worker.poll
             .registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER_TOKEN, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
         let streams = task.common.spec.streams();
-        let yard = ConsumerContext {
+        let context = ConsumerContext {
             ledgers: (0..topology.queues.len())
                 .map(
                     |queue| if queues.binary_search(&queue).is_ok() { DeliveryLedger::new(streams) } else { DeliveryLedger::default() },
@@ -96,7 +96,7 @@ impl WorkloadConsumerProcess {
             task,
         };
         super::report(&crate::role_protocol::RoleReport::Ready { port: 0 })?;
-        Ok(Self { context: yard, consumers, queues, busy: BinaryHeap::new(), timer, worker: desk })
+        Ok(Self { context, consumers, queues, busy: BinaryHeap::new(), timer, worker })
     }
 
     fn run(mut self) -> Result<(), String> {
@@ -144,8 +144,8 @@ impl WorkloadConsumerProcess {
                 match event.token() {
                     TIMER_TOKEN => {}
                     worker_thread::COMMAND_TOKEN => {
-                        while let Some(order) = self.worker.next_command() {
-                            if let WorkloadCommand::Expect { queues } = order {
+                        while let Some(command) = self.worker.next_command() {
+                            if let WorkloadCommand::Expect { queues } = command {
                                 expected = Some(queues);
                                 self.context.closing = true;
                                 sweep_at_ns = now_ns().max(self.context.end_ns) + drain_ns;
@@ -209,7 +209,7 @@ impl WorkloadConsumerProcess {
         let census = |queue: usize| expected.get(queue).copied().unwrap_or_default();
         let ledgers = &self.context.ledgers;
         let taken = WorkloadConsumerReport {
-            groups: self.context.groups.into_iter().map(|(group, findings)| (group, findings.into_report())).collect(),
+            groups: self.context.groups.into_iter().map(|(group, results)| (group, results.into_report())).collect(),
             faults: self.queues.iter().map(|&queue| (queue, ledgers[queue].faults(census(queue)))).collect(),
             redelivered: self.queues.iter().map(|&queue| ledgers[queue].redelivered()).sum(),
             last_ns: self.context.last_ns,

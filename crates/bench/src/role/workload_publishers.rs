@@ -62,13 +62,13 @@ struct WorkloadPublisherProcess {
     finished: bool,
 }
 
-pub(super) fn run(orders: &mut CommandReader) -> Result<(), String> {
-    let task: WorkloadPublisherTask = orders.task()?;
-    worker_thread::run(orders, move |desk| WorkloadPublisherProcess::connect(task, desk)?.run())
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: WorkloadPublisherTask = commands.task()?;
+    worker_thread::run(commands, move |worker| WorkloadPublisherProcess::connect(task, worker)?.run())
 }
 
 impl WorkloadPublisherProcess {
-    fn connect(task: WorkloadPublisherTask, desk: WorkerContext) -> Result<Self, String> {
+    fn connect(task: WorkloadPublisherTask, worker: WorkerContext) -> Result<Self, String> {
         let spec = &task.common.spec;
         let group = &spec.publishers[task.group];
         let topology = WorkloadTopology::of(spec);
@@ -78,7 +78,7 @@ impl WorkloadPublisherProcess {
         {
             return Err(format!("a request with the key '{key}' reaches {count} queues that answer, instead of one"));
         }
-        let shop = PublisherContext {
+        let context = PublisherContext {
             keys,
             symbols: SymbolDistribution::new(group.popularity, group.symbols)?,
             exchange: task.common.exchange(group.exchange),
@@ -88,34 +88,34 @@ impl WorkloadPublisherProcess {
             measured_from_ns: 0,
             task,
         };
-        let findings = PublisherResults::new(topology.queues.len());
-        let group = &shop.task.common.spec.publishers[shop.task.group];
-        let share = (shop.task.to - shop.task.from) as f64 / group.count as f64;
+        let results = PublisherResults::new(topology.queues.len());
+        let group = &context.task.common.spec.publishers[context.task.group];
+        let share = (context.task.to - context.task.from) as f64 / group.count as f64;
         let pacer = SendPacer::for_rate(group.rate.peak() * share);
         let listens = group.reply_exchange.is_some() || group.confirms > 0;
-        let mut publishers = Vec::with_capacity(shop.task.to - shop.task.from);
-        for number in shop.task.from..shop.task.to {
+        let mut publishers = Vec::with_capacity(context.task.to - context.task.from);
+        for number in context.task.from..context.task.to {
             let token = Token(publishers.len());
             publishers.push(
-                WorkloadPublisher::connect(&shop.task, number, desk.poll.registry(), token)
+                WorkloadPublisher::connect(&context.task, number, worker.poll.registry(), token)
                     .map_err(|error| error.to_string())?,
             );
         }
         let timer = timer().map_err(|error| format!("no timer: {error}"))?;
-        desk.poll
+        worker.poll
             .registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER_TOKEN, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
         super::report(&crate::role_protocol::RoleReport::Ready { port: 0 })?;
         Ok(Self {
-            context: shop,
+            context,
             publishers,
             due: BinaryHeap::new(),
             written: Vec::new(),
-            results: findings,
+            results,
             pacer,
             timer,
-            worker: desk,
+            worker,
             listens,
             looked_ns: now_ns(),
             finished: false,

@@ -27,11 +27,11 @@ impl ArrivalSchedule {
 
     /// Nanoseconds from the beginning to the next message; `u64::MAX`: there is none.
     #[inline]
-    pub(crate) fn next_ns(&mut self, dice: &mut WorkloadRng) -> u64 {
+    pub(crate) fn next_ns(&mut self, rng: &mut WorkloadRng) -> u64 {
         let amount = match self.arrivals {
-            ArrivalProcess::Poisson => Exp1.sample(dice),
+            ArrivalProcess::Poisson => Exp1.sample(rng),
             // Publishers with even gaps begin at different moments, or all would send at once.
-            ArrivalProcess::Even if !self.begun => dice.random::<f64>(),
+            ArrivalProcess::Even if !self.begun => rng.random::<f64>(),
             ArrivalProcess::Even => 1.0,
         };
         self.begun = true;
@@ -153,9 +153,9 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn times(rate: SendRate, arrivals: ArrivalProcess, until_ns: u64) -> Vec<u64> {
-        let mut dice = rng(11, RngPurpose::Messages, 0);
+        let mut rng = rng(11, RngPurpose::Messages, 0);
         let mut schedule = ArrivalSchedule::new(rate, arrivals, 1);
-        std::iter::from_fn(|| Some(schedule.next_ns(&mut dice))).take_while(|&at| at < until_ns).collect()
+        std::iter::from_fn(|| Some(schedule.next_ns(&mut rng))).take_while(|&at| at < until_ns).collect()
     }
 
     fn within(times: &[u64], from: u64, to: u64) -> f64 {
@@ -219,9 +219,9 @@ mod tests {
 
     #[test]
     fn publishers_share_a_rate() {
-        let mut dice = rng(1, RngPurpose::Messages, 0);
+        let mut rng = rng(1, RngPurpose::Messages, 0);
         let mut one = ArrivalSchedule::new(SendRate::Constant(1_000.0), ArrivalProcess::Even, 10);
-        let (first, second) = (one.next_ns(&mut dice), one.next_ns(&mut dice));
+        let (first, second) = (one.next_ns(&mut rng), one.next_ns(&mut rng));
         assert!(first < 10_000_000 && (second - first).abs_diff(10_000_000) <= 1);
     }
 }

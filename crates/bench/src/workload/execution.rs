@@ -81,9 +81,9 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     };
     show(0.0, "connecting");
     let play = || {
-        let mut cast = WorkloadProcesses::start(&common, target, &setup.placement)?;
+        let mut processes = WorkloadProcesses::start(&common, target, &setup.placement)?;
         // What became of the run is told once, by the run itself.
-        run_processes(&common, target, &mut cast, show).inspect_err(|_| cast.stage.forgive())
+        run_processes(&common, target, &mut processes, show).inspect_err(|_| processes.stage.forgive())
     };
     // Sockets are closed a moment before a process has ended.
     play().map_err(|why| match target.exits_within(LOOK) {
@@ -92,35 +92,35 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     })
 }
 
-fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, cast: &mut WorkloadProcesses, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
+fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: &mut WorkloadProcesses, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
     let spec = &common.spec;
     let mut broker = TargetMeter::of(target)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
-    cast.send_command(&WorkloadCommand::Begin { begin_ns })?;
+    processes.send_command(&WorkloadCommand::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
-    let broker = meter_until_end(&mut broker, cast, (begin_ns, measured_from_ns, end_ns), show)?;
+    let broker = meter_until_end(&mut broker, processes, (begin_ns, measured_from_ns, end_ns), show)?;
     show(1.0, "waiting for the last messages");
     let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
-    cast.await_reports(wait, |cast| &mut cast.publishers)?;
-    let mut sent = Vec::with_capacity(cast.publishers.len());
-    for player in &mut cast.publishers {
-        sent.push((player.group, collect::<WorkloadPublisherReport>(player)?));
+    processes.await_reports(wait, |processes| &mut processes.publishers)?;
+    let mut sent = Vec::with_capacity(processes.publishers.len());
+    for process in &mut processes.publishers {
+        sent.push((process.group, collect::<WorkloadPublisherReport>(process)?));
     }
     let mut expected = vec![MessageSetSum::default(); sent.first().map_or(0, |(_, sent)| sent.expected.len())];
     for (_, sent) in &sent {
         expected.iter_mut().zip(&sent.expected).for_each(|(sum, one)| sum.merge(*one));
     }
-    for player in &mut cast.consumers {
-        player.role.send_command(&WorkloadCommand::Expect { queues: expected.clone() })?;
+    for process in &mut processes.consumers {
+        process.role.send_command(&WorkloadCommand::Expect { queues: expected.clone() })?;
     }
     // What a slow consumer has not taken when the time to drain is over is read at once, as long as anything comes.
-    cast.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |cast| &mut cast.consumers)?;
-    let taken = cast.consumers.iter_mut().map(collect::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
+    processes.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |processes| &mut processes.consumers)?;
+    let taken = processes.consumers.iter_mut().map(collect::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
     Ok(WorkloadOutcome { measured_from_ns, end_ns, publishers: sent, consumers: taken, broker })
 }
 
-fn collect<T: DeserializeOwned>(player: &mut WorkloadProcess) -> Result<T, String> {
-    match player.report.take() {
+fn collect<T: DeserializeOwned>(process: &mut WorkloadProcess) -> Result<T, String> {
+    match process.report.take() {
         Some(RoleReport::Results(value)) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
@@ -131,14 +131,14 @@ fn collect<T: DeserializeOwned>(player: &mut WorkloadProcess) -> Result<T, Strin
 /// Waits until the end, and meters the broker from the end of the warm-up on. A role that fails ends the run at once.
 fn meter_until_end(
     broker: &mut TargetMeter,
-    cast: &mut WorkloadProcesses,
+    processes: &mut WorkloadProcesses,
     (begin_ns, measured_from_ns, end_ns): (u64, u64, u64),
     show: &ProgressCallback<'_>,
 ) -> Result<Option<RoleUsage>, String> {
     let mut until = |time_ns: u64| -> Result<bool, String> {
         let share = now_ns().saturating_sub(begin_ns) as f64 / (end_ns - begin_ns).max(1) as f64;
         show(share.min(1.0), "running");
-        cast.poll_reports()?;
+        processes.poll_reports()?;
         let left = Duration::from_nanos(time_ns.saturating_sub(now_ns()));
         pause(left.min(LOOK));
         Ok(left <= LOOK)
@@ -164,25 +164,25 @@ impl WorkloadProcesses {
         let topology = WorkloadTopology::of(spec);
         let placed = target.pin(placement)?;
         let stage = DeclaredTopology::create(common, &topology)?;
-        let mut cast = Self { publishers: Vec::new(), consumers: Vec::new(), _placed: placed, stage };
+        let mut processes = Self { publishers: Vec::new(), consumers: Vec::new(), _placed: placed, stage };
         for groups in processes_of_consumers(spec) {
             let task = WorkloadConsumerTask { common: common.clone(), groups };
-            cast.consumers.push(WorkloadProcess::start("workload-consumer", &task, &placement.consumer, 0)?);
+            processes.consumers.push(WorkloadProcess::start("workload-consumer", &task, &placement.consumer, 0)?);
         }
-        for player in &mut cast.consumers {
-            player.role.ready(ROLE_READY_WAIT)?;
+        for process in &mut processes.consumers {
+            process.role.ready(ROLE_READY_WAIT)?;
         }
         for (group, publishers) in spec.publishers.iter().enumerate() {
             for process in 0..publishers.processes {
                 let bound = |process: usize| publishers.count * process / publishers.processes;
                 let task = WorkloadPublisherTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
-                cast.publishers.push(WorkloadProcess::start("workload-publisher", &task, &placement.publisher, group)?);
+                processes.publishers.push(WorkloadProcess::start("workload-publisher", &task, &placement.publisher, group)?);
             }
         }
-        for player in &mut cast.publishers {
-            player.role.ready(ROLE_READY_WAIT)?;
+        for process in &mut processes.publishers {
+            process.role.ready(ROLE_READY_WAIT)?;
         }
-        Ok(cast)
+        Ok(processes)
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut WorkloadProcess> {
@@ -190,7 +190,7 @@ impl WorkloadProcesses {
     }
 
     fn send_command(&mut self, order: &WorkloadCommand) -> Result<(), String> {
-        self.all().try_for_each(|player| player.role.send_command(order))
+        self.all().try_for_each(|process| process.role.send_command(order))
     }
 
     /// Takes in what was said; a role that failed or ended is an error.
@@ -198,8 +198,8 @@ impl WorkloadProcesses {
         if interrupt::requested() {
             return Err(interrupt::MESSAGE.to_owned());
         }
-        for player in self.all().filter(|player| player.report.is_none()) {
-            player.report = player.role.report_within(Duration::ZERO)?;
+        for process in self.all().filter(|process| process.report.is_none()) {
+            process.report = process.role.report_within(Duration::ZERO)?;
         }
         Ok(())
     }
@@ -209,11 +209,11 @@ impl WorkloadProcesses {
         let deadline = Deadline::after(wait);
         loop {
             self.poll_reports()?;
-            let Some(player) = of(self).iter_mut().find(|player| player.report.is_none()) else { return Ok(()) };
+            let Some(process) = of(self).iter_mut().find(|process| process.report.is_none()) else { return Ok(()) };
             if deadline.passed() {
                 return Err(format!("no report of the workload's processes within {} s", wait.as_secs()));
             }
-            player.report = player.role.report_within(LOOK)?;
+            process.report = process.role.report_within(LOOK)?;
         }
     }
 }

@@ -67,28 +67,28 @@ impl SymbolDistribution {
 
     /// The index of the next one; 0 is the most popular.
     #[inline]
-    pub(crate) fn draw(&self, dice: &mut WorkloadRng) -> usize {
+    pub(crate) fn draw(&self, rng: &mut WorkloadRng) -> usize {
         match self {
             Self::One => 0,
-            Self::Uniform(count) => dice.random_range(0..*count as u64) as usize,
-            Self::Zipf(zipf, count) => (zipf.sample(dice) as usize).clamp(1, *count) - 1,
+            Self::Uniform(count) => rng.random_range(0..*count as u64) as usize,
+            Self::Zipf(zipf, count) => (zipf.sample(rng) as usize).clamp(1, *count) - 1,
         }
     }
 }
 
 /// Bytes of the next body.
 #[inline]
-pub(crate) fn size(size: &SizeDistribution, dice: &mut WorkloadRng) -> usize {
+pub(crate) fn size(size: &SizeDistribution, rng: &mut WorkloadRng) -> usize {
     match size {
         SizeDistribution::Constant(bytes) => *bytes,
-        SizeDistribution::Uniform { least, most } => dice.random_range(*least as u64..=*most as u64) as usize,
+        SizeDistribution::Uniform { least, most } => rng.random_range(*least as u64..=*most as u64) as usize,
         SizeDistribution::LogNormal { median, sigma, least, most } => {
-            let normal: f64 = StandardNormal.sample(dice);
+            let normal: f64 = StandardNormal.sample(rng);
             ((*median as f64 * (sigma * normal).exp()) as usize).clamp(*least, *most)
         }
         SizeDistribution::List(list) => {
             let all: f64 = list.iter().map(|(_, weight)| weight).sum();
-            let mut left = dice.random::<f64>() * all;
+            let mut left = rng.random::<f64>() * all;
             for &(bytes, weight) in list {
                 left -= weight;
                 if left < 0.0 {
@@ -134,25 +134,25 @@ pub(crate) fn size_min(size: &SizeDistribution) -> usize {
 }
 
 /// Nanoseconds of work on the next message.
-pub(crate) fn think_ns(think: &ThinkTime, dice: &mut WorkloadRng) -> u64 {
+pub(crate) fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
     match *think {
         ThinkTime::Constant { ns } => ns,
-        ThinkTime::Uniform { least_ns, most_ns } => dice.random_range(least_ns..=most_ns),
+        ThinkTime::Uniform { least_ns, most_ns } => rng.random_range(least_ns..=most_ns),
         ThinkTime::Exponential { mean_ns } => {
-            let share: f64 = Exp1.sample(dice);
+            let share: f64 = Exp1.sample(rng);
             (mean_ns as f64 * share) as u64
         }
         ThinkTime::LogNormal { median_ns, sigma, most_ns } => LogNormal::new((median_ns.max(1) as f64).ln(), sigma)
-            .map_or(median_ns, |distribution| (distribution.sample(dice) as u64).min(most_ns)),
+            .map_or(median_ns, |distribution| (distribution.sample(rng) as u64).min(most_ns)),
     }
 }
 
 /// `count` different symbols of `of`.
-pub(crate) fn sample_symbols(dice: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
+pub(crate) fn sample_symbols(rng: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
     // Floyd's: each set of `count` is as likely as any other.
     let mut picked = std::collections::BTreeSet::new();
     for top in of - count.min(of)..of {
-        let one = dice.random_range(0..=top as u64) as usize;
+        let one = rng.random_range(0..=top as u64) as usize;
         if !picked.insert(one) {
             picked.insert(top);
         }
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_same() {
         let draw = |seed, who| {
-            let mut dice = rng(seed, RngPurpose::Messages, who);
-            (0..8).map(|_| size(&SizeDistribution::Uniform { least: 0, most: 1 << 20 }, &mut dice)).collect::<Vec<_>>()
+            let mut rng = rng(seed, RngPurpose::Messages, who);
+            (0..8).map(|_| size(&SizeDistribution::Uniform { least: 0, most: 1 << 20 }, &mut rng)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7, 3), draw(7, 3));
         assert_ne!(draw(7, 3), draw(7, 4));
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn zipf_falls_as_it_says() {
-        let mut dice = rng(1, RngPurpose::Messages, 0);
+        let mut rng = rng(1, RngPurpose::Messages, 0);
         for exponent in [0.8, 1.0, 1.3] {
             let symbols = SymbolDistribution::new(SymbolPopularity::Zipf(exponent), 1_000).expect("a distribution");
             let mut counts = vec![0_u32; 1_000];
             for _ in 0..DRAWS {
-                counts[symbols.draw(&mut dice)] += 1;
+                counts[symbols.draw(&mut rng)] += 1;
             }
             let all: f64 = (1..=1_000).map(|rank| f64::from(rank).powf(-exponent)).sum();
             for rank in [1_usize, 2, 5, 10] {
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn uniform_symbols_are_as_likely() {
-        let mut dice = rng(2, RngPurpose::Messages, 0);
+        let mut rng = rng(2, RngPurpose::Messages, 0);
         let symbols = SymbolDistribution::new(SymbolPopularity::Uniform, 10).expect("a distribution");
         let mut counts = [0_u32; 10];
-        (0..DRAWS).for_each(|_| counts[symbols.draw(&mut dice)] += 1);
+        (0..DRAWS).for_each(|_| counts[symbols.draw(&mut rng)] += 1);
         counts.iter().for_each(|&count| near(f64::from(count), DRAWS as f64 / 10.0, 0.05));
     }
 
     #[test]
     fn sizes_have_their_means_and_bounds() {
-        let mut dice = rng(3, RngPurpose::Messages, 0);
+        let mut rng = rng(3, RngPurpose::Messages, 0);
         let all = [
             SizeDistribution::Constant(64),
             SizeDistribution::Uniform { least: 100, most: 300 },
@@ -224,13 +224,13 @@ mod tests {
             SizeDistribution::LogNormal { median: 200, sigma: 0.5, least: 32, most: 100_000 },
         ];
         for one in all {
-            near(mean(|| size(&one, &mut dice) as f64), size_mean(&one), 0.02);
+            near(mean(|| size(&one, &mut rng) as f64), size_mean(&one), 0.02);
         }
         let narrow = SizeDistribution::LogNormal { median: 200, sigma: 2.0, least: 150, most: 250 };
-        let drawn: Vec<usize> = (0..1_000).map(|_| size(&narrow, &mut dice)).collect();
+        let drawn: Vec<usize> = (0..1_000).map(|_| size(&narrow, &mut rng)).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&150), Some(&250)));
         let wide = SizeDistribution::LogNormal { median: 1_000, sigma: 1.0, least: 1, most: 1 << 30 };
-        let mut drawn: Vec<usize> = (0..DRAWS).map(|_| size(&wide, &mut dice)).collect();
+        let mut drawn: Vec<usize> = (0..DRAWS).map(|_| size(&wide, &mut rng)).collect();
         drawn.sort_unstable();
         near(drawn[DRAWS / 2] as f64, 1_000.0, 0.03);
         // One standard deviation up: the median times e.
@@ -239,14 +239,14 @@ mod tests {
 
     #[test]
     fn thinking_has_its_mean() {
-        let mut dice = rng(4, RngPurpose::Thinking, 0);
+        let mut rng = rng(4, RngPurpose::Thinking, 0);
         for (think, expected) in [
             (ThinkTime::Constant { ns: 5_000 }, 5_000.0),
             (ThinkTime::Uniform { least_ns: 1_000, most_ns: 3_000 }, 2_000.0),
             (ThinkTime::Exponential { mean_ns: 10_000 }, 10_000.0),
             (ThinkTime::LogNormal { median_ns: 10_000, sigma: 0.5, most_ns: 1 << 40 }, 10_000.0 * 0.125_f64.exp()),
         ] {
-            near(mean(|| think_ns(&think, &mut dice) as f64), expected, 0.02);
+            near(mean(|| think_ns(&think, &mut rng) as f64), expected, 0.02);
         }
     }
 
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn picks_are_different_and_within() {
-        let mut dice = rng(5, RngPurpose::Picks, 0);
+        let mut rng = rng(5, RngPurpose::Picks, 0);
         for (count, of) in [(0, 10), (3, 10), (10, 10), (50, 4_000)] {
-            let picked = sample_symbols(&mut dice, count, of);
+            let picked = sample_symbols(&mut rng, count, of);
             assert_eq!(picked.len(), count);
             assert!(picked.windows(2).all(|pair| pair[0] < pair[1]) && picked.iter().all(|&one| one < of));
         }

@@ -46,7 +46,7 @@ pub(super) struct WorkloadConsumer {
     prefetch: u16,
     ack: AckMode,
     think: Option<ThinkTime>,
-    dice: WorkloadRng,
+    rng: WorkloadRng,
     positions: StreamPositions,
     /// What is not acknowledged: tag, stream, sequence.
     unacknowledged: Vec<(u64, u32, u32)>,
@@ -94,7 +94,7 @@ impl WorkloadConsumer {
             prefetch: consumers.prefetch,
             ack: consumers.ack,
             think: consumers.think,
-            dice: rng(spec.seed, RngPurpose::Thinking, group << 20 | number),
+            rng: rng(spec.seed, RngPurpose::Thinking, group << 20 | number),
             positions: StreamPositions::new(spec.streams()),
             unacknowledged: Vec::new(),
             in_work: None,
@@ -124,34 +124,34 @@ impl WorkloadConsumer {
 
     /// The link is ready, or the time for work has changed: takes what may be taken. Answers until when the consumer is
     /// busy, if it has begun to be.
-    pub(super) fn process(&mut self, yard: &mut ConsumerContext) -> client::Result<Option<u64>> {
+    pub(super) fn process(&mut self, context: &mut ConsumerContext) -> client::Result<Option<u64>> {
         self.ready = true;
         match self.think {
-            Some(think) if !yard.sweeping => self.process_with_think_time(yard, think),
+            Some(think) if !context.sweeping => self.process_with_think_time(context, think),
             _ => {
-                self.finish(yard)?;
-                self.process_at_once(yard).map(|()| None)
+                self.finish(context)?;
+                self.process_at_once(context).map(|()| None)
             }
         }
     }
 
-    fn process_at_once(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+    fn process_at_once(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         loop {
             let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
-            let (order, held, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
+            let (command, held, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
             let mut crash = false;
             let dispatched = self.client.dispatch_now(|delivery, outlet| {
                 // After a crash nothing more was taken; what came on a former channel is delivered again.
                 if crash || delivery.channel != channel {
                     return Ok(());
                 }
-                let Some(stamp) = arrived(yard, (group, queue), order, delivery) else { return Ok(()) };
-                let fate = outcome(yard, group, delivery, &stamp);
-                if fate == DeliveryOutcome::Crash {
+                let Some(stamp) = arrived(context, (group, queue), command, delivery) else { return Ok(()) };
+                let outcome = outcome(context, group, delivery, &stamp);
+                if outcome == DeliveryOutcome::Crash {
                     crash = true;
                     return Ok(());
                 }
-                if fate == DeliveryOutcome::Requeue {
+                if outcome == DeliveryOutcome::Requeue {
                     return outlet.reject(channel, delivery.delivery_tag, true);
                 }
                 if let Some(answer) = answer.as_mut() {
@@ -159,24 +159,24 @@ impl WorkloadConsumer {
                     answer.write(&stamp, key, |to, body| outlet.publish(channel, to, body).map(drop))?;
                 }
                 match ack {
-                    AckMode::None => done(yard, (group, queue), &stamp),
+                    AckMode::None => done(context, (group, queue), &stamp),
                     AckMode::Every(count) => {
                         held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
                         if held.len() as u64 >= count {
                             outlet.ack(channel, delivery.delivery_tag, true)?;
-                            acknowledge(yard, (group, queue), held);
+                            acknowledge(context, (group, queue), held);
                         }
                     }
                 }
                 Ok(())
             })?;
             if crash {
-                self.crash(yard)?;
+                self.crash(context)?;
                 continue;
             }
             if dispatched.drained {
-                if yard.closing {
-                    self.acknowledge_pending(yard)?;
+                if context.closing {
+                    self.acknowledge_pending(context)?;
                 }
                 return Ok(());
             }
@@ -184,7 +184,7 @@ impl WorkloadConsumer {
     }
 
     /// One message at a time; none is read before the last is finished.
-    fn process_with_think_time(&mut self, yard: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
+    fn process_with_think_time(&mut self, context: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
         // What the link did not take before may go now.
         self.client.flush_now()?;
         while self.in_work.is_none() && self.ready {
@@ -196,25 +196,25 @@ impl WorkloadConsumer {
             if delivery.channel != channel {
                 continue;
             }
-            if let Some(stamp) = arrived(yard, (group, queue), &mut self.positions, &delivery) {
-                let fate = outcome(yard, group, &delivery, &stamp);
+            if let Some(stamp) = arrived(context, (group, queue), &mut self.positions, &delivery) {
+                let outcome = outcome(context, group, &delivery, &stamp);
                 let reply_to = delivery.properties.reply_to().unwrap_or_default().as_bytes().to_vec();
-                self.in_work = Some(MessageInWork { tag: delivery.delivery_tag, stamp, outcome: fate, reply_to });
-                return Ok(Some(now_ns() + random::think_ns(&think, &mut self.dice)));
+                self.in_work = Some(MessageInWork { tag: delivery.delivery_tag, stamp, outcome, reply_to });
+                return Ok(Some(now_ns() + random::think_ns(&think, &mut self.rng)));
             }
         }
-        if yard.closing && self.in_work.is_none() {
-            self.acknowledge_pending(yard)?;
+        if context.closing && self.in_work.is_none() {
+            self.acknowledge_pending(context)?;
         }
         Ok(None)
     }
 
     /// The message in work is finished.
-    pub(super) fn finish(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+    pub(super) fn finish(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         let Some(work) = self.in_work.take() else { return Ok(()) };
         let ids = (self.group, self.queue);
         match work.outcome {
-            DeliveryOutcome::Crash => return self.crash(yard),
+            DeliveryOutcome::Crash => return self.crash(context),
             DeliveryOutcome::Requeue => self.client.reject(self.channel, work.tag, true)?,
             DeliveryOutcome::Done => {
                 if let Some(answer) = &mut self.answer {
@@ -222,13 +222,13 @@ impl WorkloadConsumer {
                     answer
                         .write(&work.stamp, &work.reply_to, |to, body| client.publish(channel, to, body).map(drop))?;
                 }
-                record_done(yard, self.group, &work.stamp);
+                record_done(context, self.group, &work.stamp);
                 match self.ack {
-                    AckMode::None => done(yard, ids, &work.stamp),
+                    AckMode::None => done(context, ids, &work.stamp),
                     AckMode::Every(count) => {
                         self.unacknowledged.push((work.tag, work.stamp.stream, work.stamp.sequence));
                         if self.unacknowledged.len() as u64 >= count {
-                            self.acknowledge_pending(yard)?;
+                            self.acknowledge_pending(context)?;
                         }
                     }
                 }
@@ -237,19 +237,19 @@ impl WorkloadConsumer {
         self.client.flush_now().map(drop)
     }
 
-    fn acknowledge_pending(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
+    fn acknowledge_pending(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         if let Some(&(tag, ..)) = self.unacknowledged.last() {
             self.client.ack(self.channel, tag, true)?;
-            acknowledge(yard, (self.group, self.queue), &mut self.unacknowledged);
+            acknowledge(context, (self.group, self.queue), &mut self.unacknowledged);
             self.client.flush_now()?;
         }
         Ok(())
     }
 
     /// Closes the channel with everything unacknowledged, and begins again.
-    fn crash(&mut self, yard: &mut ConsumerContext) -> client::Result<()> {
-        if let Some(findings) = yard.groups.get_mut(&self.group) {
-            findings.crashes += 1;
+    fn crash(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
+        if let Some(results) = context.groups.get_mut(&self.group) {
+            results.crashes += 1;
         }
         self.unacknowledged.clear();
         self.client.close_channel(self.channel)?;
@@ -258,8 +258,8 @@ impl WorkloadConsumer {
     }
 
     /// Heartbeats of those who are idle. A consumer that works reads when it is done.
-    pub(super) fn keep_alive(&mut self, yard: &ConsumerContext) -> client::Result<()> {
-        if self.think.is_some() && !yard.sweeping { self.client.keep_alive() } else { Ok(()) }
+    pub(super) fn keep_alive(&mut self, context: &ConsumerContext) -> client::Result<()> {
+        if self.think.is_some() && !context.sweeping { self.client.keep_alive() } else { Ok(()) }
     }
 
     pub(super) fn close(self) -> client::Result<()> {
@@ -285,57 +285,57 @@ fn bind(
 /// Notes a delivery; `None` if it is no message of this run.
 #[inline]
 fn arrived(
-    yard: &mut ConsumerContext,
+    context: &mut ConsumerContext,
     (group, queue): (usize, usize),
-    order: &mut StreamPositions,
+    command: &mut StreamPositions,
     delivery: &Delivery<'_>,
 ) -> Option<WorkloadStamp> {
     let time_ns = now_ns();
     let body = delivery.body();
-    let ledger = &mut yard.ledgers[queue];
-    let Some(stamp) = WorkloadStamp::read(body).filter(|stamp| stamp.run == yard.task.common.run) else {
+    let ledger = &mut context.ledgers[queue];
+    let Some(stamp) = WorkloadStamp::read(body).filter(|stamp| stamp.run == context.task.common.run) else {
         ledger.stray();
         return None;
     };
-    if yard.task.common.check && !holds(body) {
+    if context.task.common.check && !holds(body) {
         ledger.damaged();
     }
-    let arrival = ledger.arrived(order, stamp.stream, stamp.sequence, delivery.redelivered);
+    let arrival = ledger.arrived(command, stamp.stream, stamp.sequence, delivery.redelivered);
     if arrival == ArrivalKind::Stray {
         return None;
     }
-    yard.last_ns = time_ns;
-    let findings = yard.groups.get_mut(&group)?;
-    findings.behind += u64::from(yard.sweeping);
-    if stamp.due_ns >= yard.measured_from_ns {
-        findings.delivered += 1;
-        findings.delivered_bytes += body.len() as u64;
+    context.last_ns = time_ns;
+    let results = context.groups.get_mut(&group)?;
+    results.behind += u64::from(context.sweeping);
+    if stamp.due_ns >= context.measured_from_ns {
+        results.delivered += 1;
+        results.delivered_bytes += body.len() as u64;
         if arrival == ArrivalKind::First {
-            findings.delivery.record(time_ns.saturating_sub(stamp.due_ns));
-            findings.service.record(time_ns.saturating_sub(stamp.sent_ns));
+            results.delivery.record(time_ns.saturating_sub(stamp.due_ns));
+            results.service.record(time_ns.saturating_sub(stamp.sent_ns));
         }
     }
-    if (yard.measured_from_ns..yard.end_ns).contains(&time_ns) {
-        let slice = (time_ns - yard.measured_from_ns) * SLICES / (yard.end_ns - yard.measured_from_ns).max(1);
-        findings.slices[slice as usize] += 1;
+    if (context.measured_from_ns..context.end_ns).contains(&time_ns) {
+        let slice = (time_ns - context.measured_from_ns) * SLICES / (context.end_ns - context.measured_from_ns).max(1);
+        results.slices[slice as usize] += 1;
     }
     Some(stamp)
 }
 
 /// What happens to a delivery: drawn from the seed for its first one, so that the same messages are in trouble each time.
 #[inline]
-fn outcome(yard: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
-    let spec = &yard.task.common.spec;
+fn outcome(context: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
+    let spec = &context.task.common.spec;
     let consumers = &spec.consumers[group];
-    if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || yard.sweeping {
+    if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || context.sweeping {
         return DeliveryOutcome::Done;
     }
     let chosen = |purpose, share| random::is_in_share(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
     if chosen(1, consumers.crash) {
         DeliveryOutcome::Crash
     } else if chosen(2, consumers.reject) {
-        if let Some(findings) = yard.groups.get_mut(&group) {
-            findings.rejected += 1;
+        if let Some(results) = context.groups.get_mut(&group) {
+            results.rejected += 1;
         }
         DeliveryOutcome::Requeue
     } else {
@@ -343,19 +343,19 @@ fn outcome(yard: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, st
     }
 }
 
-fn done(yard: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &WorkloadStamp) {
-    yard.ledgers[queue].done(stamp.stream, stamp.sequence);
+fn done(context: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &WorkloadStamp) {
+    context.ledgers[queue].done(stamp.stream, stamp.sequence);
 }
 
-fn acknowledge(yard: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
-    held.drain(..).for_each(|(_, stream, sequence)| yard.ledgers[queue].done(stream, sequence));
+fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
+    held.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
 }
 
-fn record_done(yard: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {
-    if stamp.due_ns >= yard.measured_from_ns
-        && let Some(findings) = yard.groups.get_mut(&group)
+fn record_done(context: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {
+    if stamp.due_ns >= context.measured_from_ns
+        && let Some(results) = context.groups.get_mut(&group)
     {
-        findings.done.record(now_ns().saturating_sub(stamp.due_ns));
+        results.done.record(now_ns().saturating_sub(stamp.due_ns));
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct WorkloadPublisher {
     channel: Channel,
     number: usize,
     stream: u32,
-    dice: WorkloadRng,
+    rng: WorkloadRng,
     schedule: ArrivalSchedule,
     sequence: u32,
     /// When the next message is due; `None` after the last.
@@ -82,7 +82,7 @@ impl WorkloadPublisher {
             channel,
             number,
             stream: stream as u32,
-            dice: rng(common.spec.seed, RngPurpose::Messages, stream),
+            rng: rng(common.spec.seed, RngPurpose::Messages, stream),
             schedule: ArrivalSchedule::new(group.rate, group.arrivals, group.count),
             sequence: 0,
             due_ns: None,
@@ -97,9 +97,9 @@ impl WorkloadPublisher {
 
     /// Plans the next message; says when it is due.
     #[inline]
-    pub(super) fn plan(&mut self, shop: &PublisherContext) -> Option<u64> {
-        let from_begin_ns = self.schedule.next_ns(&mut self.dice);
-        self.due_ns = shop.begin_ns.checked_add(from_begin_ns).filter(|&due_ns| due_ns < shop.end_ns);
+    pub(super) fn plan(&mut self, context: &PublisherContext) -> Option<u64> {
+        let from_begin_ns = self.schedule.next_ns(&mut self.rng);
+        self.due_ns = context.begin_ns.checked_add(from_begin_ns).filter(|&due_ns| due_ns < context.end_ns);
         self.due_ns
     }
 
@@ -120,9 +120,9 @@ impl WorkloadPublisher {
     }
 
     /// There is room again; says when the message was due.
-    pub(super) fn resume(&mut self, time_ns: u64, findings: &mut PublisherResults) -> u64 {
+    pub(super) fn resume(&mut self, time_ns: u64, results: &mut PublisherResults) -> u64 {
         if let Some(since_ns) = self.stalled_since_ns.take() {
-            findings.stalled_ns += time_ns.saturating_sub(since_ns);
+            results.stalled_ns += time_ns.saturating_sub(since_ns);
         }
         self.due_ns.unwrap_or(u64::MAX)
     }
@@ -135,30 +135,30 @@ impl WorkloadPublisher {
 
     /// Writes the message that is due.
     #[inline]
-    pub(super) fn send(&mut self, shop: &PublisherContext, time_ns: u64, findings: &mut PublisherResults) -> client::Result<()> {
-        let group = &shop.task.common.spec.publishers[shop.task.group];
+    pub(super) fn send(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
+        let group = &context.task.common.spec.publishers[context.task.group];
         let Some(due_ns) = self.due_ns else { return Ok(()) };
-        let symbol = shop.symbols.draw(&mut self.dice);
-        let size_bytes = random::size(&group.size, &mut self.dice).max(STAMP_BYTES);
-        let key = shop.keys.number(self.number, symbol);
+        let symbol = context.symbols.draw(&mut self.rng);
+        let size_bytes = random::size(&group.size, &mut self.rng).max(STAMP_BYTES);
+        let key = context.keys.number(self.number, symbol);
         let stamp =
-            WorkloadStamp { run: shop.task.common.run, stream: self.stream, sequence: self.sequence, due_ns, sent_ns: time_ns };
-        self.write(shop, key, size_bytes, &stamp, group.mandatory)?;
-        let route = shop.keys.route(key);
-        route.iter().for_each(|&queue| findings.expected[queue as usize].add(self.stream, self.sequence));
-        findings.unroutable += u64::from(route.is_empty());
-        findings.digest = findings.digest.wrapping_add(mix(
+            WorkloadStamp { run: context.task.common.run, stream: self.stream, sequence: self.sequence, due_ns, sent_ns: time_ns };
+        self.write(context, key, size_bytes, &stamp, group.mandatory)?;
+        let route = context.keys.route(key);
+        route.iter().for_each(|&queue| results.expected[queue as usize].add(self.stream, self.sequence));
+        results.unroutable += u64::from(route.is_empty());
+        results.digest = results.digest.wrapping_add(mix(
             mix(u64::from(self.stream), u64::from(self.sequence)),
-            mix(due_ns - shop.begin_ns, (key as u64) << 32 | size_bytes as u64),
+            mix(due_ns - context.begin_ns, (key as u64) << 32 | size_bytes as u64),
         ));
-        findings.sent += 1;
-        findings.last_ns = time_ns;
-        if due_ns >= shop.measured_from_ns {
+        results.sent += 1;
+        results.last_ns = time_ns;
+        if due_ns >= context.measured_from_ns {
             let late_ns = time_ns - due_ns;
-            findings.measured += 1;
-            findings.measured_bytes += size_bytes as u64;
-            findings.late += u64::from(late_ns > LATE_SEND_NS);
-            findings.lateness.record(late_ns);
+            results.measured += 1;
+            results.measured_bytes += size_bytes as u64;
+            results.late += u64::from(late_ns > LATE_SEND_NS);
+            results.lateness.record(late_ns);
         }
         self.sequence += 1;
         Ok(())
@@ -167,22 +167,22 @@ impl WorkloadPublisher {
     #[inline]
     fn write(
         &mut self,
-        shop: &PublisherContext,
+        context: &PublisherContext,
         key: usize,
         size_bytes: usize,
         stamp: &WorkloadStamp,
         mandatory: bool,
     ) -> client::Result<()> {
         let to = Publish {
-            exchange: &shop.exchange,
-            routing_key: shop.keys.key(key),
+            exchange: &context.exchange,
+            routing_key: context.keys.key(key),
             mandatory,
             properties: RawProperties::new(&self.properties),
         };
-        let check = shop.task.common.check;
+        let check = context.task.common.check;
         if size_bytes < SHARED_BODY_BYTES_MIN {
             if self.body.len() < size_bytes {
-                self.body.extend_from_slice(&shop.pattern[self.body.len()..size_bytes]);
+                self.body.extend_from_slice(&context.pattern[self.body.len()..size_bytes]);
             }
             let body = &mut self.body[..size_bytes];
             stamp.write(body);
@@ -193,7 +193,7 @@ impl WorkloadPublisher {
         } else {
             let mut block = self.client.block(size_bytes);
             if check {
-                block.copy_from_slice(&shop.pattern[..size_bytes]);
+                block.copy_from_slice(&context.pattern[..size_bytes]);
             }
             stamp.write(&mut block);
             if check {
@@ -211,26 +211,26 @@ impl WorkloadPublisher {
     }
 
     /// The link is ready, or a heartbeat may be due: sends and takes in.
-    pub(super) fn process(&mut self, shop: &PublisherContext, findings: &mut PublisherResults) -> client::Result<()> {
+    pub(super) fn process(&mut self, context: &PublisherContext, results: &mut PublisherResults) -> client::Result<()> {
         loop {
             let (stream, sent, answers) = (self.stream, self.sequence, &mut self.answers);
             let dispatched = self.client.dispatch_now(|delivery, _| {
                 let time_ns = gauge::clock::now_ns();
                 match (answers.as_mut(), WorkloadStamp::read(delivery.body())) {
                     (Some(answers), Some(stamp))
-                        if stamp.run == shop.task.common.run
+                        if stamp.run == context.task.common.run
                             && stamp.stream == stream
                             && stamp.sequence < sent
                             && delivery.routing_key == answers.key.as_slice() =>
                     {
-                        answers.came += u64::from(answers.record(stamp.sequence, findings));
-                        findings.answers += 1;
-                        findings.last_ns = time_ns;
-                        if stamp.due_ns >= shop.measured_from_ns {
-                            findings.round_trips.record(time_ns.saturating_sub(stamp.due_ns));
+                        answers.came += u64::from(answers.record(stamp.sequence, results));
+                        results.answers += 1;
+                        results.last_ns = time_ns;
+                        if stamp.due_ns >= context.measured_from_ns {
+                            results.round_trips.record(time_ns.saturating_sub(stamp.due_ns));
                         }
                     }
-                    _ => findings.answer_faults.strays += 1,
+                    _ => results.answer_faults.strays += 1,
                 }
                 Ok(())
             })?;
@@ -249,21 +249,21 @@ impl WorkloadPublisher {
     }
 
     /// The time is over: counts what was not sent, not answered, refused and returned.
-    pub(super) fn end(&mut self, shop: &PublisherContext, time_ns: u64, findings: &mut PublisherResults) -> client::Result<()> {
+    pub(super) fn end(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
         if let Some(since_ns) = self.stalled_since_ns.take() {
-            findings.stalled_ns += time_ns.saturating_sub(since_ns);
+            results.stalled_ns += time_ns.saturating_sub(since_ns);
         }
         while self.due_ns.is_some() {
-            findings.unsent += 1;
+            results.unsent += 1;
             // The draws of a message that is not sent are not made: only the times matter here.
-            self.plan(shop);
+            self.plan(context);
         }
         if let Some(answers) = &self.answers {
-            findings.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.came);
+            results.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.came);
         }
-        findings.unconfirmed += self.client.outstanding(self.channel);
-        findings.refused += self.client.take_refused(self.channel)?.len() as u64;
-        findings.returned += self.client.returned_count();
+        results.unconfirmed += self.client.outstanding(self.channel);
+        results.refused += self.client.take_refused(self.channel)?.len() as u64;
+        results.returned += self.client.returned_count();
         Ok(())
     }
 
@@ -274,14 +274,14 @@ impl WorkloadPublisher {
 
 impl AnswerTracker {
     /// Notes an answer; says whether it is the first to its request.
-    fn record(&mut self, sequence: u32, findings: &mut PublisherResults) -> bool {
+    fn record(&mut self, sequence: u32, results: &mut PublisherResults) -> bool {
         let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
         if word >= self.seen.len() {
             self.seen.resize(word + 1, 0);
         }
         let again = self.seen[word] & bit != 0;
         self.seen[word] |= bit;
-        findings.answer_faults.duplicates += u64::from(again);
+        results.answer_faults.duplicates += u64::from(again);
         !again
     }
 }
