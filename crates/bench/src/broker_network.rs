@@ -43,7 +43,7 @@ pub(crate) const VERBS: BrokerNetwork =
 /// A broker of this program's, in a process of its own.
 pub(crate) struct NetworkBroker {
     process: ChildProcess,
-    said: CapturedOutput,
+    output: CapturedOutput,
     /// How clients reach it.
     pub url: String,
 }
@@ -74,18 +74,18 @@ impl NetworkBroker {
         let words: Vec<String> = std::iter::once("broker".to_owned()).chain(options.iter().cloned()).collect();
         let program = this_program()?;
         let mut command = launch_command(&CpuList::default(), &program.to_string_lossy(), &words)?;
-        let mut said = CapturedOutput::new()?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.writer()?);
+        let mut output = CapturedOutput::new()?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output.writer()?);
         let mut process = ChildProcess::start("broker", &mut command)?;
         let deadline = Deadline::after(BROKER_READY_WAIT);
         loop {
             if process.check_alive().is_err() {
-                return Err(said.last_line());
+                return Err(output.last_line());
             }
             let error = match client::Client::connect_with(&parsed, client::Options::default()) {
                 Ok(client) => {
                     client.close().map_err(|error| error.to_string())?;
-                    return Ok(Self { process, said, url });
+                    return Ok(Self { process, output, url });
                 }
                 Err(error) => error,
             };
@@ -115,9 +115,9 @@ impl NetworkBroker {
 
     /// Ends it. Answers the last line that it said.
     pub fn end(self) -> String {
-        let Self { process, mut said, .. } = self;
+        let Self { process, mut output, .. } = self;
         drop(process);
-        said.last_line()
+        output.last_line()
     }
 }
 

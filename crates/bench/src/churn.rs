@@ -53,7 +53,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 struct ChurnOptions {
     kinds: Vec<ChurnKind>,
     clients: Vec<usize>,
-    order: ChurnCommand,
+    command: ChurnCommand,
 }
 
 impl ChurnKind {
@@ -74,7 +74,7 @@ impl ChurnOptions {
         Ok(Self {
             kinds: ChurnKind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             clients: given.list("clients", &[1, 4], 1, CLIENTS_MAX)?,
-            order: ChurnCommand {
+            command: ChurnCommand {
                 count_max: given.number("iterations", CHURN_OPERATIONS_MAX, 1, CHURN_OPERATIONS_MAX)?,
                 duration_ms_max: given.number("seconds", 2, 1, 600)? * 1_000,
             },
@@ -84,8 +84,8 @@ impl ChurnOptions {
     /// A tenth, whose figures are thrown away.
     fn warm_up(&self) -> ChurnCommand {
         ChurnCommand {
-            count_max: (self.order.count_max / 10).max(1),
-            duration_ms_max: (self.order.duration_ms_max / 10).max(1),
+            count_max: (self.command.count_max / 10).max(1),
+            duration_ms_max: (self.command.duration_ms_max / 10).max(1),
         }
     }
 }
@@ -105,7 +105,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let mut record = RunRecorder::begin("churn", words, &given, &setup, &targets);
     record.note_option("kind", "all");
     record.note_option("clients", "1,4");
-    record.note_option("seconds", options.order.duration_ms_max / 1_000);
+    record.note_option("seconds", options.command.duration_ms_max / 1_000);
     let outcome = measure(&mut record, &setup, &options, &targets);
     record.end(outcome)
 }
@@ -117,11 +117,11 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOpti
     for &kind in &options.kinds {
         let first = record.document.series.len();
         record.document.series.extend(targets.iter().map(|target| series(kind, target)));
-        let table = match setup.shown.format.is_incremental() {
+        let table = match setup.output.format.is_incremental() {
             true => {
                 let begun: Vec<&MeasuredSeries> = record.document.series[first..].iter().collect();
                 progress.clear();
-                Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+                Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
             }
             false => None,
         };
@@ -141,10 +141,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOpti
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
                     churning[index].segment(&options.warm_up())?;
-                    let mut made = churning[index].segment(&options.order)?;
-                    made.invalid.extend(validity::unoptimised(&record.document.environment));
+                    let mut created = churning[index].segment(&options.command)?;
+                    created.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
-                        point.runs.push(made);
+                        point.runs.push(created);
                     }
                 }
                 done += 1.0;
@@ -210,10 +210,10 @@ impl ChurnRun {
         let mut unseen = false;
         for client in &mut self.clients {
             match client.report(REPORT_WAIT)? {
-                RoleReport::Churned { began_ns, ended_ns, operations: made, opened, closed, used } => {
+                RoleReport::Churned { began_ns, ended_ns, operations: created, opened, closed, used } => {
                     first_ns = first_ns.min(began_ns);
                     last_ns = last_ns.max(ended_ns);
-                    operations += made;
+                    operations += created;
                     opens.merge(&opened);
                     closes.merge(&closed);
                     unseen |= used.network.is_none();
@@ -252,10 +252,10 @@ mod tests {
     fn what_is_asked() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.kinds, usual.clients), (ChurnKind::ALL.to_vec(), vec![1, 4]));
-        assert_eq!(usual.order.duration_ms_max, 2_000);
+        assert_eq!(usual.command.duration_ms_max, 2_000);
         let few = options("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
         assert_eq!((&few.kinds, &few.clients), (&vec![ChurnKind::Queue], &vec![2]));
-        assert_eq!(few.order, ChurnCommand { count_max: 50, duration_ms_max: 9_000 });
+        assert_eq!(few.command, ChurnCommand { count_max: 50, duration_ms_max: 9_000 });
         assert_eq!(few.warm_up(), ChurnCommand { count_max: 5, duration_ms_max: 900 });
     }
 

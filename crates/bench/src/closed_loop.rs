@@ -33,7 +33,7 @@ pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure
     }
     let setup = MeasureOptions::read(&given)?;
     let options = ClosedLoopOptions::read(benchmark, &given, &setup)?;
-    setup.shown.prepare()?;
+    setup.output.prepare()?;
     crate::open_files::raise_for(options.connections_max())?;
     let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
     let mut record = RunRecorder::begin(benchmark.command, words, &given, &setup, &targets);

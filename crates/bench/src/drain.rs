@@ -13,7 +13,7 @@ use report::{OsuTable, ProgressLine};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
-use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
+use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
 use crate::role_protocol::{RoleReport, sizes};
 use crate::process::RoleHandle;
 use crate::run_recorder::{RunRecorder, check_interrupted};
@@ -70,7 +70,7 @@ impl DrainOptions {
 
     /// Messages of one size: as many as were asked for, or as fit the usual bounds.
     fn count(&self, size_bytes: usize) -> u64 {
-        let usual = (BACKLOG_BYTES_USUAL / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_USUAL);
+        let usual = (BACKLOG_BYTES_DEFAULT / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_DEFAULT);
         self.iterations.unwrap_or(usual)
     }
 }
@@ -103,10 +103,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOpti
     for target in targets {
         record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
     }
-    let table = match setup.shown.format.is_incremental() {
+    let table = match setup.output.format.is_incremental() {
         true => {
             let begun: Vec<&MeasuredSeries> = record.document.series.iter().collect();
-            Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+            Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
         }
         false => None,
     };
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
         assert_eq!(
             (usual.count(1), usual.count(64 << 10), usual.count(128 << 20)),
-            (BACKLOG_MESSAGES_USUAL, 4_096, 100)
+            (BACKLOG_MESSAGES_DEFAULT, 4_096, 100)
         );
         assert_eq!(options("-i 7").map(|options| options.count(64)).ok(), Some(7));
     }

@@ -128,7 +128,7 @@ pub struct MeasureOptions {
     /// Whether sequence and checksum of every message are checked.
     pub checks: bool,
     /// How the result is written.
-    pub shown: OutputOptions,
+    pub output: OutputOptions,
 }
 
 impl MeasureOptions {
@@ -162,7 +162,7 @@ impl MeasureOptions {
             runs: given.number("runs", 1, 1, RUNS_MAX as u64)? as usize,
             iterations: given.number_if_given("iterations", 1, SEGMENT_MESSAGES_MAX)?,
             checks: given.has("check"),
-            shown: OutputOptions {
+            output: OutputOptions {
                 format: DocumentFormat::parse(given.text("format").unwrap_or("osu"))?,
                 full: given.has("full"),
                 json: given.text("json").map(PathBuf::from),
@@ -253,13 +253,13 @@ mod tests {
     #[test]
     fn defaults_and_values() {
         let usual = setup("").expect("nothing is wrong");
-        assert_eq!((usual.runs, usual.iterations, usual.checks, usual.shown.full), (1, None, false, false));
+        assert_eq!((usual.runs, usual.iterations, usual.checks, usual.output.full), (1, None, false, false));
         assert_eq!(usual.source, BrokerSource::Started { command: None, options: Vec::new() });
-        let asked = setup("--url amqp://h --against amqp://a --against amqp://b -c -f --runs 5 -i 10 --format csv");
-        let asked = asked.expect("nothing is wrong");
-        assert_eq!(asked.other_brokers, ["amqp://a", "amqp://b"]);
-        assert_eq!((asked.runs, asked.iterations, asked.checks, asked.shown.full), (5, Some(10), true, true));
-        assert_eq!(asked.shown.format, DocumentFormat::Csv);
+        let options = setup("--url amqp://h --against amqp://a --against amqp://b -c -f --runs 5 -i 10 --format csv");
+        let options = options.expect("nothing is wrong");
+        assert_eq!(options.other_brokers, ["amqp://a", "amqp://b"]);
+        assert_eq!((options.runs, options.iterations, options.checks, options.output.full), (5, Some(10), true, true));
+        assert_eq!(options.output.format, DocumentFormat::Csv);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Err(CommandFailure::Usage("networks are those of one host: not under a launcher".to_owned()));
     }
     let setup = MeasureOptions::read(&given)?;
-    setup.shown.prepare()?;
+    setup.output.prepare()?;
     let names: Vec<&'static str> = NETWORKS.iter().map(|network| network.name).collect();
     let mut must = Vec::new();
     for name in given.text("must").into_iter().flat_map(|list| list.split(',')) {
@@ -100,7 +100,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Err(CommandFailure::Interrupted);
     }
     put(&format!("\n{}", table(&results, &baseline)))?;
-    if let Some(file) = &setup.shown.json
+    if let Some(file) = &setup.output.json
         && let Some(document) = joined(words, &results, baseline.as_ref().ok())
     {
         write_file(file, &json::write(&document)?)?;

@@ -372,10 +372,10 @@ impl OpenLoopOptions {
         while let Some(rate) = search.rate() {
             let seconds = self.probe_s.max(objective.seconds_min(rate));
             let mut run = self.measure((size_bytes, rate, seconds), target, setup, record)?;
-            let (value, kept) = objective.judge(&run);
-            print_line(record, &probe_line(target, rate, value, &kept))?;
-            above.observe(rate, &kept);
-            search.observe(kept.is_ok());
+            let (value, met) = objective.judge(&run);
+            print_line(record, &probe_line(target, rate, value, &met))?;
+            above.observe(rate, &met);
+            search.observe(met.is_ok());
             if !is_broken(&run) {
                 // A probe beyond what can be kept is no bad figure: that it is beyond is what was asked.
                 let why = std::mem::take(&mut run.invalid);
@@ -406,10 +406,10 @@ impl OpenLoopOptions {
             for _run in 0..setup.runs {
                 let seconds = self.seconds.max(objective.seconds_min(trying));
                 let run = self.measure((size_bytes, trying, seconds), target, setup, record)?;
-                let (value, kept) = objective.judge(&run);
-                print_line(record, &format!("confirming: {}", probe_line(target, trying, value, &kept)))?;
-                above.observe(trying, &kept);
-                all_kept &= kept.is_ok();
+                let (value, met) = objective.judge(&run);
+                print_line(record, &format!("confirming: {}", probe_line(target, trying, value, &met)))?;
+                above.observe(trying, &met);
+                all_kept &= met.is_ok();
                 runs.push(run);
             }
             if all_kept {
@@ -433,8 +433,8 @@ impl OpenLoopOptions {
 struct LowestMissedRate(Option<(f64, String)>);
 
 impl LowestMissedRate {
-    fn observe(&mut self, rate: f64, kept: &Result<(), String>) {
-        if let Err(why) = kept
+    fn observe(&mut self, rate: f64, met: &Result<(), String>) {
+        if let Err(why) = met
             && self.0.as_ref().is_none_or(|(lowest, _)| rate <= *lowest)
         {
             self.0 = Some((rate, why.clone()));
@@ -460,10 +460,10 @@ fn point(rate: f64, size_bytes: usize, runs: Vec<MeasuredRun>) -> SeriesPoint {
     SeriesPoint { at: rate, size_bytes: size_bytes as f64, runs }
 }
 
-fn probe_line(target: &BenchmarkTarget, rate: f64, value: Option<f64>, kept: &Result<(), String>) -> String {
+fn probe_line(target: &BenchmarkTarget, rate: f64, value: Option<f64>, met: &Result<(), String>) -> String {
     let value = value.map_or_else(|| "-".to_owned(), |us| units::shown_ns((us * 1e3) as u64));
-    let kept = kept.as_ref().map_or_else(|why| format!("not kept: {why}"), |()| "kept".to_owned());
-    format!("{}: {rate:.0}/s, {value}: {kept}", target.name)
+    let met = met.as_ref().map_or_else(|why| format!("not kept: {why}"), |()| "kept".to_owned());
+    format!("{}: {rate:.0}/s, {value}: {met}", target.name)
 }
 
 /// A line beside the table; nothing where the output is a document.
@@ -510,8 +510,8 @@ mod tests {
     fn what_failed_just_above_is_told() {
         let mut above = LowestMissedRate::default();
         assert_eq!(above.to_string(), "no higher rate was tried");
-        for (rate, kept) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {
-            above.observe(rate, &kept.map_err(str::to_owned));
+        for (rate, met) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {
+            above.observe(rate, &met.map_err(str::to_owned));
         }
         assert_eq!(above.to_string(), "200/s did not: b");
     }

@@ -127,7 +127,7 @@ impl RoleProcess {
         let mut command = launch_command(cpus, program, arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = ChildProcess::start(kind, &mut command)?;
-        let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
+        let (Some(commands), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
             return Err(format!("the {kind} has no pipes"));
         };
         std::thread::spawn(move || {
@@ -147,7 +147,7 @@ impl RoleProcess {
             }
             output_sender(RoleOutput::Ended(why));
         });
-        Ok(Self { commands: orders, process })
+        Ok(Self { commands, process })
     }
 
     /// After it was heard to end: how, if it did not end well.
@@ -203,7 +203,7 @@ impl RoleHandle {
 
     fn local(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
         let (output_sender, output) = channel();
-        let mut process = RoleProcess::start_within(within, kind, cpus, move |said| output_sender.send(said).is_ok())?;
+        let mut process = RoleProcess::start_within(within, kind, cpus, move |output| output_sender.send(output).is_ok())?;
         process.send_line(task)?;
         Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { process, output } })
     }
@@ -250,7 +250,7 @@ impl RoleHandle {
         let kind = &self.kind;
         let output = match &mut self.location {
             RoleLocation::Local { output, .. } => match output.recv_timeout(wait) {
-                Ok(said) => Some(said),
+                Ok(output) => Some(output),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(RoleOutput::Ended(None)),
             },

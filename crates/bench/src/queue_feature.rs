@@ -39,7 +39,7 @@ pub enum QueueFeature {
 
 impl QueueFeature {
     /// Whether messages go through a first queue, that nobody consumes from, and on through the exchange for dead letters.
-    pub fn buries(self) -> bool {
+    pub fn dead_letters(self) -> bool {
         matches!(self, QueueFeature::Expired | QueueFeature::NoRoom)
     }
 
@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(names(QueueFeature::DeadLetters), ["x-dead-letter-exchange"]);
         assert_eq!(names(QueueFeature::Expired), ["x-message-ttl", "x-dead-letter-exchange"]);
         assert_eq!(names(QueueFeature::NoRoom), ["x-max-length", "x-dead-letter-exchange"]);
-        assert!(QueueFeature::Expired.buries() && QueueFeature::NoRoom.buries() && !QueueFeature::DeadLetters.buries());
+        assert!(QueueFeature::Expired.dead_letters() && QueueFeature::NoRoom.dead_letters() && !QueueFeature::DeadLetters.dead_letters());
     }
 }

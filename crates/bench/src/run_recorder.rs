@@ -51,7 +51,7 @@ impl RunRecorder {
                 series: Vec::new(),
                 cut_short: None,
             },
-            output: setup.shown.clone(),
+            output: setup.output.clone(),
         };
         record.document.options = options;
         record.note_option("runs", setup.runs);

@@ -98,12 +98,12 @@ pub(crate) struct MemoryCost {
 }
 
 /// Makes `count` things in a broker that does nothing else, and divides its growth.
-pub(crate) fn cost(broker: &BenchmarkTarget, thing: ScaledObject, count: usize) -> Result<MemoryCost, String> {
+pub(crate) fn cost(broker: &BenchmarkTarget, object: ScaledObject, count: usize) -> Result<MemoryCost, String> {
     let url = amqp(broker)?;
     // The first connection brings in what all share.
     let first = connect(url, "first").map_err(|error| error.to_string())?;
     let before = settled_bytes(broker)?;
-    let mut clients = thing.create(url, count).map_err(|error| format!("{count} x {}: {error}", thing.goal().0))?;
+    let mut clients = object.create(url, count).map_err(|error| format!("{count} x {}: {error}", object.goal().0))?;
     let after = settled_bytes(broker)?;
     clients.push(first);
     Ok(MemoryCost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
@@ -146,35 +146,35 @@ pub fn run(words: &[String]) -> Result<(), String> {
     let extra: Vec<String> = given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
     let start = || BenchmarkTarget::embedded(given.text("broker-command"), &extra, &CpuList::default());
     let mut broken = 0;
-    let mut tell = |kept: bool, text: String| {
+    let mut result_sender = |kept: bool, text: String| {
         broken += usize::from(!kept);
         put(&format!("{} {text}\n", if kept { "ok" } else { "not ok" }))
     };
     let open_files = raise_open_files()?;
-    for (thing, count) in [
+    for (object, count) in [
         (ScaledObject::Connections, 10_000),
         (ScaledObject::Queues, 100_000),
         (ScaledObject::Bindings, 1_000_000),
         (ScaledObject::Messages, 10_000_000),
     ] {
-        let (name, most) = thing.goal();
+        let (name, most) = object.goal();
         let count = count / part;
-        if thing == ScaledObject::Connections && open_files < count as u64 + 100 {
+        if object == ScaledObject::Connections && open_files < count as u64 + 100 {
             put(&format!("SKIPPED: {count} connections: only {open_files} files may be open\n"))?;
             continue;
         }
         let broker = start()?;
-        let made = cost(&broker, thing, count)?;
+        let made = cost(&broker, object, count)?;
         let each = made.bytes_each;
-        tell(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
-        match thing {
+        result_sender(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
+        match object {
             ScaledObject::Connections => {
                 let busy = round_trips(&broker)?;
-                tell(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
+                result_sender(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
             }
             ScaledObject::Messages => {
                 let received = drain(amqp(&broker)?, count)?;
-                tell(
+                result_sender(
                     received == count as u64,
                     format!("{received} of {count} queued messages come out again, in order"),
                 )?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::queue_feature::QueueFeature;
 use crate::launcher::TargetMeter;
-use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
+use crate::limits::{REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{PatternMatching, TopicPatterns};
 use crate::placement::{CpuList, CpuPlacement};
 use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape, SelfUsage};
@@ -234,7 +234,7 @@ impl SegmentFigures {
     }
 
     /// A publisher that got no answer to a message sends no more: those it never sent are not lost.
-    fn forgive_unsent(&mut self, segment: &LoadSegment) {
+    fn discount_unsent(&mut self, segment: &LoadSegment) {
         if segment.shape == TrafficShape::PingPong && self.published < segment.count {
             self.faults.lost = self.faults.lost.saturating_sub(segment.count - self.published);
         }
@@ -457,7 +457,7 @@ impl RunningScenario {
             // A hop says how many deliveries its bytes would be; what a sink swallows is not delivered.
             figures.delivered = if figures.delivered > 0 { figures.delivered } else { figures.published };
         } else {
-            figures.forgive_unsent(segment);
+            figures.discount_unsent(segment);
         }
         Ok(figures)
     }
@@ -475,7 +475,7 @@ impl RunningScenario {
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, role) in waiting.into_iter().enumerate() {
                 // One is waited for, the others are looked at.
-                let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
+                let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait)? {
                     None => silent.push(role),
                     Some(RoleReport::Published { began_ns, ended_ns, published, latencies, confirms, refused, used }) => {

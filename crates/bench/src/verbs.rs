@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::limits::{
-    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_UNDER_WAY_BYTES, VERBS_WINDOW_MAX,
+    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_IN_FLIGHT_BYTES, VERBS_WINDOW_MAX,
 };
 use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
 use crate::process::RoleHandle;
@@ -82,7 +82,7 @@ struct VerbsOptions {
     signal_every: Option<u32>,
     inline_bytes: Option<u32>,
     poll: CompletionWait,
-    place: PeerLocation,
+    peer: PeerLocation,
     listen: Option<SocketAddr>,
 }
 
@@ -92,7 +92,7 @@ impl VerbsOptions {
         let shape = given.one_of("shape", &["both", "latency", "stream"])?;
         let factor = given.number("step", 2, 2, STEP_MAX)?;
         let window = given.number("window", 64, 1, u64::from(VERBS_WINDOW_MAX))? as u32;
-        let place = |name: &str| -> Result<Option<SocketAddr>, UsageError> {
+        let socket_address = |name: &str| -> Result<Option<SocketAddr>, UsageError> {
             let wrong = |text| UsageError(format!("--{name} is an IP address and a port, not '{text}'"));
             given.text(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
@@ -100,7 +100,7 @@ impl VerbsOptions {
             .text("address")
             .map(|text| text.parse().map_err(|_| UsageError(format!("--address is an IP address, not '{text}'"))))
             .transpose()?;
-        let (listen, connect) = (place("listen")?, place("connect")?);
+        let (listen, connect) = (socket_address("listen")?, socket_address("connect")?);
         if u8::from(listen.is_some()) + u8::from(connect.is_some()) + u8::from(address.is_some()) > 1 {
             return Err(UsageError("--listen, --connect and --address exclude one another".to_owned()));
         }
@@ -118,13 +118,13 @@ impl VerbsOptions {
             signal_every: given.number_if_given("signal-every", 1, u64::from(window))?.map(|every| every as u32),
             inline_bytes: given.number_if_given("inline", 0, 4_096)?.map(|bytes| bytes as u32),
             poll,
-            place: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
+            peer: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
             listen,
         };
         if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
             return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
         }
-        if options.place != PeerLocation::Started(None) && crate::launcher::has_ranks() {
+        if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
             return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
         }
         options.sizes.retain(|&size| size > 0);
@@ -138,9 +138,9 @@ impl VerbsOptions {
     }
 
     /// An order for messages of a size, whose counts are still to be found.
-    fn order(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
+    fn request(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
         let window = if shape == TrafficShape::PingPong { 1 } else { self.window };
-        let fits = (VERBS_UNDER_WAY_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
+        let fits = (VERBS_IN_FLIGHT_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
         let window = window.min(fits.max(4)).max(1);
         let usual = (window / 4).max(1);
         let signal_every = self.signal_every.unwrap_or(usual).min(window);
@@ -163,7 +163,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     if let Some(address) = options.listen {
         return listen(address);
     }
-    setup.shown.prepare()?;
+    setup.output.prepare()?;
     let mut ends = VerbsPair::start(&options, &setup)?;
     let mut record = RunRecorder::begin("baseline verbs", words, &given, &setup, &[]);
     record.document.targets.push(ends.facts());
@@ -179,18 +179,18 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
 
 fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     let ip = if address.ip().is_unspecified() { first_address()? } else { address.ip() };
-    let far = VerbsListener::listen(ip, address.port())?;
-    put(&format!("listening on {} ({}); Ctrl-C ends it\n", far.address()?, far.device()?.name))?;
-    Ok(far.serve(|why| eprintln!("harrier bench: {why}"))?)
+    let listener = VerbsListener::listen(ip, address.port())?;
+    put(&format!("listening on {} ({}); Ctrl-C ends it\n", listener.address()?, listener.device()?.name))?;
+    Ok(listener.serve(|why| eprintln!("harrier bench: {why}"))?)
 }
 
 /// The two processes, or the one of them that is here.
 struct VerbsPair {
-    near: RoleHandle,
-    _far: Option<RoleHandle>,
+    publisher: RoleHandle,
+    _consumer: Option<RoleHandle>,
     to: SocketAddr,
     device: DeviceFacts,
-    far_device: Option<DeviceFacts>,
+    consumer_device: Option<DeviceFacts>,
 }
 
 fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
@@ -202,21 +202,21 @@ fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
 
 impl VerbsPair {
     fn start(options: &VerbsOptions, setup: &MeasureOptions) -> Result<Self, String> {
-        let (far, to, far_device) = match options.place {
+        let (consumer, to, consumer_device) = match options.peer {
             PeerLocation::At(to) => (None, to, None),
             PeerLocation::Started(address) => {
-                let mut far = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
-                let VerbsConsumerReady { address, device } = parse_report(far.report(ROLE_READY_WAIT)?)?;
-                (Some(far), address, Some(device))
+                let mut consumer = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
+                let VerbsConsumerReady { address, device } = parse_report(consumer.report(ROLE_READY_WAIT)?)?;
+                (Some(consumer), address, Some(device))
             }
         };
-        let mut near = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
-        let device = parse_report(near.report(ROLE_READY_WAIT)?)?;
-        Ok(Self { near, _far: far, to, device, far_device })
+        let mut publisher = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
+        let device = parse_report(publisher.report(ROLE_READY_WAIT)?)?;
+        Ok(Self { publisher, _consumer: consumer, to, device, consumer_device })
     }
 
     fn is_software(&self) -> bool {
-        [Some(&self.device), self.far_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
+        [Some(&self.device), self.consumer_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
     }
 
     fn facts(&self) -> TargetFacts {
@@ -230,20 +230,20 @@ impl VerbsPair {
         }
     }
 
-    fn segment(&mut self, order: &VerbsRequest) -> Result<VerbsResults, String> {
-        self.near.send_command(order)?;
-        parse_report(self.near.report(REPORT_WAIT)?)
+    fn segment(&mut self, request: &VerbsRequest) -> Result<VerbsResults, String> {
+        self.publisher.send_command(request)?;
+        parse_report(self.publisher.report(REPORT_WAIT)?)
     }
 
     /// How many messages last about `seconds`: found by trials that grow until they can be timed.
-    fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, order: &VerbsRequest) -> Result<MessageCounts, String> {
+    fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, request: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
             return Ok(MessageCounts::with_tenth(iterations));
         }
-        let mut count = 2 * u64::from(order.window.max(8));
+        let mut count = 2 * u64::from(request.window.max(8));
         loop {
-            let found = self.segment(&VerbsRequest { count, warm_up: (count / 8).max(1), ..*order })?;
+            let found = self.segment(&VerbsRequest { count, warm_up: (count / 8).max(1), ..*request })?;
             let elapsed_s = found.elapsed_ns.max(1) as f64 / 1e9;
             if elapsed_s >= TRIAL_S || count >= SEGMENT_MESSAGES_MAX / 16 {
                 return Ok(MessageCounts::with_tenth((count as f64 * options.seconds / elapsed_s).max(16.0) as u64));
@@ -261,8 +261,8 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
     for (index, &pair) in series.iter().enumerate() {
         let begun = begin(options, pair, &ends.device);
         record.document.series.push(begun);
-        let place = record.document.series.len() - 1;
-        let table = if setup.shown.format.is_incremental() {
+        let last = record.document.series.len() - 1;
+        let table = if setup.output.format.is_incremental() {
             progress.clear();
             if index > 0 {
                 put("\n")?;
@@ -270,21 +270,21 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
             if ends.is_software() {
                 put(&format!("# {SOFTWARE_SENTENCE}\n"))?;
             }
-            Some(OsuTable::begin(&record.document, &[&record.document.series[place]], setup.shown.full)?)
+            Some(OsuTable::begin(&record.document, &[&record.document.series[last]], setup.output.full)?)
         } else {
             None
         };
         for &size_bytes in &options.sizes {
             check_interrupted()?;
-            let order = options.order(pair, size_bytes);
-            let counts = ends.counts(setup, options, &order)?;
-            let order = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..order };
+            let request = options.request(pair, size_bytes);
+            let counts = ends.counts(setup, options, &request)?;
+            let request = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..request };
             let mut point = SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
             for run in 1..=setup.runs {
                 check_interrupted()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
                 progress.show(done / all, &what);
-                let mut made = to_run(&order, &ends.segment(&order)?);
+                let mut made = to_run(&request, &ends.segment(&request)?);
                 made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
                 made.invalid.extend(validity::unoptimised(&record.document.environment));
                 point.runs.push(made);
@@ -294,7 +294,7 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
             if let Some(table) = &table {
                 table.row(&[&point])?;
             }
-            record.document.series[place].points.push(point);
+            record.document.series[last].points.push(point);
         }
     }
     Ok(())
@@ -326,14 +326,14 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 }
 
 /// A segment as a run of the document. The ends stand where publisher and consumer do.
-fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
-    let latency = if order.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
-    let latencies = if order.shape == TrafficShape::PingPong {
+fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
+    let latency = if request.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
+    let latencies = if request.shape == TrafficShape::PingPong {
         BTreeMap::from([(latency.to_owned(), found.latencies.clone())])
     } else {
         BTreeMap::new()
     };
-    let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
+    let of_thousand = |number: u64| number as f64 * 1e3 / request.count as f64;
     let note = |name: &str, options: &endpoint::DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
@@ -343,19 +343,19 @@ fn to_run(order: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
             of_thousand(options.sleeps),
         )
     };
-    let way = if order.kind != VerbsOperation::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
+    let way = if request.kind != VerbsOperation::Read && request.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
     MeasuredRun {
         elapsed_s: found.elapsed_ns.max(1) as f64 / 1e9,
-        published: order.count,
-        delivered: order.count,
-        delivered_bytes: order.count * order.size_bytes as u64,
+        published: request.count,
+        delivered: request.count,
+        delivered_bytes: request.count * request.size_bytes as u64,
         latencies,
-        publishers: Some(found.near.0),
-        consumers: Some(found.far.0),
+        publishers: Some(found.active.0),
+        consumers: Some(found.passive.0),
         notes: vec![
-            format!("{way}, a window of {}, a completion for {}", order.window, order.signal_every),
-            note("measuring end", &found.near.1),
-            note("other end", &found.far.1),
+            format!("{way}, a window of {}, a completion for {}", request.window, request.signal_every),
+            note("measuring end", &found.active.1),
+            note("other end", &found.passive.1),
         ],
         ..MeasuredRun::default()
     }
@@ -373,10 +373,10 @@ mod tests {
     #[test]
     fn what_is_asked() {
         let usual = options("").expect("nothing is wrong");
-        assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, PeerLocation::Started(None)));
+        assert_eq!((usual.series().len(), usual.sizes.len(), usual.peer), (6, 21, PeerLocation::Started(None)));
         let few = options("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
         assert_eq!(few.series(), [(VerbsOperation::Read, TrafficShape::PingPong)]);
-        assert_eq!(few.place, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
+        assert_eq!(few.peer, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
         let sleeping = options("--poll events").expect("nothing is wrong");
         assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong)));
     }
@@ -385,8 +385,8 @@ mod tests {
     fn windows_are_smaller_for_large_messages_and_one_for_round_trips() {
         let options = options("--window 128").expect("nothing is wrong");
         let of = |shape, size_bytes| {
-            let order = options.order((VerbsOperation::Send, shape), size_bytes);
-            (order.window, order.signal_every)
+            let request = options.request((VerbsOperation::Send, shape), size_bytes);
+            (request.window, request.signal_every)
         };
         assert_eq!(of(TrafficShape::Stream, 64), (128, 32));
         assert_eq!(of(TrafficShape::Stream, 1 << 20), (16, 4));

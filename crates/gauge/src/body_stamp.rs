@@ -29,7 +29,7 @@ impl BodyStamp {
     pub fn new(size_bytes: usize) -> Self {
         // Each place has its own byte, as far as 251 and 8 bits allow: a part that is moved or cut does not fit.
         let pattern: Vec<u8> =
-            (0..size_bytes).map(|place| (place % 251) as u8 ^ (place / 251).wrapping_mul(31) as u8).collect();
+            (0..size_bytes).map(|index| (index % 251) as u8 ^ (index / 251).wrapping_mul(31) as u8).collect();
         let mut begun = Hasher::new();
         begun.update(pattern.get(HEAD_BYTES..).unwrap_or_default());
         Self { pattern, begun }
@@ -91,10 +91,10 @@ mod tests {
             stamp.write(&mut body, 0x0102_0304_0506_0708);
             assert!(stamp.holds(&body), "{size_bytes}");
             let first = if size_bytes < HEAD_BYTES { SEQUENCE_BYTES_MAX } else { 0 };
-            for place in first..size_bytes {
-                body[place] ^= 0x10;
-                assert!(!stamp.holds(&body), "{size_bytes} bytes, byte {place}");
-                body[place] ^= 0x10;
+            for index in first..size_bytes {
+                body[index] ^= 0x10;
+                assert!(!stamp.holds(&body), "{size_bytes} bytes, byte {index}");
+                body[index] ^= 0x10;
             }
             assert!(!stamp.holds(&vec![0; size_bytes + 1]), "another size");
         }

@@ -10,13 +10,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockExchange {
     /// When the question left, on this clock.
-    pub asked_ns: u64,
+    #[serde(rename = "asked_ns")]
+    pub request_sent_ns: u64,
     /// When it arrived, on the other clock.
-    pub arrived_ns: u64,
+    #[serde(rename = "arrived_ns")]
+    pub request_received_ns: u64,
     /// When the answer left, on the other clock.
-    pub answered_ns: u64,
+    #[serde(rename = "answered_ns")]
+    pub reply_sent_ns: u64,
     /// When it was here, on this clock.
-    pub heard_ns: u64,
+    #[serde(rename = "heard_ns")]
+    pub reply_received_ns: u64,
 }
 
 /// The other clock's lead over this one.
@@ -47,8 +51,8 @@ impl ClockExchange {
     /// The least and the largest offset with which nothing arrives before it left.
     fn bounds(&self) -> Option<(i128, i128)> {
         let between = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
-        let (low, high) = (between(self.answered_ns, self.heard_ns), between(self.arrived_ns, self.asked_ns));
-        (self.asked_ns <= self.heard_ns && self.arrived_ns <= self.answered_ns && low <= high).then_some((low, high))
+        let (low, high) = (between(self.reply_sent_ns, self.reply_received_ns), between(self.request_received_ns, self.request_sent_ns));
+        (self.request_sent_ns <= self.reply_received_ns && self.request_received_ns <= self.reply_sent_ns && low <= high).then_some((low, high))
     }
 }
 
@@ -60,10 +64,10 @@ mod tests {
     fn exchange(asked_ns: u64, lead: i64, there: u64, at: u64, back: u64) -> ClockExchange {
         let other = |ns: u64| ns.checked_add_signed(lead).expect("a time");
         ClockExchange {
-            asked_ns,
-            arrived_ns: other(asked_ns + there),
-            answered_ns: other(asked_ns + there + at),
-            heard_ns: asked_ns + there + at + back,
+            request_sent_ns: asked_ns,
+            request_received_ns: other(asked_ns + there),
+            reply_sent_ns: other(asked_ns + there + at),
+            reply_received_ns: asked_ns + there + at + back,
         }
     }
 
@@ -92,13 +96,13 @@ mod tests {
 
     #[test]
     fn nonsense_is_left_out() {
-        let backwards = ClockExchange { asked_ns: 10, arrived_ns: 5, answered_ns: 5, heard_ns: 9 };
+        let backwards = ClockExchange { request_sent_ns: 10, request_received_ns: 5, reply_sent_ns: 5, reply_received_ns: 9 };
         assert_eq!(offset(&[backwards]), None);
         assert_eq!(offset(&[]), None);
         // Longer at the other side than the whole took here.
-        let impossible = ClockExchange { asked_ns: 10, arrived_ns: 0, answered_ns: 100, heard_ns: 20 };
+        let impossible = ClockExchange { request_sent_ns: 10, request_received_ns: 0, reply_sent_ns: 100, reply_received_ns: 20 };
         assert_eq!(offset(&[impossible]), None);
-        let far = ClockExchange { asked_ns: 0, arrived_ns: u64::MAX, answered_ns: u64::MAX, heard_ns: 0 };
+        let far = ClockExchange { request_sent_ns: 0, request_received_ns: u64::MAX, reply_sent_ns: u64::MAX, reply_received_ns: 0 };
         assert_eq!(offset(&[far]), None, "no such lead fits");
         let good = exchange(100, 7, 1, 0, 1);
         assert_eq!(offset(&[backwards, good]), Some(ClockOffset { offset_ns: 7, error_ns: 1 }));

@@ -29,7 +29,7 @@ struct MeteredProcess {
     last: ProcessSnapshot,
     threads: BTreeMap<u32, ThreadSpan>,
     /// Threads whose ids were given to others.
-    gone: Vec<ThreadSpan>,
+    ended_threads: Vec<ThreadSpan>,
     threads_max: usize,
 }
 
@@ -84,7 +84,7 @@ impl MeteredProcess {
             .map(|(&id, thread)| (id, ThreadSpan { first: thread.clone(), last: thread.clone() }))
             .collect();
         let threads_max = first.threads.len();
-        Some(Self { pid, last: first.clone(), first, threads, gone: Vec::new(), threads_max })
+        Some(Self { pid, last: first.clone(), first, threads, ended_threads: Vec::new(), threads_max })
     }
 
     /// Looks again; a process that has ended, or whose id another has now, stays as it was seen last.
@@ -96,7 +96,7 @@ impl MeteredProcess {
         for (&id, thread) in &look.threads {
             let span = self.threads.entry(id).or_default();
             if thread.cpu_ns < span.last.cpu_ns || thread.voluntary < span.last.voluntary {
-                self.gone.push(std::mem::take(span));
+                self.ended_threads.push(std::mem::take(span));
             }
             span.last = thread.clone();
         }
@@ -112,7 +112,7 @@ impl MeteredProcess {
         let (first, last) = (&self.first, &self.last);
         let cpu_s = last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / 1e9;
         let user_s = cpu_s * user_share(first, last);
-        let spans = || self.threads.values().chain(&self.gone);
+        let spans = || self.threads.values().chain(&self.ended_threads);
         let sum = |count: &dyn Fn(&ThreadSnapshot) -> u64| -> u64 {
             spans().map(|span| count(&span.last).saturating_sub(count(&span.first))).sum()
         };

@@ -150,13 +150,13 @@ pub struct NodeUsage {
 
 impl MeasuredSeries {
     /// The name of a place on the axis, where places have names: the parameter `AXIS PLACE`, as in `group 1`.
-    pub fn place_name(&self, at: f64) -> Option<&str> {
+    pub fn name_at(&self, at: f64) -> Option<&str> {
         self.parameters.get(&format!("{} {at}", self.axis)).map(String::as_str)
     }
 
     /// A place on the axis as a table shows it: its name, or the number.
-    pub fn place(&self, at: f64) -> String {
-        self.place_name(at).map_or_else(|| at.to_string(), str::to_owned)
+    pub fn label_at(&self, at: f64) -> String {
+        self.name_at(at).map_or_else(|| at.to_string(), str::to_owned)
     }
 }
 

@@ -38,11 +38,11 @@ pub fn table(series: &MeasuredSeries, full: bool) -> String {
     for point in &series.points {
         let reasons = invalid_reasons(point);
         let mark = if reasons.is_empty() { "" } else { " \\*" };
-        let mut cells = vec![format!("{}{mark}", series.place(point.at))];
+        let mut cells = vec![format!("{}{mark}", series.label_at(point.at))];
         cells.extend(metrics.iter().map(|metric| MetricEstimate::of(metric, point).map_or("-".to_owned(), cell)));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
         for reason in reasons {
-            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.place(point.at)));
+            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.label_at(point.at)));
         }
     }
     text + &below

@@ -214,7 +214,7 @@ fn leftovers(entries: &[SeriesEntry<'_>], left: &[usize]) -> Vec<FigureSpec> {
             .into_iter()
             .filter_map(|metric| if let Metric::LatencyMeanUs(kind) = metric { Some(kind) } else { None })
             .collect();
-        let places_have_names = series.points.first().is_some_and(|point| series.place_name(point.at).is_some());
+        let places_have_names = series.points.first().is_some_and(|point| series.name_at(point.at).is_some());
         if series.points.len() == 1 || places_have_names {
             for kind in kinds {
                 push(catalogue::quantiles(

@@ -30,7 +30,7 @@ pub struct Benchmark {
     /// Whether it goes through a relay and no broker.
     pub is_raw: bool,
     /// The options that are its own.
-    own: &'static [&'static [OptionSpec]],
+    own_options: &'static [&'static [OptionSpec]],
     /// Whether messages go one way or to and fro.
     shape: fn(&ParsedOptions) -> TrafficShape,
     /// The workloads it is made of.
@@ -63,7 +63,7 @@ broker takes them; the consumer answers with an empty message when it has them a
             ("de-spsc --null -m 1:1M", "the load generator's own ceiling beside the broker's rate"),
         ],
         is_raw: false,
-        own: &[SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
         variants: |given| delivery(given, Scenario::default()).map(|scenario| vec![BenchmarkVariant::new(scenario, &[])]),
     },
@@ -79,7 +79,7 @@ pairs together, from the first message of the first pair to the last answer of t
             ("de-mpmc --pairs 16,32 -m 64:64", "many pairs at one size"),
         ],
         is_raw: false,
-        own: &[PAIRS, SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[PAIRS, SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
         variants: |given| {
             let pairs = given.list("pairs", &[1, 2, 4, 8], 1, PAIRS_MAX)?;
@@ -103,7 +103,7 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
             ("de-pp --baseline --runs 5", "beside the round trips of raw sockets through a relay"),
         ],
         is_raw: false,
-        own: &[SIZES, BASELINE],
+        own_options: &[SIZES, BASELINE],
         shape: |_| TrafficShape::PingPong,
         variants: |_| Ok(vec![BenchmarkVariant::new(Scenario::default(), &[])]),
     },
@@ -120,7 +120,7 @@ was published. (The paper's FE-SPMC.)",
             ("fe-spmc --consumers 256 -m 64:1K", "a wide fan-out"),
         ],
         is_raw: false,
-        own: &[CONSUMERS, SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[CONSUMERS, SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
         variants: |given| {
             let consumers = given.list("consumers", &[1, 2, 4, 8, 16, 32], 1, CONSUMERS_MAX)?;
@@ -148,7 +148,7 @@ flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
             ("te-spsc --patterns 1024 --changing 1000", "bindings that come and go under load"),
         ],
         is_raw: false,
-        own: &[TOPIC, SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[TOPIC, SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
         variants: topics,
     },
@@ -164,7 +164,7 @@ acknowledged by its consumer. Beside the rates: how long after publishing a mess
             ("confirm --window 1 -m 64:64", "each message waits for its confirm"),
         ],
         is_raw: false,
-        own: &[CONFIRM, SIZES, BASELINE],
+        own_options: &[CONFIRM, SIZES, BASELINE],
         shape: |_| TrafficShape::Stream,
         variants: |given| {
             let scenario = Scenario {
@@ -192,7 +192,7 @@ connections and knows nothing about them. What a broker on this network cannot e
             ("baseline sockets --consumers 32", "a fan-out"),
         ],
         is_raw: true,
-        own: &[RAW, SIZES],
+        own_options: &[RAW, SIZES],
         shape: |given| if given.has("ping-pong") { TrafficShape::PingPong } else { TrafficShape::Stream },
         variants: |given| {
             let scenario = Scenario {
@@ -225,7 +225,7 @@ impl Benchmark {
     pub fn options(&self) -> Vec<&'static [OptionSpec]> {
         let shared: &[&[OptionSpec]] =
             if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
-        self.own.iter().chain(shared).copied().collect()
+        self.own_options.iter().chain(shared).copied().collect()
     }
 
     /// Whether messages go one way or to and fro.

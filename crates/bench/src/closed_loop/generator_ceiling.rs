@@ -7,7 +7,7 @@
 use report::document::SeriesPoint;
 use report::{Metric, paired_ratios};
 
-use crate::limits::{CEILING_TIMES_MIN, HOP_SHARE_MIN};
+use crate::limits::{CEILING_TIMES_MIN, SOCKET_BASELINE_SHARE_MIN};
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// The figure by which a null broker is held against others.
@@ -48,7 +48,7 @@ fn sentence(null: &str, broker: &str, times: f64, of_hop: Option<f64>) -> Option
         return None;
     }
     let limit = match of_hop {
-        Some(share) if share >= HOP_SHARE_MIN => {
+        Some(share) if share >= SOCKET_BASELINE_SHARE_MIN => {
             format!("at {share:.2} of what one hop of sockets carries the sockets are its limit")
         }
         Some(share) => {

@@ -102,8 +102,8 @@ impl RankAssignment {
         agent: Option<usize>,
         roles: Option<&RoleOverrides>,
     ) -> Result<Self, String> {
-        let wished = roles.cloned().unwrap_or_default();
-        for &rank in wished.publishers.iter().chain(&wished.consumers) {
+        let requested = roles.cloned().unwrap_or_default();
+        for &rank in requested.publishers.iter().chain(&requested.consumers) {
             match rank {
                 0 => return Err("--roles: rank 0 controls and plays no role".to_owned()),
                 rank if rank >= hosts.len() => return Err(format!("--roles: there is no rank {rank}")),
@@ -119,11 +119,11 @@ impl RankAssignment {
                 (1..hosts.len()).filter(|rank| !taken.contains(rank) && Some(*rank) != agent).collect();
             if rest.is_empty() { usual } else { rest }
         };
-        let (publishers, consumers) = match (wished.publishers.is_empty(), wished.consumers.is_empty()) {
+        let (publishers, consumers) = match (requested.publishers.is_empty(), requested.consumers.is_empty()) {
             (true, true) => (publishers, consumers),
-            (false, true) => (wished.publishers.clone(), apart_from(&wished.publishers, consumers)),
-            (true, false) => (apart_from(&wished.consumers, publishers), wished.consumers),
-            (false, false) => (wished.publishers, wished.consumers),
+            (false, true) => (requested.publishers.clone(), apart_from(&requested.publishers, consumers)),
+            (true, false) => (apart_from(&requested.consumers, publishers), requested.consumers),
+            (false, false) => (requested.publishers, requested.consumers),
         };
         Ok(Self { publishers, consumers, agent })
     }

@@ -40,7 +40,7 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
     };
     let rank = options.rank.map(|rank| ("--rank", rank)).or(variables.rank);
     let ranks = options.ranks.map(|ranks| ("--ranks", ranks)).or(variables.ranks);
-    let ((said_rank, rank), (said_ranks, ranks)) = match (rank, ranks) {
+    let ((rank_source, rank), (ranks_source, ranks)) = match (rank, ranks) {
         (Some(rank), Some(ranks)) => (rank, ranks),
         (None, None) if options.any() => {
             return Err(
@@ -55,7 +55,7 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
         (None, Some((name, _))) => return Err(format!("{name} is set, but not which rank this is: give --rank R")),
     };
     if rank >= ranks {
-        return Err(format!("{said_rank} is {rank}, but {said_ranks} says that there are {ranks} ranks, from 0 on"));
+        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, from 0 on"));
     }
     if ranks == 1 {
         // A launcher that starts one process asks for what a shell would.
@@ -132,10 +132,10 @@ fn slurm(
 }
 
 /// What several variables say, if they say the same.
-fn agreed_value(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
-    let mut said = said.iter().flatten();
-    let Some(&first) = said.next() else { return Ok(None) };
-    match said.find(|other| other.1 != first.1) {
+fn agreed_value(values: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
+    let mut values = values.iter().flatten();
+    let Some(&first) = values.next() else { return Ok(None) };
+    match values.find(|other| other.1 != first.1) {
         None => Ok(Some(first)),
         Some((name, number)) => Err(format!(
             "{} is {} and {name} is {number}: two launchers in one another; say which counts by --rank R --ranks N --rendezvous NAME",

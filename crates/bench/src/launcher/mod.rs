@@ -84,8 +84,8 @@ pub fn run_on_ranks(
     }
     controller_thread::open(membership, url, options)?;
     // What stands in a broker's place measures none, but its ranks meet at one.
-    let stands_alone = WITHOUT_BROKER.contains(&command);
-    finish(if stands_alone { run(&rank_options::without_url(&words)) } else { run(&words) })
+    let needs_no_broker = WITHOUT_BROKER.contains(&command);
+    finish(if needs_no_broker { run(&rank_options::without_url(&words)) } else { run(&words) })
 }
 
 /// Ends the run on all ranks with the outcome of the command on this one. What went wrong is printed first: a launcher

@@ -22,13 +22,13 @@ use super::rank_mailbox::{MailboxEvent, RankMailbox};
 use super::time_fields::{has_times, map_times};
 use crate::interrupt;
 use crate::limits::{
-    CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KNOCK_INTERVAL, LOOK_WAIT, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT,
+    CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KEEPALIVE_INTERVAL, BROKER_QUERY_WAIT, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT,
 };
 use crate::role_protocol::RoleReport;
 use crate::process::RoleOutput;
 
 /// Longest time without a look at Ctrl-C.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How old a comparison may be that times are mapped by.
 const COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
 
@@ -46,12 +46,12 @@ pub struct RankController {
     roles: BTreeMap<RoleId, RemoteRoleState>,
     roles_started: RoleId,
     questions: u64,
-    answer: Option<(usize, u64, u64, u64)>,
+    clock_answer: Option<(usize, u64, u64, u64)>,
     broker_seen: Option<(u64, bool)>,
     keepalive: Deadline,
     failure: Option<String>,
     /// Which rank ended without a word.
-    lost: Option<usize>,
+    lost_rank: Option<usize>,
 }
 
 /// A rank as rank 0 sees it.
@@ -103,7 +103,7 @@ impl RankController {
         let address = Url::parse(url).map_err(|error| error.to_string())?.address;
         let mut mailbox = RankMailbox::open(url, &membership.name, 0)?;
         let gathered = wait_for_all(&mut mailbox, &membership, HostFacts::read(&address));
-        let seated = gathered.and_then(|hosts| {
+        let placed = gathered.and_then(|hosts| {
             let numbers = host_numbers(&hosts);
             let broker = hosts.iter().position(|host| host.sees_broker);
             let seen_here = hosts[0].sees_broker;
@@ -111,8 +111,8 @@ impl RankController {
             let broker_host = agent.or(broker).map(|rank| numbers[rank]);
             Ok((RankAssignment::assign(&numbers, broker_host, agent, roles)?, hosts, numbers))
         });
-        let (assignment, hosts, numbers) = match seated {
-            Ok(seated) => seated,
+        let (assignment, hosts, numbers) = match placed {
+            Ok(placed) => placed,
             Err(why) => {
                 // Those that are here must not wait for the rest until their own patience ends.
                 let sent = (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
@@ -139,11 +139,11 @@ impl RankController {
             roles: BTreeMap::new(),
             roles_started: 0,
             questions: 0,
-            answer: None,
+            clock_answer: None,
             broker_seen: None,
-            keepalive: Deadline::after(KNOCK_INTERVAL),
+            keepalive: Deadline::after(KEEPALIVE_INTERVAL),
             failure: None,
-            lost: None,
+            lost_rank: None,
         };
         for rank in 1..controller.ranks.len() {
             controller.mailbox.send(rank, RankMessage::Welcome)?;
@@ -188,7 +188,7 @@ impl RankController {
             self.questions += 1;
             let question = self.questions;
             self.send(rank, RankMessage::FindBroker { question, address: address.to_owned() })?;
-            let deadline = Deadline::after(LOOK_WAIT);
+            let deadline = Deadline::after(BROKER_QUERY_WAIT);
             let sees = loop {
                 match self.broker_seen.take() {
                     Some((requested, sees)) if requested == question => break sees,
@@ -279,10 +279,10 @@ impl RankController {
             let asked_ns = now_ns();
             self.send(rank, RankMessage::Clock { question })?;
             let deadline = Deadline::after(CLOCK_WAIT);
-            let (answered_ns, heard_ns) = loop {
-                match self.answer.take() {
-                    Some((from, requested, answered_ns, heard_ns)) if from == rank && requested == question => {
-                        break (answered_ns, heard_ns);
+            let (answered_ns, received_ns) = loop {
+                match self.clock_answer.take() {
+                    Some((from, requested, answered_ns, received_ns)) if from == rank && requested == question => {
+                        break (answered_ns, received_ns);
                     }
                     _ if deadline.passed() => {
                         return Err(format!("rank {rank} does not tell its clock within {} s", CLOCK_WAIT.as_secs()));
@@ -290,7 +290,7 @@ impl RankController {
                     _ => self.process_next(deadline)?,
                 }
             };
-            exchanges.push(ClockExchange { asked_ns, arrived_ns: answered_ns, answered_ns, heard_ns });
+            exchanges.push(ClockExchange { request_sent_ns: asked_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
         }
         let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
         let rank = &mut self.ranks[rank];
@@ -337,7 +337,7 @@ impl RankController {
         if self.keepalive.passed() {
             self.send_keepalives()?;
         }
-        if let Some(event) = self.mailbox.receive(deadline.left().min(LOOK_INTERVAL))? {
+        if let Some(event) = self.mailbox.receive(deadline.left().min(INTERRUPT_CHECK_INTERVAL))? {
             self.handle(event);
         }
         self.check()
@@ -360,7 +360,7 @@ impl RankController {
     }
 
     fn send_keepalives(&mut self) -> Result<(), String> {
-        self.keepalive = Deadline::after(KNOCK_INTERVAL);
+        self.keepalive = Deadline::after(KEEPALIVE_INTERVAL);
         for rank in 1..self.ranks.len() {
             if !self.ranks[rank].gone {
                 self.mailbox.send(rank, RankMessage::KeepAlive)?;
@@ -370,12 +370,12 @@ impl RankController {
     }
 
     fn handle(&mut self, event: MailboxEvent) {
-        let heard_ns = now_ns();
+        let received_ns = now_ns();
         let (from, message) = match event {
             MailboxEvent::RankGone(rank) => {
                 if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
                     state.gone = true;
-                    self.lost.get_or_insert(rank);
+                    self.lost_rank.get_or_insert(rank);
                     self.failure.get_or_insert(format!("rank {rank} ended"));
                 }
                 return;
@@ -385,7 +385,7 @@ impl RankController {
         match message {
             RankMessage::Report { role, line } => self.record_output(role, RoleOutput::Line(line)),
             RankMessage::Ended { role, why } => self.record_output(role, RoleOutput::Ended(why)),
-            RankMessage::Time { question, now_ns } => self.answer = Some((from, question, now_ns, heard_ns)),
+            RankMessage::Time { question, now_ns } => self.clock_answer = Some((from, question, now_ns, received_ns)),
             RankMessage::BrokerSeen { question, sees } => self.broker_seen = Some((question, sees)),
             RankMessage::KeepAlive => {}
             RankMessage::Failed { why } => {
@@ -426,15 +426,15 @@ impl RankController {
     pub fn lost_rank(&mut self) -> Option<String> {
         const LISTEN: Duration = Duration::from_millis(300);
         let deadline = Deadline::after(LISTEN);
-        let mut speaks = self.send_keepalives().is_ok();
-        while speaks && self.lost.is_none() && !deadline.passed() {
+        let mut connected = self.send_keepalives().is_ok();
+        while connected && self.lost_rank.is_none() && !deadline.passed() {
             match self.mailbox.receive(deadline.left()) {
                 Ok(Some(event)) => self.handle(event),
                 Ok(None) => {}
-                Err(_) => speaks = false,
+                Err(_) => connected = false,
             }
         }
-        self.lost.map(|rank| format!("rank {rank} ended"))
+        self.lost_rank.map(|rank| format!("rank {rank} ended"))
     }
 
     /// Ends the run on all ranks and waits until they have left.
@@ -448,11 +448,11 @@ impl RankController {
             }
         }
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
-        while let Some(staying) = self.ranks.iter().skip(1).position(|rank| !rank.gone) {
+        while let Some(remaining) = self.ranks.iter().skip(1).position(|rank| !rank.gone) {
             if deadline.passed() {
-                return Err(format!("rank {} did not leave within {} s", staying + 1, RANKS_LEAVE_WAIT.as_secs()));
+                return Err(format!("rank {} did not leave within {} s", remaining + 1, RANKS_LEAVE_WAIT.as_secs()));
             }
-            if let Some(event) = self.mailbox.receive(LOOK_INTERVAL)? {
+            if let Some(event) = self.mailbox.receive(INTERRUPT_CHECK_INTERVAL)? {
                 self.handle(event);
             }
         }
@@ -491,7 +491,7 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
         if deadline.passed() {
             return Err(missing(&hosts));
         }
-        match mailbox.receive(LOOK_INTERVAL)? {
+        match mailbox.receive(INTERRUPT_CHECK_INTERVAL)? {
             None => {}
             Some(MailboxEvent::Message(from, RankMessage::Arrived { ranks, version, host })) => {
                 if ranks != membership.ranks || from == 0 || from >= ranks {

@@ -10,7 +10,7 @@ use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueOpti
 use mio::{Registry, Token};
 
 use super::rank_message::{RankEnvelope, RankMessage};
-use crate::limits::{LETTER_BYTES_MAX, POST_HEARTBEAT_S};
+use crate::limits::{RANK_MESSAGE_BYTES_MAX, MAILBOX_HEARTBEAT_S};
 
 /// What the post brings.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl RankMailbox {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         let options = Options {
             name: Some(format!("harrier bench rank {rank}")),
-            heartbeat_s: POST_HEARTBEAT_S,
+            heartbeat_s: MAILBOX_HEARTBEAT_S,
             ..Options::default()
         };
         let failed = |error: Error| format!("the broker at {}, where the ranks meet: {error}", url.address);
@@ -78,8 +78,8 @@ impl RankMailbox {
     /// Sends a letter to a rank.
     pub fn send(&mut self, to: usize, message: RankMessage) -> Result<(), String> {
         let body = RankEnvelope { from: self.rank, message }.to_body()?;
-        if body.len() > LETTER_BYTES_MAX {
-            return Err(format!("a letter to rank {to} of {} bytes, and {LETTER_BYTES_MAX} is the limit", body.len()));
+        if body.len() > RANK_MESSAGE_BYTES_MAX {
+            return Err(format!("a letter to rank {to} of {} bytes, and {RANK_MESSAGE_BYTES_MAX} is the limit", body.len()));
         }
         let queue = self.names.queue(to);
         let publish = Publish { mandatory: true, ..Publish::to("", &queue) };

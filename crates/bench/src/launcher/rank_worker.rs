@@ -19,14 +19,14 @@ use super::membership::RankMembership;
 use super::rank_mailbox::{MailboxEvent, RankMailbox};
 use super::{RankExit, VERSION};
 use crate::interrupt;
-use crate::limits::{KNOCK_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
+use crate::limits::{KEEPALIVE_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
 use crate::placement::CpuList;
 use crate::process::{RoleOutput, RoleProcess};
 
 /// Longest time without a look at Ctrl-C.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-const POST: Token = Token(0);
-const ROLES: Token = Token(1);
+const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+const MAILBOX_TOKEN: Token = Token(0);
+const ROLES_TOKEN: Token = Token(1);
 
 struct RankWorker {
     mailbox: RankMailbox,
@@ -46,8 +46,8 @@ pub fn run(membership: &RankMembership, url: &str) -> Result<RankExit, String> {
         return Ok(over);
     }
     let mut poll = Poll::new().map_err(|error| error.to_string())?;
-    let waker = Arc::new(Waker::new(poll.registry(), ROLES).map_err(|error| error.to_string())?);
-    mailbox.register(poll.registry(), POST)?;
+    let waker = Arc::new(Waker::new(poll.registry(), ROLES_TOKEN).map_err(|error| error.to_string())?);
+    mailbox.register(poll.registry(), MAILBOX_TOKEN)?;
     let (output_sender, output) = channel();
     let mut worker = RankWorker { mailbox, roles: BTreeMap::new(), outputs: output, output_sender, waker };
     match worker.serve(&mut poll) {
@@ -82,7 +82,7 @@ fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Re
         if interrupt::requested() {
             return Err(interrupt::MESSAGE.to_owned());
         }
-        match mailbox.receive(LOOK_INTERVAL)? {
+        match mailbox.receive(INTERRUPT_CHECK_INTERVAL)? {
             Some(MailboxEvent::Message(0, RankMessage::Welcome)) => return Ok(None),
             Some(MailboxEvent::Message(0, RankMessage::End { status })) => return Ok(Some(RankExit { status })),
             Some(MailboxEvent::Message(from, message)) => {
@@ -104,7 +104,7 @@ fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Re
 impl RankWorker {
     fn serve(&mut self, poll: &mut Poll) -> Result<RankExit, WorkerError> {
         let mut events = Events::with_capacity(16);
-        let mut keepalive = Deadline::after(KNOCK_INTERVAL);
+        let mut keepalive = Deadline::after(KEEPALIVE_INTERVAL);
         loop {
             if interrupt::requested() {
                 return Err(WorkerError::Failed(interrupt::MESSAGE.to_owned()));
@@ -114,7 +114,7 @@ impl RankWorker {
             }
             if keepalive.passed() {
                 self.mailbox.send(0, RankMessage::KeepAlive).map_err(WorkerError::Disconnected)?;
-                keepalive = Deadline::after(KNOCK_INTERVAL);
+                keepalive = Deadline::after(KEEPALIVE_INTERVAL);
             }
             // Letters last: sending may have read some, and no edge would tell of them.
             while let Some(event) = self.mailbox.receive(Duration::ZERO).map_err(WorkerError::Disconnected)? {
@@ -127,7 +127,7 @@ impl RankWorker {
                     }
                 }
             }
-            match poll.poll(&mut events, Some(LOOK_INTERVAL)) {
+            match poll.poll(&mut events, Some(INTERRUPT_CHECK_INTERVAL)) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
                     return Err(WorkerError::Failed(error.to_string()));
                 }
@@ -204,7 +204,7 @@ impl RankWorker {
         self.mailbox.send(0, RankMessage::Failed { why: why.clone() })?;
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
         while !deadline.passed() {
-            match self.mailbox.receive(LOOK_INTERVAL)? {
+            match self.mailbox.receive(INTERRUPT_CHECK_INTERVAL)? {
                 Some(MailboxEvent::Message(0, RankMessage::End { status })) => {
                     self.mailbox.send(0, RankMessage::Left)?;
                     self.mailbox.close()?;

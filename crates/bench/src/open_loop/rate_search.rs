@@ -13,7 +13,7 @@ pub(super) const RATE_MAX: f64 = 8_000_000.0;
 /// A search in progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateSearch {
-    kept: Option<f64>,
+    met: Option<f64>,
     failed: Option<f64>,
     next: f64,
 }
@@ -21,14 +21,14 @@ pub(crate) struct RateSearch {
 impl RateSearch {
     /// Begins with a guess.
     pub(crate) fn from(guess: f64) -> Self {
-        Self { kept: None, failed: None, next: guess.clamp(RATE_MIN, RATE_MAX) }
+        Self { met: None, failed: None, next: guess.clamp(RATE_MIN, RATE_MAX) }
     }
 
     /// The rate to try; `None`: the search is over.
     pub(crate) fn rate(&self) -> Option<f64> {
-        let open = match (self.kept, self.failed) {
-            (Some(kept), Some(failed)) => failed / kept > RESOLUTION,
-            (Some(kept), None) => kept < RATE_MAX,
+        let open = match (self.met, self.failed) {
+            (Some(met), Some(failed)) => failed / met > RESOLUTION,
+            (Some(met), None) => met < RATE_MAX,
             (None, Some(failed)) => failed > RATE_MIN,
             (None, None) => true,
         };
@@ -36,15 +36,15 @@ impl RateSearch {
     }
 
     /// The rate that was to be tried kept the objective, or did not.
-    pub(crate) fn observe(&mut self, kept: bool) {
-        if kept {
-            self.kept = Some(self.next);
+    pub(crate) fn observe(&mut self, met: bool) {
+        if met {
+            self.met = Some(self.next);
         } else {
             self.failed = Some(self.next);
         }
-        self.next = match (self.kept, self.failed) {
-            (Some(kept), Some(failed)) => rounded((kept * failed).sqrt(), kept, failed),
-            (Some(kept), None) => (kept * 2.0).min(RATE_MAX),
+        self.next = match (self.met, self.failed) {
+            (Some(met), Some(failed)) => rounded((met * failed).sqrt(), met, failed),
+            (Some(met), None) => (met * 2.0).min(RATE_MAX),
             (None, Some(failed)) => (failed / 2.0).max(RATE_MIN),
             (None, None) => self.next,
         };
@@ -52,15 +52,15 @@ impl RateSearch {
 
     /// The highest rate that kept the objective.
     pub(crate) fn best(&self) -> Option<f64> {
-        self.kept
+        self.met
     }
 
     /// A rate that kept the objective did not when it was tried longer: everything from it on counts as failed.
     pub(crate) fn step_down(&mut self) -> Option<f64> {
-        let lower = self.kept? / RESOLUTION / RESOLUTION;
-        self.failed = self.kept;
-        self.kept = (lower >= RATE_MIN).then_some(lower);
-        self.kept
+        let lower = self.met? / RESOLUTION / RESOLUTION;
+        self.failed = self.met;
+        self.met = (lower >= RATE_MIN).then_some(lower);
+        self.met
     }
 }
 
@@ -81,13 +81,13 @@ mod tests {
         (rate < capacity).then(|| 100_f64.ln() / (capacity - rate))
     }
 
-    fn search(guess: f64, mut kept: impl FnMut(f64) -> bool) -> (Option<f64>, usize) {
+    fn search(guess: f64, mut met: impl FnMut(f64) -> bool) -> (Option<f64>, usize) {
         let mut search = RateSearch::from(guess);
         let mut probes = 0;
         while let Some(rate) = search.rate() {
             probes += 1;
             assert!(probes < 60, "{search:?}");
-            search.observe(kept(rate));
+            search.observe(met(rate));
         }
         (search.best(), probes)
     }
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn a_rate_that_fails_when_tried_longer_is_left() {
-        let mut search = RateSearch { kept: Some(1_000.0), failed: Some(1_040.0), next: 0.0 };
+        let mut search = RateSearch { met: Some(1_000.0), failed: Some(1_040.0), next: 0.0 };
         let lower = search.step_down().expect("there are lower ones");
         assert!(lower < 1_000.0 && lower > 890.0);
-        assert_eq!(RateSearch { kept: Some(RATE_MIN), failed: None, next: 0.0 }.step_down(), None);
+        assert_eq!(RateSearch { met: Some(RATE_MIN), failed: None, next: 0.0 }.step_down(), None);
     }
 }

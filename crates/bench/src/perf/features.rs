@@ -33,7 +33,7 @@ impl PerfRun {
         for (name, feature, most) in FEATURES {
             let of = |name: &str| all.iter().find(|series| series.name == name).map_or(f64::NAN, PerfSeries::cpu);
             let detail = format!("{name} {:.3} s/M, {PLAIN} {:.3} s/M", of(name), of(PLAIN));
-            let what = if feature.buries() {
+            let what = if feature.dead_letters() {
                 format!("64 B, {name}: CPU of publish, death and delivery, times a plain hop's")
             } else {
                 format!("64 B, queue with {name}: CPU, times a plain queue's")

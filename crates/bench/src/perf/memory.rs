@@ -17,10 +17,10 @@ impl PerfRun {
     pub(super) fn memory(&mut self) -> Result<(), String> {
         let at_rest = settled_bytes(&self.broker("harrier", None)?)? as f64 / f64::from(1 << 20);
         self.memory_row("memory at rest, MiB", 15.0, at_rest, String::new())?;
-        for (thing, count) in THINGS {
-            let (name, most) = thing.goal();
+        for (object, count) in THINGS {
+            let (name, most) = object.goal();
             let broker = self.broker("harrier", None)?;
-            let made = cost(&broker, thing, count)?;
+            let made = cost(&broker, object, count)?;
             // A broker that is asked to end waits for its clients.
             drop(made.clients);
             self.memory_row(&format!("memory of one {name}, bytes"), most, made.bytes_each, format!("{count} made"))?;

@@ -12,7 +12,7 @@ use mio::{Events, Poll, Token};
 use super::null_broker::{BEGIN_EXCHANGE, begin_key};
 use super::role_tasks::ConsumerTask;
 use super::{CommandReader, report};
-use crate::limits::{PARTS_OF_A_SEGMENT, SEGMENT_WAIT, SILENCE_WAIT};
+use crate::limits::{SEGMENT_PARTS, SEGMENT_WAIT, SILENCE_WAIT};
 use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
@@ -71,12 +71,12 @@ pub(super) fn consume_segment(
     collect(consumers, &mut arrivals, poll, task, segment)?;
     let used = meters.stop();
     let mut faults = DeliveryFaults::default();
-    let mut rates = vec![0.0; PARTS_OF_A_SEGMENT];
+    let mut rates = vec![0.0; SEGMENT_PARTS];
     for one in &arrivals {
         faults.add(one.tally.faults());
         rates.iter_mut().zip(one.rates()).for_each(|(sum, rate)| *sum += rate);
     }
-    if segment.count < PARTS_OF_A_SEGMENT as u64 {
+    if segment.count < SEGMENT_PARTS as u64 {
         rates.clear();
     }
     let received = arrivals.iter().map(|one| one.tally.received()).sum();
@@ -129,7 +129,7 @@ fn declare_queue(client: &mut Client, channel: Channel, task: &ConsumerTask, ind
         keys.try_for_each(|key| client.bind_queue_unanswered(channel, queue, exchange, key, &Table::new()))
     };
     let arguments = task.feature.arguments(own.clone(), &dead_letters)?;
-    if !task.feature.buries() {
+    if !task.feature.dead_letters() {
         let queue = client.declare_queue(channel, &name, &exclusive(arguments))?.name;
         bind(client, &queue, &task.exchange)?;
         return Ok(queue);
@@ -168,14 +168,14 @@ struct SegmentArrivals {
 impl SegmentArrivals {
     fn new(task: &ConsumerTask, segment: &LoadSegment) -> Self {
         let (size_bytes, count) = (segment.size_bytes, segment.count);
-        let part = (count / PARTS_OF_A_SEGMENT as u64).max(1);
+        let part = (count / SEGMENT_PARTS as u64).max(1);
         Self {
             tally: if task.checks { SequenceTally::with_checksums(size_bytes, count) } else { SequenceTally::new(size_bytes, count) },
             next_mark: part,
             part,
             count,
             began_ns: now_ns(),
-            marks_ns: Vec::with_capacity(PARTS_OF_A_SEGMENT + 2),
+            marks_ns: Vec::with_capacity(SEGMENT_PARTS + 2),
         }
     }
 
@@ -194,7 +194,7 @@ impl SegmentArrivals {
     fn rates(&self) -> impl Iterator<Item = f64> {
         let begins = std::iter::once(&self.began_ns).chain(&self.marks_ns);
         let spans = begins.zip(&self.marks_ns).map(|(begin, end)| end.saturating_sub(*begin).max(1));
-        spans.take(PARTS_OF_A_SEGMENT).map(|span_ns| self.part as f64 * 1e9 / span_ns as f64)
+        spans.take(SEGMENT_PARTS).map(|span_ns| self.part as f64 * 1e9 / span_ns as f64)
     }
 }
 
@@ -208,7 +208,7 @@ fn collect(
 ) -> Result<(), String> {
     if task.from_source {
         for consumer in consumers.iter_mut() {
-            consumer.ask_source(segment).map_err(|error| error.to_string())?;
+            consumer.request_messages(segment).map_err(|error| error.to_string())?;
         }
     }
     match (&mut *consumers, &mut *arrivals) {
@@ -217,11 +217,11 @@ fn collect(
             while !arrivals.tally.complete() && !deadline.passed() && !silence.passed() {
                 let before = arrivals.tally.received();
                 let drained = consumer.receive(task, segment, arrivals, Duration::from_secs(1))?;
-                let came = arrivals.tally.received() - before;
-                if came > 0 {
+                let received = arrivals.tally.received() - before;
+                if received > 0 {
                     silence = Deadline::after(SILENCE_WAIT);
                 }
-                if drained && may_wait(task, segment, arrivals, came) {
+                if drained && may_wait(task, segment, arrivals, received) {
                     pause(REST);
                 }
             }
@@ -239,14 +239,14 @@ fn collect(
 /// Whether a consumer that has just taken `came` messages, and with them all there were, may let some gather before it looks again: a broker that sends
 /// little at a time would have it woken for every handful, at a hundred times the cost of taking them, on processors
 /// that the broker may want. Nobody waits for this consumer then: no acknowledgement is due, and the end is not near.
-fn may_wait(task: &ConsumerTask, segment: &LoadSegment, arrivals: &SegmentArrivals, came: u64) -> bool {
+fn may_wait(task: &ConsumerTask, segment: &LoadSegment, arrivals: &SegmentArrivals, received: u64) -> bool {
     let left = segment.count.saturating_sub(arrivals.tally.received());
     segment.shape == TrafficShape::Stream
         && task.ack_every == 0
         && segment.count >= REST_MESSAGES_MIN
         && left >= REST_LEFT_MIN
-        && came * (segment.size_bytes as u64) < REST_BELOW_BYTES
-        && came < REST_BELOW_MESSAGES
+        && received * (segment.size_bytes as u64) < REST_BELOW_BYTES
+        && received < REST_BELOW_MESSAGES
 }
 
 fn collect_polled(
@@ -264,15 +264,15 @@ fn collect_polled(
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             other => other.map_err(|error| error.to_string())?,
         }
-        let mut came = false;
+        let mut received = false;
         for event in &events {
             let index = event.token().0;
             let (before, was_complete) = (arrivals[index].tally.received(), arrivals[index].tally.complete());
             while !consumers[index].receive(task, segment, &mut arrivals[index], Duration::ZERO)? {}
-            came |= arrivals[index].tally.received() > before;
+            received |= arrivals[index].tally.received() > before;
             incomplete -= usize::from(arrivals[index].tally.complete() && !was_complete);
         }
-        if came {
+        if received {
             silence = Deadline::after(SILENCE_WAIT);
         }
     }
@@ -318,7 +318,7 @@ impl BenchmarkConsumer {
     }
 
     /// Has a source send the messages of a segment.
-    fn ask_source(&mut self, segment: &LoadSegment) -> client::Result<()> {
+    fn request_messages(&mut self, segment: &LoadSegment) -> client::Result<()> {
         self.client.publish(self.channel, &Publish::to(BEGIN_EXCHANGE, &begin_key(segment)), &[])?;
         self.client.flush()
     }

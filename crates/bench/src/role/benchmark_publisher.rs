@@ -15,7 +15,7 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 use super::role_tasks::PublisherTask;
 use super::{CommandReader, report};
 use crate::limits::{
-    CANNED_BATCH_BYTES, CONFIRM_SAMPLES_A_WINDOW, KEYS_CANNED_MAX, PROBE_BYTES, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN,
+    CANNED_BATCH_BYTES, CONFIRM_SAMPLES_PER_WINDOW, KEYS_CANNED_MAX, PROBE_BYTES, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN,
     SILENCE_WAIT,
 };
 use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
@@ -176,13 +176,13 @@ impl BenchmarkPublisher {
         let mut sequence = 0;
         while sequence < count {
             let batch = (count - sequence).min(canned.len() as u64);
-            let write = |place: usize| sequence + place as u64;
+            let write = |index: usize| sequence + index as u64;
             match &self.stamp {
-                None => self.client.publish_canned(canned, batch as usize, |place, body| {
-                    write_sequence(body, write(place));
+                None => self.client.publish_canned(canned, batch as usize, |index, body| {
+                    write_sequence(body, write(index));
                 })?,
-                Some(stamp) => self.client.publish_canned(canned, batch as usize, |place, body| {
-                    stamp.write(body, write(place));
+                Some(stamp) => self.client.publish_canned(canned, batch as usize, |index, body| {
+                    stamp.write(body, write(index));
                 })?,
             };
             sequence += batch;
@@ -236,7 +236,7 @@ impl BenchmarkPublisher {
         }
         let refused_before = self.client.wait_confirms(self.channel, 0)?;
         // Reading the clock for each message would cost more than the message: some of each window are timed.
-        let stride = (window / CONFIRM_SAMPLES_A_WINDOW).max(1);
+        let stride = (window / CONFIRM_SAMPLES_PER_WINDOW).max(1);
         let mut timed: VecDeque<(u64, u64)> = VecDeque::new();
         for sequence in 0..segment.count {
             if self.client.outstanding(self.channel) >= window {

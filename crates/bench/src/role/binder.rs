@@ -28,10 +28,10 @@ struct Binder {
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     let task: BinderTask = commands.task()?;
     let (begin, begins) = channel::<StopFlag>();
-    let (tell, told) = channel::<Result<u64, String>>();
+    let (result_sender, results) = channel::<Result<u64, String>>();
     // A connection belongs to the thread that opened it.
-    let thread = std::thread::spawn(move || change_at_rate(task, &begins, &tell));
-    let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
+    let thread = std::thread::spawn(move || change_at_rate(task, &begins, &result_sender));
+    let answer = || results.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
     answer()?;
     report(&RoleReport::Ready { port: 0 })?;
     while let Some(command) = commands.next::<BinderCommand>()? {
@@ -55,17 +55,17 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
 }
 
 /// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
-fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, tell: &Sender<Result<u64, String>>) {
+fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, result_sender: &Sender<Result<u64, String>>) {
     let mut binder = match Binder::connect(task) {
         Ok(binder) => binder,
         Err(error) => {
             // Nobody hears this only if the process ends.
-            let _heard = tell.send(Err(error.to_string()));
+            let _heard = result_sender.send(Err(error.to_string()));
             return;
         }
     };
     let mut answer = Ok(0);
-    while tell.send(answer).is_ok() {
+    while result_sender.send(answer).is_ok() {
         let Ok(ended) = begins.recv() else { break };
         answer = binder.change(&ended).map_err(|error| error.to_string());
     }

@@ -33,19 +33,19 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     // Whoever ends this ends the broker first.
     interrupt::listen()?;
     let task: SupervisorTask = commands.task()?;
-    let keeper = BrokerSupervisor::start(&task)?;
-    report_results(&keeper.addresses)?;
+    let supervisor = BrokerSupervisor::start(&task)?;
+    report_results(&supervisor.addresses)?;
     let mut meters = None;
     while let Some(command) = commands.next()? {
         match command {
             SupervisorCommand::AddRoute(route) => {
-                keeper.add_route(&task, &route)?;
+                supervisor.add_route(&task, &route)?;
                 report(&RoleReport::Armed)?;
             }
-            SupervisorCommand::RouteStatus => report_results(&keeper.route_status()?)?,
+            SupervisorCommand::RouteStatus => report_results(&supervisor.route_status()?)?,
             SupervisorCommand::Quit => return Ok(()),
             SupervisorCommand::Begin => {
-                let pids = [keeper.broker.pid()];
+                let pids = [supervisor.broker.pid()];
                 meters = Some((NetworkMeter::of(&pids), ProcessMeter::start(&pids)));
                 report(&RoleReport::Armed)?;
             }
@@ -72,19 +72,19 @@ struct BrokerSupervisor {
 impl BrokerSupervisor {
     fn start(task: &SupervisorTask) -> Result<Self, String> {
         let folder = BrokerDirectory::new()?;
-        let address = match &task.place {
+        let ip = match &task.place {
             ListenAddress::At(address) => *address,
             ListenAddress::Towards(other) => address_towards(other)?,
         };
-        let place = SocketAddr::new(address, free_port()?);
+        let address = SocketAddr::new(ip, free_port()?);
         let login =
             task.login.as_ref().map_or_else(String::new, |BrokerLogin { user, password }| format!("{user}:{password}@"));
         let mut words = ["--log-level", "error", "--listen"].map(str::to_owned).to_vec();
-        words.push(place.to_string());
+        words.push(address.to_string());
         if !task.cluster_name.is_empty() {
             words.extend(["--cluster-name".to_owned(), task.cluster_name.clone()]);
         }
-        let url = format!("amqp://{login}{place}");
+        let url = format!("amqp://{login}{address}");
         let source = match task.transport {
             TreeTransport::Tcp => url.clone(),
             TreeTransport::Unix => {
@@ -96,16 +96,16 @@ impl BrokerSupervisor {
                 }
             }
             TreeTransport::Rdma => {
-                let listen = format!("amqp+rdma://{place}");
+                let listen = format!("amqp+rdma://{address}");
                 words.extend(["--rdma-token", "allow", "--listen"].map(str::to_owned));
                 words.push(listen);
-                format!("amqp+rdma://{login}{place}")
+                format!("amqp+rdma://{login}{address}")
             }
         };
         match &task.login {
             Some(login) => words.extend(["--config".to_owned(), folder.write_config(login)?]),
             None => words
-                .extend(["--loopback-users".to_owned(), String::new()].into_iter().filter(|_| !address.is_loopback())),
+                .extend(["--loopback-users".to_owned(), String::new()].into_iter().filter(|_| !ip.is_loopback())),
         }
         words.extend_from_slice(&task.options);
         let broker = NetworkBroker::start_with_options(&words, url.clone())?;

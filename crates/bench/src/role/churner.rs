@@ -51,9 +51,9 @@ pub(crate) struct ChurnCommand {
 struct ChurnClient {
     task: ChurnTask,
     /// Absent where connections come and go.
-    held: Option<(Client, Channel)>,
+    connection: Option<(Client, Channel)>,
     queues: QueueOptions,
-    made: u64,
+    created: u64,
 }
 
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
@@ -66,14 +66,14 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
         let operations = churner.work(&command, &mut opened, &mut closed).map_err(|error| error.to_string())?;
         let ended_ns = now_ns();
         let mut used = meters.stop();
-        if churner.held.is_none() {
+        if churner.connection.is_none() {
             // Sockets that are gone tell nothing any more.
             used.network = None;
         }
         let (opened, closed) = (opened.buckets(), closed.buckets());
         report(&RoleReport::Churned { began_ns, ended_ns, operations, opened, closed, used })?;
     }
-    match churner.held {
+    match churner.connection {
         Some((client, _)) => client.close().map_err(|error| error.to_string()),
         None => Ok(()),
     }
@@ -81,7 +81,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
 
 impl ChurnClient {
     fn new(task: ChurnTask) -> client::Result<Self> {
-        let held = match task.kind {
+        let connection = match task.kind {
             ChurnKind::Connection => None,
             ChurnKind::Channel | ChurnKind::Queue => {
                 let mut client = super::connect(&task.url, "churn")?;
@@ -91,7 +91,7 @@ impl ChurnClient {
         };
         let arguments = queue_arguments(task.queue_bytes);
         let queues = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
-        Ok(Self { task, held, queues, made: 0 })
+        Ok(Self { task, connection, queues, created: 0 })
     }
 
     fn work(&mut self, command: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
@@ -108,9 +108,9 @@ impl ChurnClient {
 
     /// Opens one and closes it; says when it began and when it was open.
     fn open_and_close(&mut self) -> client::Result<(u64, u64)> {
-        self.made += 1;
+        self.created += 1;
         let began_ns = now_ns();
-        let Some((client, channel)) = &mut self.held else {
+        let Some((client, channel)) = &mut self.connection else {
             let client = super::connect(&self.task.url, "churn")?;
             let between_ns = now_ns();
             client.close()?;
@@ -118,7 +118,7 @@ impl ChurnClient {
         };
         let between_ns;
         if self.task.kind == ChurnKind::Queue {
-            let name = format!("{}{}", self.task.queue_prefix, self.made);
+            let name = format!("{}{}", self.task.queue_prefix, self.created);
             client.declare_queue(*channel, &name, &self.queues)?;
             between_ns = now_ns();
             client.delete_queue(*channel, &name, false, false)?;

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::de::DeserializeOwned;
 
-use crate::limits::{ORDER_BYTES_AT_ONCE, ROLE_IDLE_MS};
+use crate::limits::{COMMAND_READ_BYTES, ROLE_IDLE_MS};
 
 /// The lines on standard input.
 pub(crate) struct CommandReader {
@@ -64,7 +64,7 @@ impl CommandReader {
                 Err(Errno::EINTR) => continue,
                 Err(error) => return Err(unreadable(error.into())),
             }
-            self.read.resize(searched + ORDER_BYTES_AT_ONCE, 0);
+            self.read.resize(searched + COMMAND_READ_BYTES, 0);
             let came = self.input.read(&mut self.read[searched..]);
             self.read.truncate(searched + came.as_ref().map_or(0, |&bytes| bytes));
             match came {
@@ -87,7 +87,7 @@ mod tests {
     fn orders_come_one_at_a_time_and_end() {
         let path = std::env::temp_dir().join(format!("harrier-orders-{}", std::process::id()));
         let mut input = File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("a file");
-        let long = "x".repeat(3 * ORDER_BYTES_AT_ONCE);
+        let long = "x".repeat(3 * COMMAND_READ_BYTES);
         write!(input, "1\n2\n\"{long}\"\n").expect("written");
         input.rewind().expect("a file");
         let mut commands = CommandReader { input, read: Vec::new() };

@@ -11,7 +11,7 @@ use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
 use super::{CommandReader, report};
-use crate::limits::{PARTS_OF_A_SEGMENT, QUEUE_COUNT_INTERVAL, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
+use crate::limits::{SEGMENT_PARTS, QUEUE_COUNT_INTERVAL, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
 use crate::role_protocol::{SelfMeters, RoleReport};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
@@ -163,7 +163,7 @@ struct DrainProgress {
     marks_ns: Vec<u64>,
     /// Messages that were sent, and those that are there.
     sent: u64,
-    held: u64,
+    expected: u64,
 }
 
 impl DrainProgress {
@@ -171,14 +171,14 @@ impl DrainProgress {
     #[inline]
     fn mark(&mut self) {
         let part = self.marks_ns.len() as u64 + 1;
-        if self.tally.received() * PARTS_OF_A_SEGMENT as u64 >= part * self.held {
+        if self.tally.received() * SEGMENT_PARTS as u64 >= part * self.expected {
             self.marks_ns.push(now_ns());
         }
     }
 
     fn rates(&self, began_ns: u64) -> Vec<f64> {
-        let part = self.held as f64 / PARTS_OF_A_SEGMENT as f64;
-        if self.held < PARTS_OF_A_SEGMENT as u64 || self.marks_ns.len() < PARTS_OF_A_SEGMENT {
+        let part = self.expected as f64 / SEGMENT_PARTS as f64;
+        if self.expected < SEGMENT_PARTS as u64 || self.marks_ns.len() < SEGMENT_PARTS {
             return Vec::new();
         }
         let before = std::iter::once(&began_ns).chain(&self.marks_ns);
@@ -215,7 +215,7 @@ fn consume_all(
     } else {
         SequenceTally::new(command.size_bytes, command.count)
     };
-    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: command.count, held: command.held };
+    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: command.count, expected: command.held };
     let options = ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() };
     let meters = SelfMeters::start();
     let began_ns = now_ns();

@@ -22,7 +22,7 @@ use wire::{Method, ShortStr, Table, Value};
 use self::publish_skimmer::{PublishSkimmer, SkimResult};
 use self::encoded_deliveries::{EncodedDeliveries, DeliveryHeads};
 use super::{CommandReader, stand_in};
-use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADS_BYTES, NULL_HEARTBEAT_WAIT};
+use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADER_BYTES, NULL_HEARTBEAT_WAIT};
 use crate::role_protocol::LoadSegment;
 
 /// Exchange that a consumer publishes to when it wants a segment's messages.
@@ -123,7 +123,7 @@ impl NullConnection {
             self.contents.on_discarded(bytes);
             return Ok(bytes);
         }
-        let room = if self.contents.is_large() { self.end + NULL_HEADS_BYTES } else { self.buffer.len() };
+        let room = if self.contents.is_large() { self.end + NULL_HEADER_BYTES } else { self.buffer.len() };
         let room = room.min(self.buffer.len());
         let bytes = self.stream.read(&mut self.buffer[self.end..room])?;
         self.end += bytes;

@@ -137,11 +137,11 @@ impl<E: RelayEndpoint> RelayGroup<E> {
     /// The end `end` can be read or written.
     fn advance(&mut self, end: usize) -> bool {
         let Self { publisher, consumers, forth, back } = self;
-        let told = match end.checked_sub(1) {
+        let flushed = match end.checked_sub(1) {
             None => publisher.push(),
             Some(index) => consumers[index].push(),
         };
-        if told.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+        if flushed.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
             return false;
         }
         match end.checked_sub(1) {

@@ -159,11 +159,11 @@ impl<S: Read + Write> TlsStream<S> {
     }
 
     /// One step; plain bytes go to `take`.
-    fn step(&mut self, say: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<TlsProgress> {
+    fn step(&mut self, plaintext: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<TlsProgress> {
         let received = &mut self.received[self.used..self.have];
         let (used, step) = match &mut self.tls {
-            TlsConnection::Server(tls) => step(tls.process_tls_records(received), say, &mut self.ciphertext, &mut take),
-            TlsConnection::Client(tls) => step(tls.process_tls_records(received), say, &mut self.ciphertext, &mut take),
+            TlsConnection::Server(tls) => step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take),
+            TlsConnection::Client(tls) => step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take),
         }?;
         self.used += used;
         self.ended |= step == TlsProgress::Ended;
@@ -261,7 +261,7 @@ impl<S: Read + Write> TlsStream<S> {
 
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    say: Option<&[u8]>,
+    plaintext: Option<&[u8]>,
     sealed: &mut CiphertextBuffer,
     take: &mut impl FnMut(&[u8]),
 ) -> Result<(usize, TlsProgress)> {
@@ -284,7 +284,7 @@ fn step<Data>(
             data.done();
             TlsProgress::Again
         }
-        ConnectionState::WriteTraffic(mut traffic) => match say {
+        ConnectionState::WriteTraffic(mut traffic) => match plaintext {
             Some(bytes) => {
                 sealed.put(|room| Ok(traffic.encrypt(bytes, room)?))?;
                 TlsProgress::Encrypted

@@ -45,9 +45,9 @@ fn report_results(value: &impl Serialize) -> Result<(), String> {
 pub(super) fn listen(commands: &mut CommandReader) -> Result<(), String> {
     let task: VerbsConsumerTask = commands.task()?;
     let address = task.address.map_or_else(first_address, Ok)?;
-    let far = VerbsListener::listen(address, 0)?;
-    report_results(&VerbsConsumerReady { address: far.address()?, device: far.device()? })?;
-    far.serve(|why| eprintln!("harrier bench: the listening end: {why}"))
+    let listener = VerbsListener::listen(address, 0)?;
+    report_results(&VerbsConsumerReady { address: listener.address()?, device: listener.device()? })?;
+    listener.serve(|why| eprintln!("harrier bench: the listening end: {why}"))
 }
 
 /// Measures what it is ordered to.

@@ -22,7 +22,7 @@ use self::workload_consumer::WorkloadConsumer;
 use self::group_results::ConsumerGroupResults;
 use super::CommandReader;
 use super::worker_thread::{self, WorkerContext, ScheduledMeter, TIMER_TOKEN};
-use crate::limits::{IDLE_LOOK_INTERVAL, SWEEP_IDLE_WAIT};
+use crate::limits::{IDLE_POLL_INTERVAL, SWEEP_IDLE_WAIT};
 use crate::workload::delivery_ledger::{MessageSetSum, DeliveryLedger};
 use crate::workload::process_messages::{WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask};
 use crate::workload::topology::WorkloadTopology;
@@ -111,7 +111,7 @@ impl WorkloadConsumerProcess {
         let mut events = Events::with_capacity(1_024);
         let mut expected: Option<Vec<MessageSetSum>> = None;
         let mut sweep_at_ns = u64::MAX;
-        let mut looked_ns = now_ns();
+        let mut checked_ns = now_ns();
         // What came before the consumers were registered shows no edge.
         self.process_all()?;
         loop {
@@ -136,7 +136,7 @@ impl WorkloadConsumerProcess {
             if wake_ns < u64::MAX {
                 self.wake_at(wake_ns)?;
             }
-            match self.worker.poll.poll(&mut events, Some(IDLE_LOOK_INTERVAL)) {
+            match self.worker.poll.poll(&mut events, Some(IDLE_POLL_INTERVAL)) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 other => other.map_err(|error| format!("the poll failed: {error}"))?,
             }
@@ -158,8 +158,8 @@ impl WorkloadConsumerProcess {
             }
             self.finish_work()?;
             let time_ns = now_ns();
-            if time_ns.saturating_sub(looked_ns) > IDLE_LOOK_INTERVAL.as_nanos() as u64 {
-                looked_ns = time_ns;
+            if time_ns.saturating_sub(checked_ns) > IDLE_POLL_INTERVAL.as_nanos() as u64 {
+                checked_ns = time_ns;
                 for consumer in &mut self.consumers {
                     consumer.keep_alive(&self.context).map_err(|error| error.to_string())?;
                 }

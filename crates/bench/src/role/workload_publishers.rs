@@ -22,7 +22,7 @@ use self::workload_publisher::{WorkloadPublisher, SendReadiness};
 use self::publisher_results::PublisherResults;
 use super::CommandReader;
 use super::worker_thread::{self, WorkerContext, ScheduledMeter, TIMER_TOKEN};
-use crate::limits::{IDLE_LOOK_INTERVAL, SENDS_A_TURN_MAX};
+use crate::limits::{IDLE_POLL_INTERVAL, SENDS_PER_TURN_MAX};
 use crate::workload::random;
 use crate::workload::random::SymbolDistribution;
 use crate::workload::pacer::{SendPacer, PacerAction};
@@ -55,9 +55,9 @@ struct WorkloadPublisherProcess {
     timer: TimerFd,
     worker: WorkerContext,
     /// Whether anything comes back: answers, confirms.
-    listens: bool,
+    expects_replies: bool,
     /// When all publishers were looked at last.
-    looked_ns: u64,
+    checked_ns: u64,
     /// The report is given; what comes now is only taken in.
     finished: bool,
 }
@@ -92,7 +92,7 @@ impl WorkloadPublisherProcess {
         let group = &context.task.common.spec.publishers[context.task.group];
         let share = (context.task.to - context.task.from) as f64 / group.count as f64;
         let pacer = SendPacer::for_rate(group.rate.peak() * share);
-        let listens = group.reply_exchange.is_some() || group.confirms > 0;
+        let expects_replies = group.reply_exchange.is_some() || group.confirms > 0;
         let mut publishers = Vec::with_capacity(context.task.to - context.task.from);
         for number in context.task.from..context.task.to {
             let token = Token(publishers.len());
@@ -116,8 +116,8 @@ impl WorkloadPublisherProcess {
             pacer,
             timer,
             worker,
-            listens,
-            looked_ns: now_ns(),
+            expects_replies,
+            checked_ns: now_ns(),
             finished: false,
         })
     }
@@ -147,11 +147,11 @@ impl WorkloadPublisherProcess {
             let next_ns = self.due.peek().map_or(give_up_ns, |Reverse((due_ns, _))| *due_ns).min(give_up_ns);
             let timeout = match self.pacer.step(time_ns, next_ns) {
                 // Whoever waits for answers looks for them meanwhile: an answer that lies there would age.
-                PacerAction::Spin if !self.listens => continue,
+                PacerAction::Spin if !self.expects_replies => continue,
                 PacerAction::Spin | PacerAction::Send => Duration::ZERO,
                 PacerAction::Sleep(until_ns) => {
                     self.wake_at(until_ns)?;
-                    IDLE_LOOK_INTERVAL
+                    IDLE_POLL_INTERVAL
                 }
             };
             match self.worker.poll.poll(&mut events, Some(timeout)) {
@@ -167,7 +167,7 @@ impl WorkloadPublisherProcess {
     fn send_due(&mut self, mut time_ns: u64) -> Result<u64, String> {
         let mut count = 0;
         while let Some(&Reverse((due_ns, index))) = self.due.peek() {
-            if due_ns > time_ns || count == SENDS_A_TURN_MAX {
+            if due_ns > time_ns || count == SENDS_PER_TURN_MAX {
                 break;
             }
             count += 1;
@@ -206,8 +206,8 @@ impl WorkloadPublisherProcess {
             }
         }
         let time_ns = now_ns();
-        if time_ns.saturating_sub(self.looked_ns) > IDLE_LOOK_INTERVAL.as_nanos() as u64 {
-            self.looked_ns = time_ns;
+        if time_ns.saturating_sub(self.checked_ns) > IDLE_POLL_INTERVAL.as_nanos() as u64 {
+            self.checked_ns = time_ns;
             // Heartbeats of those that nothing happens to.
             for index in 0..self.publishers.len() {
                 self.process(index)?;
@@ -248,7 +248,7 @@ impl WorkloadPublisherProcess {
         // Connections stay until the consumers have everything: queues of their own go with them.
         let mut events = Events::with_capacity(64);
         while !self.worker.disconnected {
-            match self.worker.poll.poll(&mut events, Some(IDLE_LOOK_INTERVAL)) {
+            match self.worker.poll.poll(&mut events, Some(IDLE_POLL_INTERVAL)) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 other => other.map_err(|error| format!("the poll failed: {error}"))?,
             }

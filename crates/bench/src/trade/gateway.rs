@@ -22,7 +22,7 @@ use super::found::Traded;
 use super::place::{ORDERS, Place, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
-    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_A_TURN_MAX,
+    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_PER_TURN_MAX,
 };
 use crate::workload::pacer::{SendPacer, PacerAction};
 
@@ -185,7 +185,7 @@ impl Gateway {
         let mut time_ns = now_ns();
         let mut count = 0;
         let key = Publish::to(&self.task.place.name, ORDERS);
-        while self.sent() < self.orders && count < SENDS_A_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
+        while self.sent() < self.orders && count < SENDS_PER_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
             let due_ns = if self.task.rate.is_some() { self.due_ns() } else { time_ns };
             let late = time_ns - due_ns > LATE_SEND_NS;
             let order = self.blotter.order(due_ns, time_ns, late);

@@ -130,7 +130,7 @@ impl Market {
         setup: MeasureOptions,
         load: Load,
     ) -> Result<Self, CommandFailure> {
-        setup.shown.prepare()?;
+        setup.output.prepare()?;
         let pauses = given.has("pause-others");
         let targets = setup.targets()?;
         if pauses {
@@ -153,7 +153,7 @@ impl Market {
 
     /// Prints, unless another format is asked for.
     pub(super) fn show(&self, text: &str) -> Result<(), CommandFailure> {
-        if self.setup.shown.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
+        if self.setup.output.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
     }
 
     /// Prints a row.
@@ -209,7 +209,7 @@ impl Market {
     /// Ends the record.
     pub(super) fn end(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         let whole = outcome.is_ok();
-        let incremental = self.setup.shown.format.is_incremental();
+        let incremental = self.setup.output.format.is_incremental();
         self.record.end_with(outcome, &self.sections)?;
         if let Some(why) = self.broken.first() {
             return Err(CommandFailure::Invalid(why.clone()));

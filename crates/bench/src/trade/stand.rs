@@ -22,7 +22,7 @@ use super::reporter::{Reported, ReporterTask};
 use super::role::{EngineRole, Finish, Scratch, Told};
 use crate::failure::CommandFailure;
 use crate::launcher::{TargetMeter, has_ranks};
-use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
+use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
 use crate::placement::CpuPlacement;
 use crate::role_protocol::RoleReport;
 use crate::process::RoleHandle;
@@ -85,7 +85,7 @@ pub(super) fn trade(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPl
     check_interrupted()?;
     let outcome = Stand::up(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
     outcome
-        .map_err(|why| match target.exits_within(ROLE_LOOK_WAIT) {
+        .map_err(|why| match target.exits_within(ROLE_POLL_WAIT) {
             true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
             false => format!("{}: {why}", target.name),
         })
@@ -139,7 +139,7 @@ impl Stand {
                 self.replace_engine(wish, placement)?;
                 continue;
             }
-            let wait = left_ns.map_or(ROLE_LOOK_WAIT, |left_ns| ROLE_LOOK_WAIT.min(Duration::from_nanos(left_ns)));
+            let wait = left_ns.map_or(ROLE_POLL_WAIT, |left_ns| ROLE_POLL_WAIT.min(Duration::from_nanos(left_ns)));
             said[waiting] = self.gateways[waiting].report_within(wait)?;
             // Who failed is told at once, and not when the gateways have lost their patience.
             silent(&mut self.engine)?;

@@ -13,7 +13,7 @@ use super::figures::Figures;
 use super::ground::{Ground, Wish};
 use crate::queue_feature::QueueFeature;
 use crate::limits::{
-    CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
+    CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
 };
 use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape};
@@ -313,7 +313,7 @@ impl Grown {
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, (name, role)) in waiting.into_iter().enumerate() {
                 // One is waited for, the others are looked at.
-                let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
+                let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait).map_err(|why| format!("{name}: {why}"))? {
                     None => silent.push((name, role)),
                     Some(report) => figures.take(report).map_err(|why| format!("{name} {why}"))?,

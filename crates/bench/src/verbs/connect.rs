@@ -23,7 +23,8 @@ use gauge::{HistogramBuckets, LatencyHistogram, ProcessMeter, RoleUsage};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct PeerResults {
     used: RoleUsage,
-    asked: DeviceCounts,
+    #[serde(rename = "asked")]
+    device_counts: DeviceCounts,
 }
 
 /// What came of a segment.
@@ -36,9 +37,11 @@ pub struct VerbsResults {
     /// Longest message that went inline.
     pub inline_bytes: usize,
     /// What the measuring end's process used, and asked its device for.
-    pub near: (RoleUsage, DeviceCounts),
+    #[serde(rename = "near")]
+    pub active: (RoleUsage, DeviceCounts),
     /// The same of the other's.
-    pub far: (RoleUsage, DeviceCounts),
+    #[serde(rename = "far")]
+    pub passive: (RoleUsage, DeviceCounts),
 }
 
 fn event(channel: &CmChannel) -> Result<CmEvent, String> {
@@ -114,36 +117,36 @@ fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
 ///
 /// # Errors
 /// In the words of whoever failed.
-pub fn run_segment(to: SocketAddr, order: &VerbsRequest) -> Result<VerbsResults, String> {
+pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResults, String> {
     let channel = CmChannel::new().map_err(text)?;
     let id = resolve_route(&channel, to)?;
-    let mut end = VerbsEndpoint::new(&id, &channel, *order)?;
-    let (request, reads) = (order.request(end.memory()), end.reads()?);
-    id.connect(&terms(&request, reads)).map_err(text)?;
+    let mut end = VerbsEndpoint::new(&id, &channel, *request)?;
+    let (private_data, reads) = (request.request(end.memory()), end.reads()?);
+    id.connect(&terms(&private_data, reads)).map_err(text)?;
     let established = await_event(&channel, &id, |about| matches!(about, About::Established { .. }))?;
-    end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
+    end.set_peer(of_acceptance(&established.data, request.size_bytes)?);
     let mut work = SegmentDriver::new(end);
     let mut latencies = LatencyHistogram::default();
-    work.run_active(order.warm_up, &mut latencies)?;
+    work.run_active(request.warm_up, &mut latencies)?;
     // The other end is ready for the segment that counts.
     work.end.send_number(0)?;
     work.await_next()?;
-    let (mut latencies, asked) = (LatencyHistogram::default(), work.end.asked);
+    let (mut latencies, device_counts) = (LatencyHistogram::default(), work.end.device_counts);
     let meter = ProcessMeter::of_self();
     let began_ns = now_ns();
-    work.run_active(order.count, &mut latencies)?;
+    work.run_active(request.count, &mut latencies)?;
     let elapsed_ns = now_ns() - began_ns;
-    let near = (meter.stop(), work.end.asked.since(asked));
-    work.end.heard = Some(Vec::new());
+    let active = (meter.stop(), work.end.device_counts.since(device_counts));
+    work.end.last_text = Some(Vec::new());
     work.end.poll = CompletionWait::Events;
     work.end.send_number(0)?;
     work.await_next()?;
-    let heard = work.end.heard.take().unwrap_or_default();
-    let told: PeerResults = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
+    let last_text = work.end.last_text.take().unwrap_or_default();
+    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's figures: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
     await_event(&channel, &id, |about| matches!(about, About::Disconnected))?;
-    Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
+    Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, active, passive: (peer.used, peer.device_counts) })
 }
 
 /// The end that listens.
@@ -199,7 +202,7 @@ impl VerbsListener {
     }
 
     fn serve_one(&self, id: &Id, offered: Reads, data: &[u8]) -> Result<(), String> {
-        let (mut end, order) = match self.prepare(id, data) {
+        let (mut end, request) = match self.prepare(id, data) {
             Ok(prepared) => prepared,
             Err(why) => {
                 let words = &why.as_bytes()[..why.len().min(ib::REJECT_DATA_BYTES_MAX)];
@@ -213,30 +216,30 @@ impl VerbsListener {
         let data = acceptance(end.memory(), &facts);
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
         await_event(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
-        if order.is_one_sided() {
+        if request.is_one_sided() {
             end.poll = CompletionWait::Events;
         }
         let mut work = SegmentDriver::new(end);
-        work.run_passive(order.warm_up)?;
+        work.run_passive(request.warm_up)?;
         work.await_next()?;
         work.end.repost_receives()?;
-        let asked = work.end.asked;
+        let device_counts = work.end.device_counts;
         let meter = ProcessMeter::of_self();
         work.end.send_number(0)?;
-        work.run_passive(order.count)?;
-        let told = PeerResults { used: meter.stop(), asked: work.end.asked.since(asked) };
+        work.run_passive(request.count)?;
+        let peer = PeerResults { used: meter.stop(), device_counts: work.end.device_counts.since(device_counts) };
         work.await_next()?;
-        let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
-        let _kept = work.end.send_text(&told)?;
+        let peer = serde_json::to_string(&peer).map_err(|error| error.to_string())?;
+        let _kept = work.end.send_text(&peer)?;
         await_event(&self.channel, id, |about| matches!(about, About::Disconnected))?;
         // The peer has gone first; nothing is left to say to it.
         id.disconnect().map_err(text)
     }
 
     fn prepare(&self, id: &Id, data: &[u8]) -> Result<(VerbsEndpoint, VerbsRequest), String> {
-        let (order, memory) = VerbsRequest::of_request(data)?;
-        let mut end = VerbsEndpoint::new(id, &self.channel, order)?;
+        let (request, memory) = VerbsRequest::of_request(data)?;
+        let mut end = VerbsEndpoint::new(id, &self.channel, request)?;
         end.set_peer(memory);
-        Ok((end, order))
+        Ok((end, request))
     }
 }

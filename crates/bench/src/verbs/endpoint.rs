@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::device::DeviceFacts;
 use super::verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
 use crate::limits::{
-    SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_EMPTY_POLLS_A_LOOK, VERBS_EMPTY_POLLS_A_YIELD, VERBS_INLINE_BYTES,
-    VERBS_LOOK_MS, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
+    SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_EMPTY_POLLS_PER_CHECK, VERBS_EMPTY_POLLS_PER_YIELD, VERBS_INLINE_BYTES,
+    VERBS_CHECK_MS, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
 };
 use gauge::clock::Deadline;
 
@@ -84,9 +84,9 @@ pub struct VerbsEndpoint {
     /// What the last short message said.
     pub word: u64,
     /// The last message, where somebody wants to read it.
-    pub heard: Option<Vec<u8>>,
+    pub last_text: Option<Vec<u8>>,
     /// What was asked of the device until now.
-    pub asked: DeviceCounts,
+    pub device_counts: DeviceCounts,
     there: Vec<Completion>,
     finished: Vec<Finished<Part>>,
     // Behind what uses it.
@@ -99,18 +99,18 @@ impl VerbsEndpoint {
     ///
     /// # Errors
     /// What the device does not have, or what the system says.
-    pub fn new(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, String> {
-        Self::build(id, channel, order).map_err(text)
+    pub fn new(id: &Id, channel: &CmChannel, request: VerbsRequest) -> Result<Self, String> {
+        Self::build(id, channel, request).map_err(text)
     }
 
-    fn build(id: &Id, channel: &CmChannel, order: VerbsRequest) -> Result<Self, ib::Error> {
+    fn build(id: &Id, channel: &CmChannel, request: VerbsRequest) -> Result<Self, ib::Error> {
         let context = id.context()?;
         let domain = Domain::new(&context)?;
         let wakes = CompletionChannel::new(&context)?;
-        let (receive_count, work_max) = (order.window + VERBS_SPARE, 2 * order.window + VERBS_SPARE);
+        let (receive_count, work_max) = (request.window + VERBS_SPARE, 2 * request.window + VERBS_SPARE);
         let queue = CompletionQueue::new(&context, receive_count + work_max, Some(&wakes))?;
         let mut receives = Receives::new(&domain, receive_count)?;
-        let received_bytes = if order.kind == VerbsOperation::Send { order.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
+        let received_bytes = if request.kind == VerbsOperation::Send { request.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
         let (arena, parts) = Arena::new(receive_count as usize, received_bytes)?;
         let received = Region::new(&domain, arena, Peers::Nothing)?;
         let receive_key = received.key();
@@ -118,16 +118,16 @@ impl VerbsEndpoint {
         receives.post(&mut posted)?;
         let mut memory = vec![received];
         let (mut sinks, mut sink_key) = (Vec::new(), None);
-        if order.kind == VerbsOperation::Read {
-            let (arena, parts) = Arena::new(order.window as usize, order.size_bytes)?;
+        if request.kind == VerbsOperation::Read {
+            let (arena, parts) = Arena::new(request.window as usize, request.size_bytes)?;
             let region = Region::new(&domain, arena, Peers::Nothing)?;
             (sinks, sink_key) = (parts, Some(region.key()));
             memory.push(region);
         }
-        let pair = Self::queue_pair(id, &domain, &queue, &receives, work_max, &order)?;
+        let pair = Self::queue_pair(id, &domain, &queue, &receives, work_max, &request)?;
         Ok(Self {
-            request: order,
-            poll: order.poll,
+            request,
+            poll: request.poll,
             patience: SILENCE_WAIT,
             pair,
             connection: id.key(),
@@ -137,9 +137,9 @@ impl VerbsEndpoint {
             receives,
             receive_key,
             returned: posted,
-            body: vec![b'x'; order.size_bytes],
-            source: Region::new(&domain, Pages::new(order.size_bytes)?, Peers::Nothing)?,
-            target: Region::for_writes(&domain, Pages::new(order.size_bytes)?)?,
+            body: vec![b'x'; request.size_bytes],
+            source: Region::new(&domain, Pages::new(request.size_bytes)?, Peers::Nothing)?,
+            target: Region::for_writes(&domain, Pages::new(request.size_bytes)?)?,
             word_pages: Region::new(&domain, Pages::new(size_of::<u64>())?, Peers::Nothing)?,
             sinks,
             sink_key,
@@ -147,8 +147,8 @@ impl VerbsEndpoint {
             unsignalled: 0,
             arrived: 0,
             word: 0,
-            heard: None,
-            asked: DeviceCounts::default(),
+            last_text: None,
+            device_counts: DeviceCounts::default(),
             there: Vec::new(),
             finished: Vec::new(),
             _memory: memory,
@@ -163,12 +163,12 @@ impl VerbsEndpoint {
         queue: &CompletionQueue,
         receives: &Receives<Part>,
         work_max: u32,
-        order: &VerbsRequest,
+        request: &VerbsRequest,
     ) -> Result<QueuePair<Pages, Part>, ib::Error> {
         let with = |inline_bytes_max| {
             QueuePair::new(id, domain, queue, queue, receives, Options { work_max, pieces_max: 1, inline_bytes_max })
         };
-        if let Some(bytes) = order.inline_bytes {
+        if let Some(bytes) = request.inline_bytes {
             return with(bytes);
         }
         let mut last = None;
@@ -213,8 +213,8 @@ impl VerbsEndpoint {
     /// Longest message that goes inline.
     pub fn inline_bytes_max(&self) -> usize {
         // More than was asked for is the device's gift, and not used: figures are of what the record says.
-        let asked = self.request.inline_bytes.unwrap_or(VERBS_INLINE_BYTES[0]);
-        self.pair.options().inline_bytes_max.min(asked) as usize
+        let device_counts = self.request.inline_bytes.unwrap_or(VERBS_INLINE_BYTES[0]);
+        self.pair.options().inline_bytes_max.min(device_counts) as usize
     }
 
     /// Requests that have not ended, as far as completions say.
@@ -244,18 +244,18 @@ impl VerbsEndpoint {
 
     /// Posts so many of the ordered messages with one call; `last`: the last of them gives a completion in any case.
     pub fn post(&mut self, count: usize, last: bool) -> Result<(), String> {
-        let (order, goes_inline) = (self.request, self.request.size_bytes <= self.inline_bytes_max());
-        let peer = self.peer.filter(|_| order.kind != VerbsOperation::Send);
+        let (request, goes_inline) = (self.request, self.request.size_bytes <= self.inline_bytes_max());
+        let peer = self.peer.filter(|_| request.kind != VerbsOperation::Send);
         let mut batch = self.pair.batch();
         for at in 0..count {
             self.unsignalled += 1;
-            let signalled = self.unsignalled >= order.signal_every || (last && at + 1 == count);
+            let signalled = self.unsignalled >= request.signal_every || (last && at + 1 == count);
             if signalled {
                 self.unsignalled = 0;
             }
             let how = How { cookie: 0, signalled };
             let pieces = || [(self.source.owner().clone(), self.source.key())];
-            match (order.kind, peer) {
+            match (request.kind, peer) {
                 (VerbsOperation::Send, _) if goes_inline => batch.send_inline(&[&self.body], how),
                 (VerbsOperation::Send, _) => batch.send(pieces(), how),
                 (VerbsOperation::Write, Some(to)) if goes_inline => batch.write_inline(&[&self.body], to, how),
@@ -269,8 +269,8 @@ impl VerbsEndpoint {
             .map_err(text)?;
         }
         let posted = batch.post().map_err(text)?;
-        self.asked.posts += 1;
-        self.asked.requests += posted as u64;
+        self.device_counts.posts += 1;
+        self.device_counts.requests += posted as u64;
         Ok(())
     }
 
@@ -290,21 +290,21 @@ impl VerbsEndpoint {
             batch.send([(self.word_pages.owner().clone(), self.word_pages.key())], how).map_err(text)?;
         }
         batch.post().map_err(text)?;
-        self.asked.posts += 1;
-        self.asked.requests += 1;
+        self.device_counts.posts += 1;
+        self.device_counts.requests += 1;
         Ok(())
     }
 
     /// Sends a text. Its memory, which is to be kept until the connection ends, comes back.
-    pub fn send_text(&mut self, said: &str) -> Result<Region<Pages>, String> {
-        if said.is_empty() || said.len() > VERBS_TEXT_BYTES_MAX {
-            return Err(format!("{} bytes cannot be told", said.len()));
+    pub fn send_text(&mut self, text_to_send: &str) -> Result<Region<Pages>, String> {
+        if text_to_send.is_empty() || text_to_send.len() > VERBS_TEXT_BYTES_MAX {
+            return Err(format!("{} bytes cannot be told", text_to_send.len()));
         }
         while self.pair.room() == 0 {
             self.await_completion()?;
         }
-        let pages = Pages::new(said.len()).map_err(text)?;
-        pages.write(0, said.as_bytes());
+        let pages = Pages::new(text_to_send.len()).map_err(text)?;
+        pages.write(0, text_to_send.as_bytes());
         let region = Region::new(&self.domain, pages.clone(), Peers::Nothing).map_err(text)?;
         let mut batch = self.pair.batch();
         batch.send([(pages, region.key())], How { cookie: 0, signalled: true }).map_err(text)?;
@@ -315,7 +315,7 @@ impl VerbsEndpoint {
     /// Takes what the device says has arrived or ended, and gives it back what it may receive into. Never waits.
     pub fn poll_completions(&mut self) -> Result<usize, String> {
         let count = self.queue.poll(&mut self.there).map_err(text)?;
-        self.asked.completions += count as u64;
+        self.device_counts.completions += count as u64;
         for completion in self.there.drain(..) {
             if !completion.status().is_success() {
                 return Err(format!("the connection broke: {}", completion.status()));
@@ -327,9 +327,9 @@ impl VerbsEndpoint {
                 if let Some(word) = part[..bytes].try_into().ok().map(u64::from_le_bytes) {
                     self.word = word;
                 }
-                if let Some(heard) = &mut self.heard {
-                    heard.clear();
-                    heard.extend_from_slice(&part[..bytes.min(VERBS_TEXT_BYTES_MAX)]);
+                if let Some(last_text) = &mut self.last_text {
+                    last_text.clear();
+                    last_text.extend_from_slice(&part[..bytes.min(VERBS_TEXT_BYTES_MAX)]);
                 }
                 self.returned.push((part, self.receive_key));
             } else {
@@ -365,17 +365,17 @@ impl VerbsEndpoint {
             let look = match self.poll {
                 CompletionWait::Busy => {
                     empty = empty.wrapping_add(1);
-                    if empty.is_multiple_of(VERBS_EMPTY_POLLS_A_YIELD) {
+                    if empty.is_multiple_of(VERBS_EMPTY_POLLS_PER_YIELD) {
                         std::thread::yield_now();
                     }
-                    empty.is_multiple_of(VERBS_EMPTY_POLLS_A_LOOK)
+                    empty.is_multiple_of(VERBS_EMPTY_POLLS_PER_CHECK)
                 }
                 CompletionWait::Events => {
                     self.queue.arm().map_err(text)?;
                     if self.poll_completions()? > 0 {
                         return Ok(());
                     }
-                    self.asked.sleeps += 1;
+                    self.device_counts.sleeps += 1;
                     let woken = readable(&[self.wakes.as_fd(), self.channel.as_fd()])?;
                     self.wakes.drain().map_err(text)?;
                     woken != [true, false]
@@ -408,7 +408,7 @@ impl VerbsEndpoint {
 /// Sleeps until one of the descriptors is readable, or for a while; which of them are.
 pub fn readable<const N: usize>(descriptors: &[BorrowedFd<'_>; N]) -> Result<[bool; N], String> {
     let mut waited = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
-    match poll(&mut waited, PollTimeout::from(VERBS_LOOK_MS)) {
+    match poll(&mut waited, PollTimeout::from(VERBS_CHECK_MS)) {
         Ok(_) => Ok(waited.map(|one| one.any().unwrap_or(false))),
         Err(Errno::EINTR) => Ok([false; N]),
         Err(error) => Err(format!("cannot wait: {error}")),

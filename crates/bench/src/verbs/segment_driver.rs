@@ -22,13 +22,13 @@ pub struct SegmentDriver {
     pub end: VerbsEndpoint,
     turn: u64,
     /// Messages that were waited for; more may have arrived.
-    taken: u64,
+    consumed: u64,
 }
 
 impl SegmentDriver {
     /// Nothing has been done on this end yet.
     pub fn new(end: VerbsEndpoint) -> Self {
-        Self { end, turn: 0, taken: 0 }
+        Self { end, turn: 0, consumed: 0 }
     }
 
     /// The measuring end's part of a segment.
@@ -36,8 +36,8 @@ impl SegmentDriver {
     /// # Errors
     /// A broken connection, or an end that does nothing.
     pub fn run_active(&mut self, count: u64, latencies: &mut LatencyHistogram) -> Result<(), String> {
-        let order = *self.end.request();
-        match (order.shape, order.kind) {
+        let request = *self.end.request();
+        match (request.shape, request.kind) {
             (TrafficShape::Stream, VerbsOperation::Send) => self.send_all(count),
             (TrafficShape::Stream, _) => self.access_all(count),
             (TrafficShape::PingPong, VerbsOperation::Send) => self.turns(count, latencies, |work| {
@@ -59,7 +59,7 @@ impl SegmentDriver {
         }?;
         self.await_end_of_unsignalled()?;
         // Whoever has nothing to do cannot know that this is over.
-        if order.is_one_sided() { self.end.send_number(0) } else { Ok(()) }
+        if request.is_one_sided() { self.end.send_number(0) } else { Ok(()) }
     }
 
     /// The other end's part.
@@ -67,18 +67,18 @@ impl SegmentDriver {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn run_passive(&mut self, count: u64) -> Result<(), String> {
-        let order = *self.end.request();
-        if order.is_one_sided() {
+        let request = *self.end.request();
+        if request.is_one_sided() {
             let usual = std::mem::replace(&mut self.end.patience, SEGMENT_WAIT);
             self.await_next()?;
             self.end.patience = usual;
             return self.end.repost_receives();
         }
-        if order.shape == TrafficShape::Stream {
+        if request.shape == TrafficShape::Stream {
             return self.receive_all(count);
         }
         for _ in 0..count {
-            if order.kind == VerbsOperation::Send {
+            if request.kind == VerbsOperation::Send {
                 self.await_next()?;
                 self.post_one(false)?;
             } else {
@@ -118,8 +118,8 @@ impl SegmentDriver {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn await_next(&mut self) -> Result<(), String> {
-        self.taken += 1;
-        while self.end.arrived < self.taken {
+        self.consumed += 1;
+        while self.end.arrived < self.consumed {
             self.end.await_completion()?;
         }
         Ok(())
@@ -161,23 +161,23 @@ impl SegmentDriver {
             self.end.post(now, posted == count)?;
         }
         // The peer says nothing more before it is spoken to.
-        self.taken = self.end.arrived;
+        self.consumed = self.end.arrived;
         Ok(())
     }
 
     fn receive_all(&mut self, count: u64) -> Result<(), String> {
         let window = u64::from(self.end.request().window);
-        let mut said = 0;
+        let mut reported = 0;
         loop {
             // What comes behind the last is no part of this.
-            let arrived = (self.end.arrived - self.taken).min(count);
-            if arrived == count || arrived - said >= window.div_ceil(2) {
+            let arrived = (self.end.arrived - self.consumed).min(count);
+            if arrived == count || arrived - reported >= window.div_ceil(2) {
                 self.end.repost_receives()?;
                 self.end.send_number(arrived)?;
-                said = arrived;
+                reported = arrived;
             }
-            if said == count {
-                self.taken += count;
+            if reported == count {
+                self.consumed += count;
                 return Ok(());
             }
             self.end.await_completion()?;

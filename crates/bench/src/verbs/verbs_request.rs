@@ -137,7 +137,7 @@ impl VerbsRequest {
         let (window, signal_every, inline) = (next(4)? as u32, next(4)? as u32, next(4)? as u32);
         let (warm_up, count) = (next(8)?, next(8)?);
         let memory = Grant { address: next(8)?, bytes: size_bytes as u64, key: next(4)? as u32 };
-        let order = Self {
+        let request = Self {
             kind,
             shape,
             poll,
@@ -153,7 +153,7 @@ impl VerbsRequest {
             && (1..=window).contains(&signal_every)
             && (1..=SEGMENT_MESSAGES_MAX).contains(&warm_up)
             && (1..=SEGMENT_MESSAGES_MAX).contains(&count);
-        if within { Ok((order, memory)) } else { Err("a request beyond the limits of harrier bench") }
+        if within { Ok((request, memory)) } else { Err("a request beyond the limits of harrier bench") }
     }
 }
 
@@ -182,7 +182,7 @@ pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<Grant, &'static s
 mod tests {
     use super::*;
 
-    const ORDER: VerbsRequest = VerbsRequest {
+    const REQUEST: VerbsRequest = VerbsRequest {
         kind: VerbsOperation::Write,
         shape: TrafficShape::PingPong,
         poll: CompletionWait::Events,
@@ -196,35 +196,35 @@ mod tests {
 
     #[test]
     fn a_request_arrives_as_it_was_made() {
-        for order in [ORDER, VerbsRequest { kind: VerbsOperation::Read, shape: TrafficShape::Stream, inline_bytes: Some(0), ..ORDER }] {
-            let memory = Grant { address: u64::MAX - 7, bytes: order.size_bytes as u64, key: 0xdead_beef };
-            let mut data = order.request(memory);
+        for request in [REQUEST, VerbsRequest { kind: VerbsOperation::Read, shape: TrafficShape::Stream, inline_bytes: Some(0), ..REQUEST }] {
+            let memory = Grant { address: u64::MAX - 7, bytes: request.size_bytes as u64, key: 0xdead_beef };
+            let mut data = request.request(memory);
             assert!(data.len() <= ib::CONNECT_DATA_BYTES_MAX && data.len() <= REQUEST_BYTES);
             // The connection manager fills it up.
             data.resize(ib::CONNECT_DATA_BYTES_MAX, 0);
-            assert_eq!(VerbsRequest::of_request(&data), Ok((order, memory)));
+            assert_eq!(VerbsRequest::of_request(&data), Ok((request, memory)));
             let answer = acceptance(memory, "{}");
-            assert_eq!(of_acceptance(&answer, order.size_bytes), Ok(memory));
+            assert_eq!(of_acceptance(&answer, request.size_bytes), Ok(memory));
             assert_eq!(answer.len(), 4 + 12 + 2);
         }
     }
 
     #[test]
     fn what_a_stranger_sends_is_refused() {
-        let data = ORDER.request(Grant { address: 1, bytes: 1, key: 1 });
+        let data = REQUEST.request(Grant { address: 1, bytes: 1, key: 1 });
         for length in 0..52 {
             assert!(VerbsRequest::of_request(&data[..length]).is_err(), "{length} bytes");
         }
         let beyond = [
-            VerbsRequest { size_bytes: 0, ..ORDER },
-            VerbsRequest { window: 0, ..ORDER },
-            VerbsRequest { window: VERBS_WINDOW_MAX + 1, ..ORDER },
-            VerbsRequest { signal_every: 65, ..ORDER },
-            VerbsRequest { count: 0, ..ORDER },
-            VerbsRequest { warm_up: u64::MAX, ..ORDER },
+            VerbsRequest { size_bytes: 0, ..REQUEST },
+            VerbsRequest { window: 0, ..REQUEST },
+            VerbsRequest { window: VERBS_WINDOW_MAX + 1, ..REQUEST },
+            VerbsRequest { signal_every: 65, ..REQUEST },
+            VerbsRequest { count: 0, ..REQUEST },
+            VerbsRequest { warm_up: u64::MAX, ..REQUEST },
         ];
-        for order in beyond {
-            assert!(VerbsRequest::of_request(&order.request(Grant { address: 1, bytes: 1, key: 1 })).is_err(), "{order:?}");
+        for request in beyond {
+            assert!(VerbsRequest::of_request(&request.request(Grant { address: 1, bytes: 1, key: 1 })).is_err(), "{request:?}");
         }
         assert!(of_acceptance(b"hbv\x01short", 1).is_err() && of_acceptance(b"AMQP", 1).is_err());
     }

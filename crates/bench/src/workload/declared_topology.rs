@@ -16,20 +16,20 @@ pub(crate) struct DeclaredTopology {
     exchanges: Vec<String>,
     queues: Vec<String>,
     /// The run failed, and what it failed with is told.
-    forgiven: bool,
+    broker_may_be_gone: bool,
 }
 
 impl DeclaredTopology {
     /// Declares everything.
     pub(crate) fn create(common: &WorkloadContext, topology: &WorkloadTopology) -> Result<Self, String> {
-        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), forgiven: false };
+        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), broker_may_be_gone: false };
         stage.declare(common, topology).map_err(|error| error.to_string())?;
         Ok(stage)
     }
 
     /// The run has failed: should the broker be gone, that was told already.
-    pub(crate) fn forgive(&mut self) {
-        self.forgiven = true;
+    pub(crate) fn tolerate_missing_broker(&mut self) {
+        self.broker_may_be_gone = true;
     }
 
     fn declare(&mut self, common: &WorkloadContext, topology: &WorkloadTopology) -> client::Result<()> {
@@ -73,7 +73,7 @@ impl DeclaredTopology {
 impl Drop for DeclaredTopology {
     fn drop(&mut self) {
         if let Err(why) = self.clear()
-            && !(self.forgiven && is_gone(&why))
+            && !(self.broker_may_be_gone && is_gone(&why))
         {
             eprintln!("harrier bench: what the workload declared cannot be deleted: {why}");
         }

@@ -27,7 +27,7 @@ use crate::measure_options::MeasureOptions;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// How often the processes are asked how they are.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What one run came to.
 pub(crate) struct WorkloadOutcome {
@@ -83,10 +83,10 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     let play = || {
         let mut processes = WorkloadProcesses::start(&common, target, &setup.placement)?;
         // What became of the run is told once, by the run itself.
-        run_processes(&common, target, &mut processes, show).inspect_err(|_| processes.stage.forgive())
+        run_processes(&common, target, &mut processes, show).inspect_err(|_| processes.stage.tolerate_missing_broker())
     };
     // Sockets are closed a moment before a process has ended.
-    play().map_err(|why| match target.exits_within(LOOK) {
+    play().map_err(|why| match target.exits_within(POLL_INTERVAL) {
         true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
         false => format!("{}: {why}", target.name),
     })
@@ -140,8 +140,8 @@ fn meter_until_end(
         show(share.min(1.0), "running");
         processes.poll_reports()?;
         let left = Duration::from_nanos(time_ns.saturating_sub(now_ns()));
-        pause(left.min(LOOK));
-        Ok(left <= LOOK)
+        pause(left.min(POLL_INTERVAL));
+        Ok(left <= POLL_INTERVAL)
     };
     while !until(measured_from_ns)? {}
     broker.begin()?;
@@ -213,7 +213,7 @@ impl WorkloadProcesses {
             if deadline.passed() {
                 return Err(format!("no report of the workload's processes within {} s", wait.as_secs()));
             }
-            process.report = process.role.report_within(LOOK)?;
+            process.report = process.role.report_within(POLL_INTERVAL)?;
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn holds(body: &[u8]) -> bool {
 /// What stands behind the stamp: each place has its own byte as far as 251 and 8 bits allow, so that a part that was moved
 /// or cut does not fit.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|place| (place % 251) as u8 ^ (place / 251).wrapping_mul(31) as u8).collect()
+    (0..bytes).map(|index| (index % 251) as u8 ^ (index / 251).wrapping_mul(31) as u8).collect()
 }
 
 #[cfg(test)]
@@ -92,10 +92,10 @@ mod tests {
         WorkloadStamp { run: 1, stream: 2, sequence: 3, due_ns: 4, sent_ns: 5 }.write(&mut body);
         seal(&mut body);
         assert!(holds(&body));
-        for place in 0..body.len() {
-            body[place] ^= 4;
-            assert!(!holds(&body), "byte {place}");
-            body[place] ^= 4;
+        for index in 0..body.len() {
+            body[index] ^= 4;
+            assert!(!holds(&body), "byte {index}");
+            body[index] ^= 4;
         }
         assert!(!holds(&body[..999]) && !holds(&[]) && holds(&body));
     }

@@ -31,16 +31,16 @@ pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: 
     let mut runs = vec![all(spec, outcome, environment, elapsed_s)];
     for group in 0..spec.publishers.len() {
         let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
-        let of_group = outcome.publishers.iter().filter(|(of, _)| *of == group).map(|(_, sent)| sent);
-        add_sent(&mut run, of_group, &mut LatencyKinds::default());
+        let of_group = outcome.publishers.iter().filter(|(of, _)| *of == group).map(|(_, publisher_report)| publisher_report);
+        add_publisher_reports(&mut run, of_group, &mut LatencyKinds::default());
         runs.push(run);
     }
     for group in 0..spec.consumers.len() {
         let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
         let mut kinds = LatencyKinds::default();
-        for taken in outcome.consumers.iter().filter_map(|taken| taken.groups.get(&group)) {
-            add_taken(&mut run, taken, outcome, &mut kinds);
-            run.notes.extend(group_notes(taken));
+        for consumer_report in outcome.consumers.iter().filter_map(|consumer_report| consumer_report.groups.get(&group)) {
+            add_consumer_report(&mut run, consumer_report, outcome, &mut kinds);
+            run.notes.extend(group_notes(consumer_report));
         }
         kinds.into_run(&mut run);
         runs.push(run);
@@ -50,7 +50,7 @@ pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: 
 
 /// From the end of the warm-up to the last message, or to the end if nothing came later.
 fn elapsed_s(outcome: &WorkloadOutcome) -> f64 {
-    let last = outcome.consumers.iter().map(|taken| taken.last_ns).chain(outcome.publishers.iter().map(|(_, sent)| sent.last_ns));
+    let last = outcome.consumers.iter().map(|consumer_report| consumer_report.last_ns).chain(outcome.publishers.iter().map(|(_, publisher_report)| publisher_report.last_ns));
     let end_ns = last.max().unwrap_or(0).max(outcome.end_ns);
     end_ns.saturating_sub(outcome.measured_from_ns).max(1) as f64 / 1e9
 }
@@ -71,42 +71,42 @@ impl LatencyKinds {
     }
 }
 
-fn add_sent<'a>(run: &mut MeasuredRun, all: impl Iterator<Item = &'a WorkloadPublisherReport>, kinds: &mut LatencyKinds) {
-    for sent in all {
-        run.published += sent.measured;
-        kinds.merge("lateness", &sent.lateness);
-        kinds.merge("round_trip", &sent.round_trips);
+fn add_publisher_reports<'a>(run: &mut MeasuredRun, all: impl Iterator<Item = &'a WorkloadPublisherReport>, kinds: &mut LatencyKinds) {
+    for publisher_report in all {
+        run.published += publisher_report.measured;
+        kinds.merge("lateness", &publisher_report.lateness);
+        kinds.merge("round_trip", &publisher_report.round_trips);
     }
     std::mem::take(kinds).into_run(run);
 }
 
-fn add_taken(run: &mut MeasuredRun, taken: &ConsumerGroupReport, outcome: &WorkloadOutcome, kinds: &mut LatencyKinds) {
-    run.delivered += taken.delivered;
-    run.delivered_bytes += taken.delivered_bytes;
-    kinds.merge("delivery", &taken.delivery);
-    kinds.merge("service", &taken.service);
-    kinds.merge("done", &taken.done);
-    let slice_s = (outcome.end_ns - outcome.measured_from_ns) as f64 / 1e9 / taken.slices.len().max(1) as f64;
-    run.rates.resize(taken.slices.len(), 0.0);
-    run.rates.iter_mut().zip(&taken.slices).for_each(|(rate, &count)| *rate += count as f64 / slice_s);
+fn add_consumer_report(run: &mut MeasuredRun, consumer_report: &ConsumerGroupReport, outcome: &WorkloadOutcome, kinds: &mut LatencyKinds) {
+    run.delivered += consumer_report.delivered;
+    run.delivered_bytes += consumer_report.delivered_bytes;
+    kinds.merge("delivery", &consumer_report.delivery);
+    kinds.merge("service", &consumer_report.service);
+    kinds.merge("done", &consumer_report.done);
+    let slice_s = (outcome.end_ns - outcome.measured_from_ns) as f64 / 1e9 / consumer_report.slices.len().max(1) as f64;
+    run.rates.resize(consumer_report.slices.len(), 0.0);
+    run.rates.iter_mut().zip(&consumer_report.slices).for_each(|(rate, &count)| *rate += count as f64 / slice_s);
 }
 
 fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnvironment, elapsed_s: f64) -> MeasuredRun {
     let mut run = MeasuredRun { elapsed_s, broker: outcome.broker, ..MeasuredRun::default() };
     let mut kinds = LatencyKinds::default();
-    for taken in outcome.consumers.iter().flat_map(|taken| taken.groups.values()) {
-        add_taken(&mut run, taken, outcome, &mut kinds);
+    for consumer_report in outcome.consumers.iter().flat_map(|consumer_report| consumer_report.groups.values()) {
+        add_consumer_report(&mut run, consumer_report, outcome, &mut kinds);
     }
     kinds.into_run(&mut run);
-    add_sent(&mut run, outcome.publishers.iter().map(|(_, sent)| sent), &mut LatencyKinds::default());
+    add_publisher_reports(&mut run, outcome.publishers.iter().map(|(_, publisher_report)| publisher_report), &mut LatencyKinds::default());
     let mut faults = DeliveryFaults::default();
-    outcome.consumers.iter().flat_map(|taken| taken.faults.values()).for_each(|one| faults.add(*one));
-    outcome.publishers.iter().for_each(|(_, sent)| faults.add(sent.answer_faults));
+    outcome.consumers.iter().flat_map(|consumer_report| consumer_report.faults.values()).for_each(|one| faults.add(*one));
+    outcome.publishers.iter().for_each(|(_, publisher_report)| faults.add(publisher_report.answer_faults));
     run.faults = faults;
-    run.refused = outcome.publishers.iter().map(|(group, sent)| refused(spec.publishers[*group].mandatory, sent)).sum();
+    run.refused = outcome.publishers.iter().map(|(group, publisher_report)| refused(spec.publishers[*group].mandatory, publisher_report)).sum();
     let (mut publishers, mut consumers) = (SelfUsage::default(), SelfUsage::default());
-    outcome.publishers.iter().for_each(|(_, sent)| publishers.add(&sent.used));
-    outcome.consumers.iter().for_each(|taken| consumers.add(&taken.used));
+    outcome.publishers.iter().for_each(|(_, publisher_report)| publishers.add(&publisher_report.used));
+    outcome.consumers.iter().for_each(|consumer_report| consumers.add(&consumer_report.used));
     run.publishers = publishers.process.known();
     run.consumers = consumers.process.known();
     let mut network = publishers.network;
@@ -120,15 +120,15 @@ fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnviron
 }
 
 /// Messages the broker refused, and those that came back or did not come back against what their keys say.
-fn refused(mandatory: bool, sent: &WorkloadPublisherReport) -> u64 {
-    let back = if mandatory { sent.unroutable } else { 0 };
-    sent.refused + sent.unconfirmed + sent.returned.abs_diff(back)
+fn refused(mandatory: bool, publisher_report: &WorkloadPublisherReport) -> u64 {
+    let back = if mandatory { publisher_report.unroutable } else { 0 };
+    publisher_report.refused + publisher_report.unconfirmed + publisher_report.returned.abs_diff(back)
 }
 
 fn invalid(outcome: &WorkloadOutcome, run: &MeasuredRun, environment: &HostEnvironment) -> Vec<String> {
-    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, sent)| count(sent)).sum::<u64>();
-    let (late, unsent) = (sum(&|sent| sent.late), sum(&|sent| sent.unsent));
-    let stalled_ns = sum(&|sent| sent.stalled_ns);
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>();
+    let (late, unsent) = (sum(&|publisher_report| publisher_report.late), sum(&|publisher_report| publisher_report.unsent));
+    let stalled_ns = sum(&|publisher_report| publisher_report.stalled_ns);
     let behind = validity::generator_fell_behind(late + unsent, run.published + unsent).map(|why| {
         if stalled_ns == 0 {
             return why;
@@ -144,19 +144,19 @@ fn invalid(outcome: &WorkloadOutcome, run: &MeasuredRun, environment: &HostEnvir
 }
 
 fn notes(outcome: &WorkloadOutcome, run: &MeasuredRun, elapsed_s: f64) -> Vec<String> {
-    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, sent)| count(sent)).sum::<u64>();
-    let digest = outcome.publishers.iter().fold(0_u64, |all, (_, sent)| all.wrapping_add(sent.digest));
-    let mut notes = vec![format!("{} messages sent, digest {digest:016x}", sum(&|sent| sent.sent))];
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>();
+    let digest = outcome.publishers.iter().fold(0_u64, |all, (_, publisher_report)| all.wrapping_add(publisher_report.digest));
+    let mut notes = vec![format!("{} messages sent, digest {digest:016x}", sum(&|publisher_report| publisher_report.sent))];
     let mut note = |count: u64, words: &str| {
         if count > 0 {
             notes.push(format!("{count} {words}"));
         }
     };
-    note(sum(&|sent| sent.unsent), "messages were not sent before the time to drain was over");
-    note(sum(&|sent| sent.unroutable), "messages had a key that no queue is bound to");
-    note(outcome.consumers.iter().map(|taken| taken.redelivered).sum(), "deliveries were redeliveries, and said so");
+    note(sum(&|publisher_report| publisher_report.unsent), "messages were not sent before the time to drain was over");
+    note(sum(&|publisher_report| publisher_report.unroutable), "messages had a key that no queue is bound to");
+    note(outcome.consumers.iter().map(|consumer_report| consumer_report.redelivered).sum(), "deliveries were redeliveries, and said so");
     note(
-        outcome.consumers.iter().flat_map(|taken| taken.groups.values()).map(|group| group.behind).sum(),
+        outcome.consumers.iter().flat_map(|consumer_report| consumer_report.groups.values()).map(|group| group.behind).sum(),
         "deliveries came after the time to drain: consumers were too slow",
     );
     let full = [("publishers", &run.publishers), ("consumers", &run.consumers)];
@@ -166,16 +166,16 @@ fn notes(outcome: &WorkloadOutcome, run: &MeasuredRun, elapsed_s: f64) -> Vec<St
     notes
 }
 
-fn group_notes(taken: &ConsumerGroupReport) -> Vec<String> {
+fn group_notes(consumer_report: &ConsumerGroupReport) -> Vec<String> {
     let mut notes = Vec::new();
-    if taken.rejected > 0 {
-        notes.push(format!("{} messages put back", taken.rejected));
+    if consumer_report.rejected > 0 {
+        notes.push(format!("{} messages put back", consumer_report.rejected));
     }
-    if taken.crashes > 0 {
-        notes.push(format!("{} channels closed with everything unacknowledged", taken.crashes));
+    if consumer_report.crashes > 0 {
+        notes.push(format!("{} channels closed with everything unacknowledged", consumer_report.crashes));
     }
-    if taken.behind > 0 {
-        notes.push(format!("{} deliveries after the time to drain", taken.behind));
+    if consumer_report.behind > 0 {
+        notes.push(format!("{} deliveries after the time to drain", consumer_report.behind));
     }
     notes
 }

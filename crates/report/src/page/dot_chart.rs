@@ -21,9 +21,9 @@ const RIGHT: f64 = 70.0;
 
 /// Whether a panel holds single values only, all at one place.
 pub(super) fn fits(plot: &LinePlot) -> bool {
-    let mut places = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x);
-    let Some(first) = places.next() else { return false };
-    places.all(|place| place == first) && plot.lines.iter().all(|line| line.dots.len() == 1)
+    let mut x_values = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x);
+    let Some(first) = x_values.next() else { return false };
+    x_values.all(|x_value| x_value == first) && plot.lines.iter().all(|line| line.dots.len() == 1)
 }
 
 /// Draws it, on a scale that holds the given span of values.

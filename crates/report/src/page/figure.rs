@@ -81,7 +81,7 @@ fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
     let lines = chosen
         .enumerate()
-        .map(|(place, index)| PlotLine { look: super::line_style::LineStyle::number(place), ..plot.lines[index].clone() })
+        .map(|(x_value, index)| PlotLine { look: super::line_style::LineStyle::number(x_value), ..plot.lines[index].clone() })
         .collect();
     LinePlot { lines, ..plot.clone() }
 }
@@ -151,18 +151,18 @@ fn reasons(plots: &[LinePlot], lines: LineGrouping) -> Vec<String> {
                 LineGrouping::Metrics => plot.title.clone(),
             };
             for dot in &line.dots {
-                let place = plot.x_words(dot.x);
+                let x_value = plot.x_words(dot.x);
                 for why in &dot.invalid {
                     match reasons.iter_mut().find(|(whose, known, _)| *whose == who && *known == why) {
-                        Some((_, _, places)) if places.contains(&place) => {}
-                        Some((_, _, places)) => places.push(place.clone()),
-                        None => reasons.push((who.clone(), why, vec![place.clone()])),
+                        Some((_, _, x_values)) if x_values.contains(&x_value) => {}
+                        Some((_, _, x_values)) => x_values.push(x_value.clone()),
+                        None => reasons.push((who.clone(), why, vec![x_value.clone()])),
                     }
                 }
             }
         }
     }
-    reasons.into_iter().map(|(who, why, places)| format!("{who}, {}: {why}", places.join(", "))).collect()
+    reasons.into_iter().map(|(who, why, x_values)| format!("{who}, {}: {why}", x_values.join(", "))).collect()
 }
 
 fn invalid(reasons: &[String]) -> String {
@@ -184,7 +184,7 @@ pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
-        let (head, rows) = if dot_chart::fits(plot) { by_line(plot) } else { by_place(plot) };
+        let (head, rows) = if dot_chart::fits(plot) { by_line(plot) } else { by_x(plot) };
         _ = write!(
             html,
             "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>",
@@ -215,19 +215,19 @@ pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
 type FigureTable = (Vec<String>, Vec<(String, Vec<String>)>);
 
 /// A row for each place on the axis, a column for each line.
-fn by_place(plot: &LinePlot) -> FigureTable {
-    let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
+fn by_x(plot: &LinePlot) -> FigureTable {
+    let mut x_values: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
+    x_values.sort_by(f64::total_cmp);
+    x_values.dedup();
     let head = std::iter::once(&plot.x.label).chain(plot.lines.iter().map(|line| &line.label)).cloned().collect();
-    let cell_at = |line: &PlotLine, place: f64| {
+    let cell_at = |line: &PlotLine, x_value: f64| {
         let letters = range_letters(line);
-        let dot = line.dots.iter().find(|dot| dot.x == place);
+        let dot = line.dots.iter().find(|dot| dot.x == x_value);
         dot.map_or_else(|| "–".to_owned(), |dot| cell(dot, letters))
     };
-    let rows = places
+    let rows = x_values
         .into_iter()
-        .map(|place| (row_words(plot, place), plot.lines.iter().map(|line| cell_at(line, place)).collect()));
+        .map(|x_value| (row_words(plot, x_value), plot.lines.iter().map(|line| cell_at(line, x_value)).collect()));
     (head, rows.collect())
 }
 
@@ -236,16 +236,16 @@ fn by_line(plot: &LinePlot) -> FigureTable {
     let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
     let cells = |line: &PlotLine| line.dots.iter().map(|dot| cell(dot, letters)).collect();
     let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
-    let place = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
+    let x_value = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
     // Places that have names stand in the rows' names.
-    let place =
-        if place == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, place)) };
-    (vec![place, plot.y.label.clone()], rows.collect())
+    let x_value =
+        if x_value == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, x_value)) };
+    (vec![x_value, plot.y.label.clone()], rows.collect())
 }
 
 /// A place on the axis as the first column has it: bytes in full, since these are to be copied.
-fn row_words(plot: &LinePlot, place: f64) -> String {
-    if plot.x.unit == AxisUnit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
+fn row_words(plot: &LinePlot, x_value: f64) -> String {
+    if plot.x.unit == AxisUnit::Plain && x_value >= 1_000.0 { number(x_value) } else { plot.x_words(x_value) }
 }
 
 /// The interval of a point, for a table.

@@ -192,7 +192,7 @@ fn key(
         }
         LineGrouping::Metrics => (who, metric_label(metric), 0.0),
     };
-    let name = entry.series.place_name(point.at);
+    let name = entry.series.name_at(point.at);
     let label = match (&spec.over, name) {
         // Places that have names are no axis: each is a value, or a curve, of its own.
         (FigureAxis::Own(_) | FigureAxis::Quantiles(_), Some(name)) => format!("{label}, {name}"),
@@ -336,7 +336,7 @@ fn dots(spec: &FigureSpec, series: &MeasuredSeries, point: &SeriesPoint, metric:
         FigureAxis::Size(least, most) if !(*least..=*most).contains(&point.size_bytes) => Vec::new(),
         FigureAxis::Size(..) => dot(point.size_bytes, metric).into_iter().collect(),
         FigureAxis::Parameter(name) => coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect(),
-        FigureAxis::Own(_) if series.place_name(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
+        FigureAxis::Own(_) if series.name_at(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
         FigureAxis::Own(_) => dot(point.at, metric).into_iter().collect(),
     }
 }

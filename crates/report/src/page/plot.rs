@@ -19,9 +19,9 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const RIGHT: f64 = 26.0;
 /// Width of a letter at the size of the labels, a little more than the widest usual one.
-const LETTER: f64 = 7.0;
+const LETTER_WIDTH: f64 = 7.0;
 /// The same of the bold letters at the lines' ends.
-const BOLD_LETTER: f64 = 8.0;
+const BOLD_LETTER_WIDTH: f64 = 8.0;
 const LABEL_LETTERS_MAX: usize = 16;
 const LABEL_HEIGHT: f64 = 14.0;
 
@@ -120,7 +120,7 @@ impl LinePlot {
     pub fn svg(&self, frame: PlotFrame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
         let PlotFrame { width, height } = frame;
         let letters = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
-        let right = if labelled { (12.0 + letters as f64 * BOLD_LETTER).max(RIGHT) } else { RIGHT };
+        let right = if labelled { (12.0 + letters as f64 * BOLD_LETTER_WIDTH).max(RIGHT) } else { RIGHT };
         let (bottom, end) = (height - BOTTOM, width - right);
         let x = AxisScale::new(self.x.spread, self.x.unit, x_span, (LEFT + 6.0, end - 6.0));
         let y = AxisScale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();
@@ -163,7 +163,7 @@ impl LinePlot {
         let mut free = f64::NEG_INFINITY;
         for (value, label) in x.ticks() {
             let at = x.at(value);
-            let half = label.chars().count() as f64 * LETTER / 2.0;
+            let half = label.chars().count() as f64 * LETTER_WIDTH / 2.0;
             let long = if label.is_empty() { 3.0 } else { 6.0 };
             _ = writeln!(svg, "<path class=\"axis\" d=\"M{at:.1} {bottom}v{long}\"/>");
             if label.is_empty() || at - half < free {

@@ -115,13 +115,13 @@ pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
     let mut notes: Vec<String> = Vec::new();
     for point in &series.points {
         for reason in invalid_reasons(point) {
-            notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.place(point.at)), escaped(&reason)));
+            notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.label_at(point.at)), escaped(&reason)));
         }
     }
     let mut said: Vec<(&String, Vec<String>)> = Vec::new();
     for point in &series.points {
         for note in point.runs.iter().flat_map(|run| &run.notes) {
-            let at = series.place(point.at);
+            let at = series.label_at(point.at);
             match said.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, places)) if places.contains(&at) => {}
                 Some((_, places)) => places.push(at),
@@ -165,7 +165,7 @@ fn points(series: &MeasuredSeries, metrics: &[Metric], what: &str) -> String {
     html.push_str("</tr></thead>\n<tbody>\n");
     for point in &series.points {
         let mark = if invalid_reasons(point).is_empty() { "" } else { "<b>*</b>" };
-        _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.place(point.at)));
+        _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.label_at(point.at)));
         for metric in metrics {
             let value = MetricEstimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));
             _ = write!(html, "<td>{value}</td>");
