@@ -1,8 +1,6 @@
-//! The command line of the benchmarks.
+//! Command-line parser of the benchmarks: `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; also prints help.
 //!
-//! Enters: words.  Leaves: options by name, checked for spelling; lists and numbers within bounds.
-//! Owns:   the notation `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; the shape of the help.
-//! Never:  knows what an option means.
+//! Unknown options are usage errors; numbers and lists are checked against bounds.
 
 use std::collections::BTreeMap;
 use std::fmt;

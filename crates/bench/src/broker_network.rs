@@ -1,8 +1,4 @@
-//! A network between clients and a broker of this program's, and the broker that listens on it.
-//!
-//! Enters: an address, options.  Leaves: a broker that has let a client in; what it said when it ended.
-//! Owns:   how a broker listens on each network, and how its clients reach it.
-//! Never:  leaves a broker behind.
+//! A broker started by this program, and the network between it and its clients: how it listens and how clients connect.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,8 +1,6 @@
-//! `churn`: how many connections, channels and queues a second can be opened and closed, and how long each takes.
+//! The `churn` command: the rate and latency of opening and closing connections, channels and queues.
 //!
-//! Enters: a command line.  Leaves: a table for each kind, one row a number of clients; the document.
-//! Owns:   the clients' processes, each with one thing at a time.
-//! Never:  sends a message.
+//! Each client process opens and closes one object at a time and sends no messages.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! The closed-loop benchmarks: the five of the 2008 paper, confirms, and the raw sockets under them.
+//! The closed-loop benchmarks: the five of the 2008 paper, publisher confirms, and the raw-socket floor beneath them.
 //!
-//! Enters: a benchmark's name and its options.  Leaves: rows as they are measured, the document, its verdict.
-//! Owns:   from the command line to the record; `benchmarks` declares what each measures, `runner` measures.
-//! Never:  mixes warm-up into a figure.
+//! `benchmarks` declares what each one measures, `runner` measures it.
 
 mod benchmarks;
 mod generator_ceiling;

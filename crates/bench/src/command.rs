@@ -1,8 +1,4 @@
-//! A command of one of this program's families (`harrier bench`, `harrier topology`, `harrier market`): its name, and how it ends.
-//!
-//! Enters: the family, the words behind it.  Leaves: an exit status; on standard error why a command failed.
-//! Owns:   that Ctrl-C is listened for before anything is started, and that what has been told is not told again.
-//! Never:  knows which commands there are.
+//! Runs one command of `harrier bench`, `harrier topology` or `harrier market`: signal handling, error output, exit status.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,4 @@
-//! `harrier bench compare A B`: two saved documents, figure by figure.
-//!
-//! Enters: two files that `--json` wrote.  Leaves: ratios with intervals and verdicts.
-//! Owns:   the options of the command.
-//! Never:  measures.
+//! `harrier bench compare A B`: compares two saved documents metric by metric, with intervals and verdicts.
 
 use std::fs;
 use std::path::Path;

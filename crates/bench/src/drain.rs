@@ -1,8 +1,6 @@
-//! `drain`: a backlog of messages is built in a queue, then emptied by consumers.
+//! The `drain` command: fills a queue with a backlog, then empties it, and measures both and the broker's memory.
 //!
-//! Enters: a command line.  Leaves: by size, how fast it fills, what it costs the broker in memory, how fast it empties.
-//! Owns:   one process that fills, one that empties, and the queue, which is deleted whatever happens.
-//! Never:  consumes while it fills.
+//! The queue is deleted at the end, also after a failure.
 
 use std::collections::BTreeMap;
 

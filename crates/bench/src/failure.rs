@@ -1,8 +1,5 @@
-//! How a command ends when it does not end well.
-//!
-//! Enters: texts of what went wrong.  Leaves: an exit status and a line for standard error.
-//! Owns:   the statuses: 1 failed, 2 wrong usage, 3 figures that must not be trusted or objectives missed, 130 interrupted.
-//! Never:  prints, ends the process.
+//! The ways a command fails, and their exit statuses: 1 failed, 2 usage error, 3 INVALID figures or missed objectives,
+//! 130 interrupted.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,11 +1,9 @@
-//! The benchmark suite: workloads through a broker, a relay or another broker, measured the same way.
+//! The benchmark suite: runs workloads through Harrier, a relay or another broker and measures all of them in the same way.
 //!
-//! Enters: the words behind `harrier bench`.  Leaves: tables, JSON, an HTML report.
-//! Owns:   workloads, processes and their placement, statistics, the comparison that `make perf` prints.
-//! Never:  runs broker, publisher or consumer inside its own process.
+//! The broker, publishers and consumers always run in processes of their own.
 //!
-//! Read `closed/benchmarks` first (what each benchmark of the paper is), then `closed/runner` (in which order all is
-//! measured), `scenario` (how one segment of a workload is measured) and `role` (what the child processes do).
+//! Read `closed_loop/benchmarks` first (the paper's benchmarks), then `closed_loop/runner` (the order of measurements),
+//! `scenario` (how one segment is measured) and `role` (what the child processes do).
 #![forbid(unsafe_code)]
 
 pub mod arguments;

@@ -1,8 +1,4 @@
-//! Limits of the benchmark suite.
-//!
-//! Leaves: named bounds for every count, size and wait of a run.
-//! Owns:   the numbers and the relations between them.
-//! Never:  a default that a user may set (those stand beside the option).
+//! Limits of the benchmark suite: bounds of every count, size and wait. Defaults that a user may change are beside their options.
 
 use std::time::Duration;
 

@@ -1,8 +1,4 @@
-//! What every measuring command is asked: brokers, placement, runs, and how the result is written.
-//!
-//! Enters: the given options.  Leaves: targets to measure, bounds of the effort, the form of the output.
-//! Owns:   the options that all measuring commands share, with their defaults.
-//! Never:  the options of one benchmark, a measurement.
+//! Options that all measuring commands share: brokers, placement, number of runs, output.
 
 use std::fs;
 use std::path::PathBuf;

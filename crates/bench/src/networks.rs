@@ -1,8 +1,6 @@
-//! `networks`: the paper's three point-to-point benchmarks over each network that this host has, beneath each the RDMA device.
+//! The `networks` command: the paper's three point-to-point benchmarks over each network of this host, and the bare RDMA device.
 //!
-//! Enters: a command line.  Leaves: one table, a row a network and size, each figure also as a share of the device's own.
-//! Owns:   what is measured on each network, and the table.
-//! Never:  leaves a network out without a word: one that cannot be had has a row that says why.
+//! Each figure is also shown as a share of the device's. A network that cannot be used gets a row with the reason.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};

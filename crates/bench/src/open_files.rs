@@ -1,8 +1,4 @@
-//! Open files: as many as a run needs, before it begins.
-//!
-//! Enters: how many connections one process will make.  Leaves: a raised soft limit, or how many are missing.
-//! Owns:   the soft limit of this process, which its children take over.
-//! Never:  touches the hard limit.
+//! Raises the soft limit on open files before a run starts, or reports how many descriptors are missing.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

@@ -1,8 +1,6 @@
-//! `open`: messages at intended times, whatever the answers do; the latency counts from the intended time.
+//! The `open` command: an open-loop benchmark that sends at intended times, whatever the broker does.
 //!
-//! Enters: rates, or an objective for which the highest rate is searched.  Leaves: latencies by rate.
-//! Owns:   the command, and the simplest of all workloads.
-//! Never:  slows down because the broker does.
+//! Latency counts from the intended time, so a slow broker does not slow the load down (no coordinated omission).
 
 mod rate_search;
 

@@ -1,8 +1,4 @@
-//! Routing keys and patterns of a topic benchmark.
-//!
-//! Enters: how many patterns, how many keys, what kind.  Leaves: keys to publish with, patterns that match, patterns that do not.
-//! Owns:   the words; every pattern of a set is different from every other.
-//! Never:  binds anything.
+//! Routing keys and binding patterns of the topic benchmark. All patterns of a set are different.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,4 @@
-//! The figures to reach: this broker against RabbitMQ and the floor, in one run, interleaved.
-//!
-//! Enters: a command line.  Leaves: a table of figures, goals and verdicts; a record in `docs/measurements` on request.
-//! Owns:   which targets exist when, and the order of the measurements.
-//! Never:  compares figures of different runs of the program.
+//! The `perf` command: compares this broker with RabbitMQ and the relay floor against goals, interleaved, in one run.
 
 mod certificate;
 mod features;

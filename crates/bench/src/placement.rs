@@ -1,8 +1,4 @@
-//! Which processors each role may run on.
-//!
-//! Enters: `broker=0,publisher=1,consumer=1-3`.  Leaves: a set of processors for each role.
-//! Owns:   the notation and the calls that pin a process.
-//! Never:  a placement nobody asked for.
+//! CPU placement of roles: parses `broker=0,publisher=1,consumer=1-3` and pins processes.
 
 use std::fmt;
 use std::fs;

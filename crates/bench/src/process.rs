@@ -1,8 +1,6 @@
-//! Processes of a run: started from this very program, spoken to in lines of JSON, ended with their parent.
+//! Child processes that run roles: started from this executable, controlled by lines of JSON, terminated when dropped.
 //!
-//! Enters: a role's name, its task, a placement.  Leaves: reports.
-//! Owns:   the children; dropping one ends it. Under a launcher, roles are children of other ranks.
-//! Never:  a shell, a process it did not start.
+//! Under a launcher, a role is a child process of another rank.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

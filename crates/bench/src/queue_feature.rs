@@ -1,8 +1,6 @@
-//! What the queues of a workload do beyond queueing, to find out what that costs.
+//! Queue features whose cost is measured: the arguments and message priority that turn each of them on.
 //!
-//! Enters: a feature.  Leaves: the arguments of the queue that messages are published to, and their priority.
-//! Owns:   the values: no limit is ever reached, but where dead letters are what is measured.
-//! Never:  declares anything.
+//! The limits are set so high that none is reached, except where dead-lettering itself is measured.
 
 use client::{Table, Value};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,6 @@
-//! `rdma`: the figures to reach over RDMA, in one run: against TCP, against the device alone, and by counts.
+//! The `rdma` command: compares AMQP over RDMA with TCP and with the bare device, and checks the goals, in one run.
 //!
-//! Enters: a command line.  Leaves: a table of figures, goals and verdicts; a record in `docs/measurements` on request.
-//! Owns:   the order of the parts, and which broker each has.
-//! Never:  compares figures of different runs of the program, or calls a device of software a card.
+//! Figures of different runs of the program are never compared.
 
 mod syscalls;
 mod operation_counts;

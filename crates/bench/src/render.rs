@@ -1,8 +1,4 @@
-//! `harrier bench report FILE…`: saved documents as a page, or in another format.
-//!
-//! Enters: files that `--json` wrote.  Leaves: one HTML file, or text.
-//! Owns:   the options of the command.
-//! Never:  measures.
+//! `harrier bench report FILE…`: renders saved documents as an HTML page or in another format.
 
 use std::path::Path;
 

@@ -1,8 +1,5 @@
-//! The hidden side of the program: what a child process of a benchmark runs.
-//!
-//! Enters: the role's name, then its task and orders on standard input.  Leaves: reports on standard output.
-//! Owns:   the choice of the role and the writing of reports.
-//! Never:  prints anything else to standard output.
+//! The child processes of a benchmark: `bench role NAME` reads a task and commands on standard input and writes reports to
+//! standard output.
 
 mod agent;
 pub(crate) mod drain_roles;

@@ -1,8 +1,4 @@
-//! Sizes and counts of a benchmark, and what the roles are told to do.
-//!
-//! Enters: `-m MIN:MAX` and `-i COUNT`.  Leaves: segments; the lines that the controlling process and its roles exchange.
-//! Owns:   the notation of sizes, and the vocabulary of the roles.
-//! Never:  measures.
+//! Segments, sizes and counts of a benchmark, and the reports of roles, exchanged with the controller as lines of JSON.
 
 use serde::{Deserialize, Serialize};
 

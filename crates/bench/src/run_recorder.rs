@@ -1,8 +1,6 @@
-//! The record of a run: its document from the first moment to the last, and how it is written.
+//! Builds a run's document, writes it and determines the exit status.
 //!
-//! Enters: the command, the setup, targets, series in the making.  Leaves: the document as rows, text, files; the verdict on it.
-//! Owns:   the order at the end: files first, then what is printed, then the exit status.
-//! Never:  drops what was measured because something failed later.
+//! Files are written first, then the document is printed. Results measured before a failure are kept.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,4 @@
-//! A meter that is read while a command waits for its roles: what comes and goes between start and end is seen.
-//!
-//! Enters: process ids.  Leaves: what they used, with the most memory that any reading saw.
-//! Owns:   a thread of the controlling process, which does nothing else meanwhile.
-//! Never:  reads so often that reading shows in the figures.
+//! Samples memory while a command waits for its roles, so that a peak between start and end is seen.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;

@@ -1,8 +1,6 @@
-//! Scale: many connections, queues, bindings and messages in one broker, and what each costs in memory.
+//! The `scale` command: creates many connections, queues, bindings and messages, and checks the memory that each costs.
 //!
-//! Enters: nothing but options.  Leaves: a line for each promise, `ok` or `not ok`, with the figure.
-//! Owns:   the numbers of things and the bytes each may cost.
-//! Never:  counts what the kernel holds, or the memory of this program.
+//! Only the broker's own memory is counted, not the kernel's.
 
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 

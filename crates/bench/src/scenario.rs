@@ -1,8 +1,4 @@
-//! One workload: who publishes what to whom, run segment by segment through a target.
-//!
-//! Enters: a target, a placement, segments.  Leaves: the figures of each segment.
-//! Owns:   the publishers' and consumers' processes.
-//! Never:  starts or stops the target.
+//! One closed-loop scenario: starts its publishers and consumers and runs segments through a target.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,8 +1,4 @@
-//! A folder for documents on their way from one command to another.
-//!
-//! Enters: documents that commands write with `--json`.  Leaves: the same, read.
-//! Owns:   the folder, which goes with this.
-//! Never:  keeps a document for the user.
+//! A temporary directory for documents passed from one command to another.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
-//! All benchmarks, and the report: what `make bench` runs.
+//! The `suite` command, which `make bench` runs: all benchmarks, and the report.
 //!
-//! Enters: how much effort, which brokers, a folder.  Leaves: tables, one document a benchmark, `report.json`, `report.html`.
-//! Owns:   the choice of benchmarks and their options for each effort.
-//! Never:  lets a benchmark that fails keep the others from being run, or its figures out of the report.
+//! A benchmark that fails does not stop the others, and its figures stay in the report.
 
 use std::path::{Path, PathBuf};
 

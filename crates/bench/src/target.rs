@@ -1,8 +1,6 @@
-//! What is measured: a broker in a process of its own, a broker that runs somewhere, or a relay.
+//! What is measured: a broker started by this program, a running broker, or a relay in a broker's place.
 //!
-//! Enters: a command or a URL.  Leaves: where to connect, and which process to watch.
-//! Owns:   what it started; dropping a target ends it.
-//! Never:  stops a broker that it did not start.
+//! Dropping a target terminates what it started; a broker that was already running is never stopped.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
-//! TCP options as in the 2008 paper (sections 4.1 and 5.3): Nagle, socket buffers, congestion control, and how large a queue may be.
+//! TCP options from the 2008 paper (sections 4.1 and 5.3): Nagle, socket buffers, congestion control, and the queue limit.
 //!
-//! Enters: the given options.  Leaves: parameters of URLs, options of a broker that is started, what was found.
-//! Owns:   the options, and where each can be set: at our clients always, at the broker only if this program starts it.
-//! Never:  says that an option is in force where nobody has looked.
+//! They are always set on our clients, and on a broker only if this program starts it. Reported values are those observed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,8 +1,6 @@
-//! `baseline verbs`: what the RDMA device itself does between two processes, beneath AMQP and any protocol of ours.
+//! `baseline verbs`: the performance of the RDMA device itself between two processes, without AMQP or a broker.
 //!
-//! Enters: a command line.  Leaves: a table for each operation and shape, one row a size; the document.
-//! Owns:   the command; `work` has the two ends' parts, `connect` how they meet.
-//! Never:  a broker; a figure of a device of software without the sentence that says what it is worth.
+//! `segment_driver` has both sides of a segment, `connect` their handshake.
 
 pub(crate) mod connect;
 pub(crate) mod device;

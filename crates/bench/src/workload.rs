@@ -1,10 +1,9 @@
-//! `workload`: a described load, run as it is described, with what it should reach.
+//! The `workload` command: runs a described load and checks its objectives.
 //!
-//! Enters: the name of a shipped workload or a file.  Leaves: the figures of each group, objectives met and missed.
-//! Owns:   the command, the scaling of a workload.
-//! Never:  changes what is sent for the same file, seed and scale.
+//! The same file, seed and scale always send the same messages.
 //!
-//! Read `spec` first (what a workload is), then `parse` (the file), `engine` (one run) and the roles `sender` and `taker`.
+//! Read `spec` first (what a workload is), then `parse` (the file), `execution` (one run) and the roles `workload_publishers`
+//! and `workload_consumers`.
 
 pub(crate) mod arrivals;
 pub(crate) mod random;

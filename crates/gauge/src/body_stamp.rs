@@ -1,13 +1,11 @@
-//! What `-c` writes into each body and checks on arrival: every byte of it.
+//! Writes and verifies every byte of a message body, for `-c`.
 //!
-//! Enters: a size, sequence numbers, bodies.  Leaves: filled bodies; whether one is as it was sent.
-//! Owns:   the layout: eight bytes of sequence number, four of checksum, a pattern that is the same in each message.
-//! Never:  recomputes the sum of what does not change.
+//! The layout is an eight-byte sequence number, a four-byte checksum and a pattern that is the same in each message.
 //!
-//! The checksum is the CRC-32 of the pattern followed by the sequence number, so that the sender goes on from the sum of
-//! the pattern with eight bytes a message. The receiver sums the whole body. A body of fewer than twelve bytes has no
-//! room for a sum: its bytes behind the sequence number are compared with the pattern, and the number itself is held to
-//! be wrong when it is lost, doubled, out of order or stray. Either way every byte is checked.
+//! The checksum is the CRC-32 of the pattern followed by the sequence number, so that the sender extends the pattern's sum by
+//! eight bytes per message. The receiver sums the whole body. A body of fewer than twelve bytes has no space for a sum: its
+//! bytes after the sequence number are compared with the pattern, and a wrong number shows as a lost, duplicate, reordered
+//! or stray message. Either way every byte is checked.
 
 use crc32fast::Hasher;
 

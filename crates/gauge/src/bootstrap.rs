@@ -1,12 +1,8 @@
-//! Intervals by resampling: what a median, or the ratio of two, would have been had the runs fallen otherwise.
-//!
-//! Enters: values, one a run, and a seed.  Leaves: medians with intervals.
-//! Owns:   the resampling and its chance.
-//! Never:  gives two answers for one seed.
+//! Bootstrap intervals for a median and for the ratio of two medians. The same seed gives the same interval.
 //!
 //! These are percentile bootstraps. With few runs they are somewhat too narrow: with five to twenty runs and normal errors
-//! a nominal 95 % interval of a median holds it in 86 to 95 % of all repetitions (simulated). Below [`BOOTSTRAP_RUNS_MIN`] runs nothing is
-//! resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
+//! a nominal 95 % interval of a median contains it in 86 to 95 % of all repetitions (simulated). Below [`BOOTSTRAP_RUNS_MIN`]
+//! runs nothing is resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
 
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
 use crate::run_summary::{RunValues, RunSummary};

@@ -1,8 +1,5 @@
-//! How far two clocks are apart, from messages that went there and back.
-//!
-//! Enters: exchanges, each with two times of either clock.  Leaves: the offset and how wrong it can be at most.
-//! Owns:   the arithmetic (Cristian, 1989, with two times of the other side as in NTP).
-//! Never:  reads a clock, supposes that both ways take the same time.
+//! The offset between two clocks, and its error bound, from request-reply exchanges (Cristian, 1989, with two times on the
+//! other side as in NTP). The two directions are not assumed to take the same time.
 
 use serde::{Deserialize, Serialize};
 

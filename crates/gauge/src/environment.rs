@@ -1,8 +1,6 @@
-//! Facts about the machine that belong to every figure.
+//! Facts about the machine, recorded with every document: processor, kernel, memory, network settings, version.
 //!
-//! Leaves: processor, kernel, memory, network settings, version.
-//! Owns:   the reading of them.
-//! Never:  names the machine, its user or its folders.
+//! The names of the machine and its user are not recorded.
 
 use std::fs;
 

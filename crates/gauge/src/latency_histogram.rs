@@ -1,8 +1,6 @@
-//! Latencies of one segment: a whole histogram that can be sent between processes and merged.
+//! A mergeable latency histogram with three significant digits (HdrHistogram).
 //!
-//! Enters: nanoseconds.  Leaves: quantiles, mean, or all buckets.
-//! Owns:   the histogram, three significant digits.
-//! Never:  averages quantiles of different runs.
+//! Quantiles of several runs come from merged histograms, never from averaged quantiles.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

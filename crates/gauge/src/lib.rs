@@ -1,8 +1,4 @@
-//! Instruments: the clock, histograms, what processes use, what a series of runs is worth.
-//!
-//! Enters: events and process ids.  Leaves: figures.
-//! Owns:   the reading of clocks and of `/proc`, and the statistics.
-//! Never:  knows what is being measured, prints.
+//! Measuring instruments: clock, histograms, resource usage from `/proc`, and the statistics of repeated runs.
 #![forbid(unsafe_code)]
 
 mod bootstrap;

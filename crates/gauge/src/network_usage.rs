@@ -1,8 +1,4 @@
-//! What crosses the network: packets, bytes and retransmits of TCP sockets over an interval.
-//!
-//! Enters: processes, or a port.  Leaves: a `Network`.
-//! Owns:   the choice of the sockets, and the difference of two readings.
-//! Never:  counts a socket twice in one reading.
+//! Network usage over an interval: packets, bytes and retransmits of TCP sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,6 @@
-//! A meter: what some processes use from its start to its stop.
+//! Measures the resources that processes use between its start and its stop, as a `RoleUsage`.
 //!
-//! Enters: process ids.  Leaves: a `RoleUsage`.
-//! Owns:   what was seen at the start, and the largest of what was seen meanwhile.
-//! Never:  counts what was used before the start, runs by itself between its calls.
+//! It has no thread of its own: peaks are those of the samples its caller takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,4 @@
-//! One look at a process: all counts that the kernel keeps of it and of its threads.
-//!
-//! Enters: a process id.  Leaves: totals since its start.
-//! Owns:   the reading of `/proc/PID/…`, of processor clocks and of `getrusage`.
-//! Never:  takes another process that was given the same id for the first.
+//! A snapshot of the kernel's counters for a process and its threads, from `/proc/PID`, CPU clocks and `getrusage`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,4 @@
-//! Several runs of one measurement as a median with an interval.
-//!
-//! Enters: one value a run.  Leaves: median, interval, and the values themselves.
-//! Owns:   the order statistics.
-//! Never:  an average over runs, a value thrown away.
+//! Summarises repeated runs of one measurement: the median with an interval from order statistics. No value is discarded.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,4 @@
-//! Loss, duplicates and reordering of one segment, from the sequence number each body carries.
-//!
-//! Enters: each body, in the order of arrival.  Leaves: counts.
-//! Owns:   the bitmap of what was seen.
-//! Never:  trusts that a number lies within the segment.
+//! Counts loss, duplicates and reordering in one segment by the sequence numbers of the bodies.
 
 use serde::{Deserialize, Serialize};
 

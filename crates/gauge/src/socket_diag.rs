@@ -1,8 +1,4 @@
-//! The kernel's own list of TCP sockets, with what each has counted (`sock_diag(7)`).
-//!
-//! Leaves: the TCP sockets of this network namespace.
-//! Owns:   the question to the kernel and the layout of its answer.
-//! Never:  needs a descriptor of the sockets, or the right to touch them.
+//! The kernel's list of TCP sockets with their counters (`sock_diag(7)`), for the current network namespace.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,8 +1,4 @@
-//! Whether a run was the same all the way through.
-//!
-//! Enters: the rates of equal parts of an interval.  Leaves: drift, spread, a verdict.
-//! Owns:   the meaning of "steady".
-//! Never:  throws a part away.
+//! Steadiness of a run: drift and spread of the rates in equal parts of an interval.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,4 @@
-//! When figures must not be trusted: each rule takes what was measured and answers with a sentence, or nothing.
-//!
-//! Enters: usages, counts, facts about the build.  Leaves: sentences for a document's `invalid`.
-//! Owns:   the rules; the limits in them are in `limits`.
-//! Never:  measures, forgives.
+//! Rules that decide when figures are INVALID. Each returns a sentence for the document's `invalid`, or nothing.
 
 use crate::environment::HostEnvironment;
 use crate::limits::{CLIENT_CORES_SHARE_MAX, LATE_SEND_NS, LATE_SENDS_SHARE_MAX};

@@ -1,8 +1,4 @@
-//! Which metrics a benchmark shows, unless all are asked for: declared here and nowhere else.
-//!
-//! Enters: a series, or a benchmark's name.  Leaves: metrics in the order in which they are shown.
-//! Owns:   the table of benchmarks and their headline figures, the kinds of latency they have.
-//! Never:  decides how a figure is printed.
+//! The metrics that each benchmark shows by default, in order.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,6 @@
-//! The comparison of two documents, or of the targets of one: ratios, and which of them mean something.
+//! Compares two documents, or the targets of one: ratios of metrics with intervals and verdicts.
 //!
-//! Enters: two documents.  Leaves: a row for every figure both have, what could not be compared, what speaks against it.
-//! Owns:   which points belong together, and the verdict.
-//! Never:  calls a difference real whose interval contains none, or that too few runs show.
+//! A difference counts only if its interval excludes none and there are enough runs.
 
 mod differences;
 mod pairs;

@@ -1,8 +1,6 @@
-//! The document as CSV (RFC 4180): one row a run, with every parameter and every metric.
+//! Writes a document as CSV (RFC 4180): one row per run, with every parameter and metric and no medians.
 //!
-//! Enters: a document.  Leaves: text with a header row.
-//! Owns:   the columns' names, which are the fields of the schema and the keys of the metrics.
-//! Never:  a median: whoever reads this computes for himself.
+//! Column names are the schema's field names and the metrics' keys.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,6 @@
-//! The document of a run: everything that was measured, with everything that is needed to judge it.
+//! The document of a run: all measurements and everything needed to judge them (`docs/measurements/schema.md`).
 //!
-//! Enters: what `harrier bench` measures.  Leaves: JSON of a versioned schema (`docs/measurements/schema.md`).
-//! Owns:   the schema.
-//! Never:  a figure without its runs, a password in a URL, the name of a machine or of a user.
+//! The schema is versioned. It has no field for passwords or for the names of machines and users.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,7 @@
-//! What all runs of a point say of one metric: a median with its interval, and whether it may be trusted.
+//! Combines the runs of a point into one estimate of a metric: a median with its interval, and whether it is INVALID.
 //!
-//! Enters: a point and a metric.  Leaves: an estimate; the reasons why runs are INVALID.
-//! Owns:   the rules that a tail which no single run can bear is read off all runs' histograms together, and that the
-//!         largest of a point is the largest of all its runs.
-//! Never:  leaves a run out: one that is INVALID counts, and marks its point.
+//! A quantile for which single runs have too few samples is read from the merged histograms of all runs, and a maximum is that of
+//! all runs. INVALID runs count and mark their point.
 
 use gauge::{LatencyHistogram, RunValues, RunSummary};
 

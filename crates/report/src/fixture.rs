@@ -1,7 +1,4 @@
-//! A small document for the tests of this crate: every field filled, figures that can be followed by hand.
-//!
-//! Enters: counts and samples.  Leaves: points, series, a document.
-//! Never:  part of the program.
+//! A small document for this crate's tests, with every field filled in.
 
 use std::collections::BTreeMap;
 

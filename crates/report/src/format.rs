@@ -1,8 +1,4 @@
-//! The formats a document is written in, by name.
-//!
-//! Enters: `--format NAME`.  Leaves: text.
-//! Owns:   the names.
-//! Never:  the writing itself.
+//! The output formats by name (`--format NAME`).
 
 use crate::document::Document;
 use crate::{csv, json, markdown, osu};

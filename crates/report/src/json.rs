@@ -1,8 +1,6 @@
-//! The document as JSON: laid out for people, read back with a clear word for what is no document of ours.
+//! Writes and reads documents as JSON. Values that fit on a line stay on one, so that a histogram takes a few lines.
 //!
-//! Enters: a document or text.  Leaves: text or a document.
-//! Owns:   the layout: whatever fits in a line stands in one, so that a histogram takes some lines and not thousands.
-//! Never:  a guess at a document of another schema.
+//! A document of an unknown schema is an error.
 
 use serde::Serialize;
 

@@ -1,11 +1,7 @@
-//! What measurements found, and how it is told: one document, several formats.
+//! Reports of measurements: one document schema, and its tables, JSON, CSV, Markdown, HTML page and comparisons.
 //!
-//! Enters: runs with their figures.  Leaves: tables, JSON, CSV, Markdown, a page with figures, the comparison of two documents.
-//! Owns:   the document's schema and the names, units and directions of all metrics.
-//! Never:  measures, starts anything, loads anything from anywhere.
-//!
-//! Read `document` first (what a run of the program found), then `metric` (what can be read off it) and `columns` (what
-//! a benchmark shows of it); each format is one file.
+//! Read `document` first (the results of a run), then `metric` (what can be computed from it) and `columns` (what a benchmark
+//! shows of it); each format is one file.
 #![forbid(unsafe_code)]
 
 pub mod columns;

@@ -1,8 +1,4 @@
-//! The document as Markdown: a table a series, medians with intervals.
-//!
-//! Enters: a document.  Leaves: text for `docs/measurements`.
-//! Owns:   the digits: three significant ones and what stands before the point.
-//! Never:  a table without what was measured where, a mark without its reason.
+//! Writes a document as Markdown, for `docs/measurements`: one table per series, medians with intervals.
 
 use crate::columns;
 use crate::document::{Document, MeasuredSeries};

@@ -1,8 +1,6 @@
-//! The metrics: what can be read off a run, with name, unit and direction.
+//! Metrics: the definition, name, unit and direction of every figure that can be computed from a run.
 //!
-//! Enters: a run.  Leaves: one number, if the run has it.
-//! Owns:   the definition of every figure that is shown anywhere.
-//! Never:  a quantile that the number of samples cannot bear.
+//! A quantile needs enough samples to support it.
 
 use gauge::LatencyHistogram;
 

@@ -1,8 +1,6 @@
-//! Tables in the look of the OSU micro-benchmarks: comment lines, sizes, figures; each row as soon as it is known.
+//! Tables in the format of the OSU micro-benchmarks, printed row by row: width 10 for the axis, 18 for each figure, two decimals.
 //!
-//! Enters: series in the making, one a target, and their points.  Leaves: lines on standard output.
-//! Owns:   widths (10 for the axis, 18 for each figure) and decimals (two); the `*` behind a row that is INVALID.
-//! Never:  a line that is neither a comment (`#`) nor a row, a row that is kept back.
+//! A `*` after a row marks it as INVALID. Every line is a comment (`#`) or a row.
 
 use crate::columns;
 use crate::document::{Document, LoopMode, SeriesPoint, MeasuredSeries};

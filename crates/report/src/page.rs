@@ -1,8 +1,4 @@
-//! The page: figures and tables of one or several documents, in one HTML file that needs nothing else.
-//!
-//! Enters: documents.  Leaves: HTML with its style and its figures in it.
-//! Owns:   the order of the page.
-//! Never:  a script, anything loaded from anywhere, a figure without its table.
+//! The HTML page: figures and tables of one or several documents in a single file without scripts or external resources.
 
 mod catalogue;
 mod dot_chart;

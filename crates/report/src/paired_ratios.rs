@@ -1,8 +1,4 @@
-//! Two targets that were measured in turns: the ratio within each turn.
-//!
-//! Enters: a metric, and the points of both, whose runs of the same number were made one after the other.  Leaves: ratios.
-//! Owns:   the pairing: what disturbed a turn disturbed both, and is no difference between them.
-//! Never:  pairs runs of different turns.
+//! Ratios of two targets measured in turns, paired by turn: a disturbance during a turn affects both.
 
 use gauge::RunValues;
 

@@ -1,8 +1,4 @@
-//! A line on a terminal that says how far a run is and how long it will take.
-//!
-//! Enters: the share that is done.  Leaves: one line on standard error, rewritten.
-//! Owns:   the estimate of the time left.
-//! Never:  written where standard error is no terminal; in the way of a table's rows.
+//! A progress line on standard error with an estimate of the time left. It is only written to a terminal.
 
 use std::io::{IsTerminal, Write};
 

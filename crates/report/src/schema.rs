@@ -1,7 +1,4 @@
-//! The test that `docs/measurements/schema.md` and the schema say the same.
-//!
-//! Enters: a document with every field filled, and the page.  Leaves: what either lacks.
-//! Never:  part of the program.
+//! Tests that `docs/measurements/schema.md` and the document's fields agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,4 @@
-//! Standard output, line by line.
-//!
-//! Enters: text.  Leaves: text, at once.
-//! Owns:   the flush behind each piece.
-//! Never:  takes it for granted that somebody reads.
+//! Writes to standard output and flushes after each piece.
 
 use std::io::Write;
 

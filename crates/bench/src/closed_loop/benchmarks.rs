@@ -1,8 +1,4 @@
-//! What each closed-loop benchmark measures: one declaration each.
-//!
-//! Enters: a name, the given options.  Leaves: the workloads a benchmark is made of.
-//! Owns:   names, descriptions, which options each takes, and how the paper's variables become workloads.
-//! Never:  starts anything.
+//! Declarations of the closed-loop benchmarks: name, description, options, and the scenarios made from the paper's variables.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! How far above a broker the load generator's own ceiling is, and what that ceiling is made of.
+//! Warns when the load generator's own ceiling is too close to a broker's rate.
 //!
-//! Enters: the points of brokers, of the null brokers, and of one hop of sockets.  Leaves: a sentence where it is too near.
-//! Owns:   the rule: three times the broker's rate, or nine tenths of what sockets alone carry.
-//! Never:  marks a figure INVALID: a generator that was full in the run itself is found by what it used.
+//! The ceiling should be three times the broker's rate, or nine tenths of what plain sockets carry. A close ceiling does not
+//! make a figure INVALID: a saturated generator is detected by the processor time it used in the run itself.
 
 use report::document::SeriesPoint;
 use report::{Metric, paired_ratios};

@@ -1,8 +1,4 @@
-//! The options of the closed-loop benchmarks, and what they ask for.
-//!
-//! Enters: the given options.  Leaves: sizes, workloads, length of each run, what is measured beside the brokers.
-//! Owns:   their names, bounds and defaults.
-//! Never:  starts anything.
+//! Options of the closed-loop benchmarks, with their bounds and defaults.
 
 use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::run_length::RunLength;

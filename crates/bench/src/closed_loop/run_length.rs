@@ -1,8 +1,6 @@
-//! How many messages a run of one size is made of: found by a trial, and then the same for all runs and targets.
+//! Chooses the number of messages per run, by a short trial per target; all runs and targets then use the same number.
 //!
-//! Enters: rates of short trials.  Leaves: a number of messages.
-//! Owns:   the trade between a fast target's need for many messages and a slow one's need for few.
-//! Never:  a number of its own where one is given.
+//! A fast target needs many messages for a stable figure, and a slow one can only finish a few in time.
 
 use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::role_protocol::{MessageCounts, LoadSegment, TrafficShape};

@@ -1,8 +1,6 @@
-//! The runner: every workload, every size, every run, all targets in turns.
+//! Runs every scenario, size and repetition on all targets, interleaved.
 //!
-//! Enters: what is asked, targets, a record.  Leaves: points and runs in the record, rows as soon as they are known.
-//! Owns:   the order of the measurements: every second run in the opposite order, so that none is always first.
-//! Never:  keeps a run back until others are done.
+//! Every second run takes the targets in reverse order, so that none is always first. Rows are printed as they are measured.
 
 use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
 use report::{Metric, OsuTable, ProgressLine, YardstickShare, Yardstick};

@@ -1,8 +1,6 @@
-//! Which rank plays which role.
+//! Assigns roles to ranks.
 //!
-//! Enters: the host of each rank, where the broker is, wishes.  Leaves: ranks for publishers, consumers, the agent.
-//! Owns:   the rule: publishers on other hosts than consumers, and both on other hosts than the broker, as far as there are hosts.
-//! Never:  starts anything.
+//! Publishers, consumers and the broker run on different hosts as far as there are enough hosts.
 
 use std::collections::BTreeSet;
 

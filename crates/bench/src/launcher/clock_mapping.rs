@@ -1,8 +1,6 @@
-//! The comparisons with another rank's clock over time, and times of one clock on the other.
+//! Maps times of another rank's clock to this one and back.
 //!
-//! Enters: offsets, each with when it was found.  Leaves: mapped times.
-//! Owns:   the line between two comparisons: clocks drift, so what lies between them is mapped along it.
-//! Never:  asks for a comparison, reads a clock.
+//! Clocks drift, so a time between two comparisons is mapped by linear interpolation.
 
 use std::collections::VecDeque;
 

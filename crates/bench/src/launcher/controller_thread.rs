@@ -1,8 +1,6 @@
-//! Where rank 0 speaks with the others: a thread of its own, so that it goes on while a command is busy with something else.
+//! The thread that owns the controller on rank 0, so that ranks are served while the command is busy.
 //!
-//! Enters: questions of the command's thread.  Leaves: answers.
-//! Owns:   the thread, and with it the connection.
-//! Never:  has two conversations: one process is one rank.
+//! The command's thread sends it closures and waits for their results.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,6 @@
-//! What a rank tells of the host it is on.
+//! Facts about a rank's host, with hashes that identify ranks on the same host or with the same clock.
 //!
-//! Enters: the broker's address.  Leaves: facts, and marks by which ranks of one host and of one clock are recognised.
-//! Owns:   the marks: what they are made of is never shown.
-//! Never:  tells the name of a host.
+//! Only the hashes leave the host: its name is not sent.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,8 +1,6 @@
-//! Which rank of how many this process is, and of what run: what launchers tell by variables.
+//! Detects this process's rank, the number of ranks and the run's name from options or the launcher's environment variables.
 //!
-//! Enters: variables, wishes of the command line.  Leaves: a membership, or none: then all runs as local processes.
-//! Owns:   the names of the launchers' variables.
-//! Never:  speaks to a launcher: it starts processes, and nothing more is asked of it.
+//! Without either, all roles run as local processes.
 
 use super::rank_options::RankOptions;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};

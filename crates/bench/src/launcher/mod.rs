@@ -1,10 +1,9 @@
-//! Runs on many hosts: under `mpirun` or `srun` each process of the job is a rank, and the roles are played on all of them.
+//! Runs on many hosts: under `mpirun` or `srun` each process is a rank, rank 0 controls and the others run roles.
 //!
-//! Enters: the launcher's variables, the command line.  Leaves: the command, run on rank 0 with roles on the other ranks.
-//! Owns:   rank 0's conversation with the others while a command runs.
-//! Never:  links a library of a launcher: ranks meet through the broker that they measure.
+//! No launcher library is linked: ranks communicate through the broker that they measure.
 //!
-//! Begin with `membership` (which rank am I), then `letter` (what ranks say), `controller` (rank 0), `worker` (the others).
+//! Read `membership` first (which rank is this), then `rank_message` (the protocol), `rank_controller` (rank 0) and
+//! `rank_worker` (the others).
 
 mod assignment;
 mod clock_mapping;

@@ -1,8 +1,4 @@
-//! Rank 0's side of the conversation: who is there, which role is played where, whose clock shows what.
-//!
-//! Enters: letters of the other ranks, wishes of the benchmarks.  Leaves: lines of roles, in the times of this rank's clock.
-//! Owns:   the list of ranks and of the roles that are played.
-//! Never:  plays a role, waits without an end.
+//! The controller on rank 0: knows all ranks, starts roles on them, and translates the times in their reports to its own clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,8 +1,4 @@
-//! What a document should say of a run on many hosts.
-//!
-//! Enters: the ranks with their hosts and clocks.  Leaves: lines of text.
-//! Owns:   how hosts are called: by numbers, in the order of their first ranks.
-//! Never:  names a host.
+//! Facts about a run on many hosts for the document. Hosts are numbered in the order of their first ranks and never named.
 
 use super::assignment::RankAssignment;
 use super::clock_mapping::{ClockMapping, ClockComparison};

@@ -1,8 +1,6 @@
-//! The post of a rank: a queue of its own at the broker, and letters to the queues of the others.
+//! A rank's mailbox: one exclusive queue on the broker, and one connection that carries no measured messages.
 //!
-//! Enters: letters.  Leaves: letters of others, and which of them have ended.
-//! Owns:   one connection, which no measured message takes, and one exclusive queue, which ends with it.
-//! Never:  needs more than AMQP 0-9-1 has: the default exchange, and letters that come back when nobody reads them.
+//! Messages are published `mandatory` through the default exchange, so a message to a rank that has ended is returned.
 
 use std::time::Duration;
 

@@ -1,8 +1,4 @@
-//! What the ranks write to one another.
-//!
-//! Enters: orders and reports of roles, as lines.  Leaves: JSON in the bodies of messages.
-//! Owns:   the words of the conversation.
-//! Never:  looks into an order or a report.
+//! Messages between ranks, as JSON in AMQP bodies. Commands and reports of roles travel in them as opaque lines.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,5 @@
-//! What the command line says about ranks: options that are taken off before a command sees its own.
-//!
-//! Enters: all words behind `harrier bench COMMAND`.  Leaves: these wishes, the other words, the broker's URL.
-//! Owns:   `--rank`, `--ranks`, `--rendezvous`, `--agent-rank`, `--roles`.
-//! Never:  knows what a command does with the rest.
+//! The options about ranks, removed from the command line before a command parses its own:
+//! `--rank`, `--ranks`, `--rendezvous`, `--agent-rank`, `--roles`.
 
 use super::assignment::RoleOverrides;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};

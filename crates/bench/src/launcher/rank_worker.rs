@@ -1,8 +1,6 @@
-//! A rank that plays: it waits for orders of rank 0 and carries them out in processes of its own.
+//! A worker rank: runs roles for rank 0, each in a child process of its own.
 //!
-//! Enters: letters of rank 0, lines of the roles.  Leaves: lines for the roles, letters to rank 0.
-//! Owns:   the processes of its roles.
-//! Never:  runs a role in this process: what is measured shares no thread with what speaks of it.
+//! Roles never run in this process, so the code that is measured shares no thread with this communication.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,4 @@
-//! Meters a target's processes wherever they are: from this process, or by an agent on their host.
-//!
-//! Enters: a target.  Leaves: what its processes used between begin and end.
-//! Owns:   the agent.
-//! Never:  meters the processes of another host by their numbers here.
+//! Meters a target's processes: directly if they run on this host, otherwise through an agent on theirs.
 
 use client::Url;
 use gauge::{ProcessMeter, RoleUsage, resident_bytes, with_descendants};

@@ -1,8 +1,6 @@
-//! Times in orders and reports, moved from one rank's clock to another's.
+//! Converts the times in a line of JSON from one rank's clock to another's.
 //!
-//! Enters: a line of JSON.  Leaves: the same line with its times changed.
-//! Owns:   which fields are times: those named in `TIMES`, and all whose names end in `_at_ns`; every other `_ns` is a duration.
-//! Never:  knows what a line is about.
+//! Times are the fields listed in `TIMES` and those whose names end in `_at_ns`; any other `_ns` field is a duration.
 
 use serde_json::Value;
 

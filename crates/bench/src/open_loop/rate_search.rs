@@ -1,8 +1,5 @@
-//! The search for the highest rate that keeps an objective.
-//!
-//! Enters: whether the rate that was tried kept it.  Leaves: the rate to try next, until it is known well enough.
-//! Owns:   bracketing by doubling and halving, then bisection on a logarithmic scale.
-//! Never:  measures.
+//! Searches for the highest rate that meets a latency objective: brackets it by doubling and halving, then bisects on a
+//! logarithmic scale.
 
 /// The bracket is narrow enough when its ends are this close.
 pub(super) const RESOLUTION: f64 = 1.05;

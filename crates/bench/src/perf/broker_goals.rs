@@ -1,9 +1,6 @@
-//! The parts of the comparison and their goals.
+//! The parts of `perf` and their goals, from the issue "The broker and the main job, end to end".
 //!
-//! Enters: targets.  Leaves: rows (what was measured, against what, whether that is enough).
-//! Owns:   the numbers asked for (issue "The broker and the main job, end to end", figures to reach); those of features and TLS
-//!         stand beside this file.
-//! Never:  rounds a miss into a pass.
+//! Goals of queue features, memory and TLS are in the files beside this one.
 
 use super::PerfRun;
 use super::perf_table::{GoalBound, PerfRow};

@@ -1,8 +1,4 @@
-//! The certificate of a measurement: made for it, and gone with it.
-//!
-//! Leaves: two files that a broker, a relay and their clients are told of.
-//! Owns:   the folder they are in.
-//! Never:  leaves a key behind.
+//! A self-signed certificate made for one measurement and deleted with it.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;

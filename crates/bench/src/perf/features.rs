@@ -1,8 +1,6 @@
-//! What features of queues cost, times a plain queue.
+//! The cost of queue features, relative to a plain queue.
 //!
-//! Enters: a broker.  Leaves: rows.
-//! Owns:   the numbers asked for (issue "Everything a RabbitMQ client relies on", figures to reach).
-//! Never:  measures a feature that is reached, but for dead letters.
+//! The goals are from the issue "Everything a RabbitMQ client relies on".
 
 use super::PerfRun;
 use super::broker_goals::{SMALL, perf_contestant, ratio};

@@ -1,8 +1,6 @@
-//! Measurements of several contestants, interleaved: each has its turn in every run.
+//! Measures several contestants in turns, so that a disturbance hits all of them alike.
 //!
-//! Enters: contestants (a target and a workload) and one segment's shape and size.  Leaves: their figures, run by run.
-//! Owns:   the number of messages of a run, found by a trial so that it takes the asked time.
-//! Never:  runs all of one contestant first.
+//! A trial determines the number of messages that takes the requested time.
 
 use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::placement::CpuPlacement;

@@ -1,8 +1,6 @@
-//! What things cost in the broker's memory: nothing at all, a connection, a queue, a binding, a message.
+//! The broker's resident memory when idle, and per connection, queue, binding and message.
 //!
-//! Enters: a fresh broker for each.  Leaves: resident bytes for each one, beside what the kernel holds.
-//! Owns:   how many of each are made, fewer than `harrier bench scale` makes.
-//! Never:  counts the memory of this program.
+//! Each is measured with a fresh broker and fewer objects than `harrier bench scale` creates.
 
 use super::PerfRun;
 use super::perf_table::{GoalBound, PerfRow};

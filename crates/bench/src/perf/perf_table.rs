@@ -1,8 +1,6 @@
-//! The record of a comparison: rows with verdicts, and every run behind them.
+//! The results of `perf`: rows with verdicts and the runs behind them, as text, Markdown, JSON and HTML.
 //!
-//! Enters: rows and series.  Leaves: text for a terminal, Markdown, JSON, a section of the report.
-//! Owns:   what counts as a pass.
-//! Never:  leaves a row out: what could not be measured says why.
+//! What could not be measured keeps its row, with the reason.
 
 use serde::Serialize;
 use serde_json::{Value, json};

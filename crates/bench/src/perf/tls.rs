@@ -1,8 +1,6 @@
-//! What TLS costs, times a plain connection, and how it stands beside a relay over the same library.
+//! The cost of TLS relative to a plain connection, and to a relay over the same TLS library.
 //!
-//! Enters: brokers with and without TLS, a relay with it.  Leaves: rows.
-//! Owns:   the numbers asked for (issue "Everything a RabbitMQ client relies on", figures to reach).
-//! Never:  compares two ciphers: all ends agree on the broker's first choice.
+//! The goals are from the issue "Everything a RabbitMQ client relies on".
 
 use super::broker_goals::{LARGE, SMALL, perf_contestant, ratio};
 use super::perf_table::GoalBound;

@@ -1,8 +1,6 @@
-//! The broker's user time for a message: over RDMA against TCP, and large bodies against smaller ones.
+//! The broker's user time per message: RDMA against TCP, and large bodies against small ones.
 //!
-//! Enters: brokers over both.  Leaves: rows.
-//! Owns:   the numbers asked for (issue "AMQP over InfiniBand verbs", figures to reach).
-//! Never:  counts what the kernel does for a device of software: on a card nobody does it.
+//! Kernel time is left out: with a software device the kernel does work that a real card does itself.
 
 use super::{RdmaGoals, POLLS, of};
 use crate::broker_network::{NetworkBroker, TCP};

@@ -1,8 +1,4 @@
-//! What an idle connection keeps from being moved: memory that the broker has pinned for its device.
-//!
-//! Enters: a fresh broker.  Leaves: a row.
-//! Owns:   how many connections are made.
-//! Never:  counts what the clients pin.
+//! Memory that a broker has pinned for its device per idle connection.
 
 use super::{RdmaGoals, POLLS};
 use crate::perf::perf_table::GoalBound;

@@ -1,8 +1,6 @@
-//! Calls into the kernel: how many of them the broker makes for a message, counted by the kernel.
+//! System calls per message, counted by the kernel with a histogram trigger on the `raw_syscalls:sys_enter` tracepoint.
 //!
-//! Enters: a process.  Leaves: calls by their numbers; rows.
-//! Owns:   a trigger of the tracepoint where calls enter, which goes with this.
-//! Never:  stops the process to look, as a debugger does.
+//! Unlike a debugger, tracing does not stop the process. The trigger is removed at the end.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,4 @@
-//! The agent: meters the processes of a broker on the broker's host, for a controller on another.
-//!
-//! Enters: the broker's address, then when to begin and when to end.  Leaves: what these processes used in between.
-//! Owns:   the meter.
-//! Never:  connects to the broker.
+//! The agent role: meters a broker's processes on the broker's host for a controller on another host.
 
 use std::path::Path;
 

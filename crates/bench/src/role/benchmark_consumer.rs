@@ -1,8 +1,6 @@
-//! The consumers of a benchmark: one or more connections on one thread, each with a queue of its own.
+//! The consumer role of closed-loop benchmarks: one or more connections on one thread, each with its own queue.
 //!
-//! Enters: segments.  Leaves: how many messages came, how fast, and what was lost, doubled, out of order or damaged.
-//! Owns:   the connections, and one tally for each in a segment.
-//! Never:  copies a body it only counts.
+//! Reports the deliveries of each segment, their rate, and messages lost, duplicated, reordered or damaged.
 
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
-//! The publisher of a benchmark: sends each segment's messages and waits for the consumers' replies.
+//! The publisher role of closed-loop benchmarks: sends the messages of each segment and waits for the consumers' replies.
 //!
-//! Enters: segments.  Leaves: when each began and ended, every round trip, the time until confirms came, what it used.
-//! Owns:   one connection, one queue for replies.
-//! Never:  measures before it is told to, or sends a message without its sequence number.
+//! Measures round trips, confirm latencies and the process's own resource usage.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,8 +1,6 @@
-//! The binder: bindings that come and go while messages flow.
+//! The binder role: adds and removes bindings at a fixed rate while messages flow.
 //!
-//! Enters: begin and end.  Leaves: how many bindings it added and took away between them.
-//! Owns:   one connection, one queue that no message reaches, a thread that keeps the pace.
-//! Never:  hurries to make up for changes that the broker delayed.
+//! Changes that the broker delayed are not made up for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,4 @@
-//! The keeper of one broker of a tree: starts it where it is to be, joins it to the one above, meters it, ends it.
-//!
-//! Enters: a task, orders.  Leaves: where the broker listens, how its routes stand, what it used.
-//! Owns:   the broker's process; the words in which `harrier route` is asked.
-//! Never:  shows a password to anybody but the program's own command.
+//! The supervisor of one broker of a tree: starts it, adds its routes with `harrier route`, meters it and stops it.
 
 use std::fs;
 use std::io::Write;

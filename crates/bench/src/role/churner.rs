@@ -1,8 +1,4 @@
-//! A client of `churn`: opens and closes connections, channels or queues, one after another.
-//!
-//! Enters: how long or how often.  Leaves: how often, and how long each opening and each closing took.
-//! Owns:   the connection on which channels and queues come and go.
-//! Never:  has two of them at a time, leaves one behind.
+//! The client role of `churn`: opens and closes connections, channels or queues, one at a time.
 
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
-//! The orders of a role: lines of JSON on standard input.
+//! Reads a role's task and commands: lines of JSON on standard input.
 //!
-//! Enters: standard input.  Leaves: a task, then orders, one at a time.
-//! Owns:   what was read and not asked for yet; the pace of a role's signs of life while it waits.
-//! Never:  starts a thread: a role's processor time is that of its work.
+//! It starts no thread, so that the role's processor time is that of its work, and sends keep-alives while it waits.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

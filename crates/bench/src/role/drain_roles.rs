@@ -1,8 +1,4 @@
-//! The two ends of `drain`: one process fills a queue, another empties it.
-//!
-//! Enters: sizes and counts.  Leaves: how long filling and emptying took, and what was lost on the way.
-//! Owns:   the queue; the connections that empty it, all on one thread.
-//! Never:  consumes while it is filled.
+//! The two roles of `drain`: one process fills a queue, the other empties it over several connections on one thread.
 
 use std::time::Duration;
 

@@ -1,8 +1,4 @@
-//! Becomes another program after pinning itself and tying its life to its parent's.
-//!
-//! Enters: processors, the parent's process id, a program and its arguments.  Leaves: that program, in this process.
-//! Owns:   nothing that outlives the change.
-//! Never:  returns when it succeeds.
+//! Pins the process, ties its life to its parent's (`PR_SET_PDEATHSIG`), and becomes another program with `exec`.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

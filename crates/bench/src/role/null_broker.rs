@@ -1,8 +1,6 @@
-//! The null broker: swallows what is published, and makes the deliveries that a consumer asks for, both at the lowest cost.
+//! The null broker: discards published messages and sends precomputed deliveries, both at the lowest possible cost.
 //!
-//! Enters: AMQP connections.  Leaves: answers to calls; deliveries encoded once and sent again and again.
-//! Owns:   one thread for each connection.
-//! Never:  routes, keeps or even decodes a message: what limits here is the other end, the load generator itself.
+//! It neither routes nor decodes messages, so the measured rate is the load generator's own ceiling.
 
 mod publish_skimmer;
 mod encoded_deliveries;

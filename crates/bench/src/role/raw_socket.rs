@@ -1,8 +1,4 @@
-//! Publisher and consumer of the floor: bytes through a relay, no AMQP.
-//!
-//! Enters: segments.  Leaves: the same reports as the AMQP roles.
-//! Owns:   one connection to the relay.
-//! Never:  frames, parses or checks anything beyond counting bytes.
+//! Publisher and consumer of the relay floor: they count bytes through a relay, without AMQP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

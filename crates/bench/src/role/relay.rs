@@ -1,8 +1,6 @@
-//! The floor: copies bytes between connections, both ways, on one thread, and knows nothing about them.
+//! The relay floor: copies bytes between a publisher and its consumers on one thread, without looking at them.
 //!
-//! Enters: groups of connections in the order they come, consumers first.  Leaves: the publisher's bytes at each consumer, theirs at it.
-//! Owns:   the connections and one buffer for each direction.
-//! Never:  looks at a byte, beyond what TLS takes where it is asked for.
+//! Consumers connect first, then their publisher; the relay optionally speaks TLS.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,8 +1,4 @@
-//! What a role is for, told once when it starts.
-//!
-//! Enters: the first line on standard input.  Leaves: the role's task.
-//! Owns:   names of exchange, keys and queues of a run.
-//! Never:  changes during a run (segments do).
+//! Tasks and commands of the roles, sent to them as lines of JSON.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

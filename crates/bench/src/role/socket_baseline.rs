@@ -1,8 +1,6 @@
-//! One hop of plain sockets: the floor under the load generator, as the relay is the floor under a broker.
+//! The socket baseline: sends as many bytes as the messages have on the wire over one plain TCP connection.
 //!
-//! Enters: segments.  Leaves: how fast as many bytes as the messages have on the wire cross one connection.
-//! Owns:   the sending end, and the end in the broker's place.
-//! Never:  encodes, parses or keeps a byte.
+//! It is the floor under the load generator, as the relay is the floor under a broker.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,8 +1,4 @@
-//! What stands in a broker's place: a listener whose connections are served on threads of their own.
-//!
-//! Enters: where to listen.  Leaves: its port.
-//! Owns:   the listener.
-//! Never:  knows what is said on a connection; ends before its parent does.
+//! A listener in a broker's place, which serves each connection on a thread of its own.
 
 use std::net::{TcpListener, TcpStream};
 

@@ -1,8 +1,4 @@
-//! A stream over TLS as the library gives it: the floor under a broker's TLS links.
-//!
-//! Enters: a connected socket, blocking or not; a certificate.  Leaves: reads and writes like a socket's.
-//! Owns:   a buffer for what was received, and one for what is encrypted.
-//! Never:  resumes a session, looks at a byte, says anything of its own when it ends.
+//! A TLS stream over rustls' unbuffered connections: the floor under a broker's TLS links. Sessions are not resumed.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::path::Path;

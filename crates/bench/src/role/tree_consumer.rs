@@ -1,8 +1,6 @@
-//! The consumers on one leaf of a tree of brokers: each has a queue of its own, bound to the exchange of the tree.
+//! The consumers on one leaf of a tree of brokers, each with its own queue bound to the tree's exchange.
 //!
-//! Enters: a task; probes and segments.  Leaves: that every consumer was reached; how many messages came, how fast, what went wrong.
-//! Owns:   the rule by which a way is in place: a message has come through it to each consumer.
-//! Never:  answers the publisher, who is at another broker.
+//! A route counts as established once a probe message has reached every consumer.
 
 use super::benchmark_consumer::{BenchmarkConsumer, connect_all, keep_alive, consume_segment, poll_of};
 use super::role_tasks::{ConsumerTask, LeafCommand};

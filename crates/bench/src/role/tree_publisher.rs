@@ -1,8 +1,6 @@
 //! The publisher at the root of a tree of brokers.
 //!
-//! Enters: a task; probes and segments.  Leaves: when each began and ended, what it used.
-//! Owns:   the order of what it is told.
-//! Never:  waits for consumers, who are at other brokers: it has done when its broker has read everything.
+//! A segment ends when the root broker has read all of it: the consumers are at other brokers and send no replies.
 
 use super::benchmark_publisher::BenchmarkPublisher;
 use super::role_tasks::RootCommand;

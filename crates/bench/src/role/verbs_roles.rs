@@ -1,8 +1,4 @@
-//! The two ends of the verbs baseline, each a process of its own: no broker, no AMQP, no socket.
-//!
-//! Enters: an address, orders.  Leaves: what each segment came to.
-//! Owns:   nothing: each segment has a connection of its own.
-//! Never:  prints anything but reports.
+//! The two roles of the verbs baseline. Each segment has a connection of its own.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,4 @@
-//! A role that works while it listens: orders are read on one thread, another one does the work, a third one meters it.
-//!
-//! Enters: a task, orders while the work goes on.  Leaves: one report.
-//! Owns:   the threads, the bell that wakes the worker, the times of metering.
-//! Never:  touches a connection.
+//! The threads of a role that receives commands while it works: one reads commands, one works, one meters.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

@@ -1,8 +1,6 @@
-//! The consumers of a workload: many connections on one thread, each working as its group does.
+//! The consumer role of a workload: many connections on one thread, each consuming as its group does.
 //!
-//! Enters: a task, the time to begin, at the end what should have come.  Leaves: what came, when, and what went wrong.
-//! Owns:   the connections, one ledger a queue, one timer for those who think.
-//! Never:  reads for a consumer that is busy: what it does not take waits in the sockets and then in the broker.
+//! A busy consumer reads nothing: its messages wait in the socket and then in the broker.
 
 mod workload_consumer;
 mod group_results;

@@ -1,8 +1,6 @@
-//! The publishers of a workload: many connections on one thread, each message at its intended time.
+//! The publisher role of a workload: many connections on one thread, each message sent at its intended time.
 //!
-//! Enters: a task, the time to begin.  Leaves: what was sent, when, and which answers came back.
-//! Owns:   the connections, the schedule of each publisher, one timer.
-//! Never:  waits for an answer before it sends the next message (but a window of confirms, when the workload has one).
+//! A publisher waits for nothing before it sends the next message, except for a confirm window if the workload has one.
 
 mod workload_publisher;
 mod publisher_results;

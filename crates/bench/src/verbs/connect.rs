@@ -1,8 +1,4 @@
-//! How the two ends of the verbs baseline meet: one listens, the other makes a connection for each segment.
-//!
-//! Enters: addresses, orders.  Leaves: what a segment came to, in both ends' figures.
-//! Owns:   the listener, and each connection from its handshake to its orderly end.
-//! Never:  serves two connections at once.
+//! Connects the two sides of the verbs baseline: one listens, the other makes one connection per segment.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;

@@ -1,8 +1,4 @@
-//! Which RDMA device an end uses, and what it is.
-//!
-//! Enters: a context, or nothing but this machine.  Leaves: facts for the record, an address to listen on.
-//! Owns:   the sentence that stands beside every figure of a device of software.
-//! Never:  opens a connection.
+//! The RDMA device that an endpoint uses: its facts and an address to listen on, and the warning for software devices.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,8 +1,4 @@
-//! One end of a connection of the verbs baseline: its queues, its memory, how it waits.
-//!
-//! Enters: an id that has a device, an order.  Leaves: requests in batches, what has arrived and ended.
-//! Owns:   everything that is made for the connection, and the counts of what the device was asked for.
-//! Never:  decides what comes next: `work` does.
+//! One endpoint of a verbs connection: queue pair, memory, completions, and counts of the operations posted to the device.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;

@@ -1,8 +1,6 @@
-//! What the two ends of a connection of the verbs baseline do in a segment.
+//! Drives both sides of a segment of the verbs baseline.
 //!
-//! Enters: an end, a number of messages.  Leaves: round trips; at the end all of it has been done.
-//! Owns:   the windows: nobody sends what the other has posted no receive for.
-//! Never:  measures anything but the time of a round trip.
+//! The send window never exceeds the receives that the peer has posted.
 
 use super::endpoint::VerbsEndpoint;
 use super::verbs_request::VerbsOperation;

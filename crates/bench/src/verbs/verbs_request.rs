@@ -1,8 +1,4 @@
-//! What one connection of the verbs baseline is for, as its two ends tell each other in the handshake.
-//!
-//! Enters: what the command line asks for, or a peer's private data.  Leaves: the other.
-//! Owns:   the layout of both messages of the handshake.
-//! Never:  trusts a length or a number of the peer's.
+//! The parameters of one verbs connection, encoded in the private data of the handshake. Received lengths are checked.
 
 use ib::Grant;
 use serde::{Deserialize, Serialize};

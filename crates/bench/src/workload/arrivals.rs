@@ -1,8 +1,6 @@
-//! When messages are meant to be sent: a rate that may change over time, with even or random gaps.
+//! Arrival processes: intended send times for a rate that may vary over time, evenly spaced or Poisson.
 //!
-//! Enters: a rate, draws.  Leaves: one intended time after the other.
-//! Owns:   the integral of each rate and its inverse.
-//! Never:  reads a clock; a time here is a distance from the beginning.
+//! A time is an offset from the start: the integral of each rate is inverted, and no clock is read.
 
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};

@@ -1,8 +1,6 @@
-//! What a workload needs on the broker: exchanges, shared queues and their bindings, and nothing left afterwards.
+//! Declares a workload's exchanges, shared queues and bindings on the broker, and deletes them when dropped.
 //!
-//! Enters: a workload, a URL.  Leaves: names that its processes use.
-//! Owns:   what it declared; dropping it deletes that.
-//! Never:  touches a queue of a consumer's own: those go with their connections.
+//! Exclusive queues of consumers disappear with their connections.
 
 use client::{Channel, Client, ExchangeOptions, QueueOptions, Table, Url};
 

@@ -1,8 +1,6 @@
-//! What arrived through a queue: which messages, how often, in which order, and which are done with.
+//! Tracks the deliveries of a queue: one bit per message of each publisher, for loss, duplicates and order.
 //!
-//! Enters: stamps of deliveries, acknowledgements.  Leaves: counts, and a sum that tells two sets of messages apart.
-//! Owns:   a bit for every message of every publisher.
-//! Never:  takes a redelivery for a fault, or a second delivery that does not say so for a redelivery.
+//! A redelivery is no fault if it is marked as one.
 
 use gauge::DeliveryFaults;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,4 @@
-//! One run of a workload on one target, from the first process to the last report.
-//!
-//! Enters: a workload, a target, a placement.  Leaves: what its processes found.
-//! Owns:   the processes, and the time at which all begin.
-//! Never:  judges what they found.
+//! Executes one run of a workload on one target: starts the processes, meters the broker and collects the reports.
 
 use std::time::Duration;
 

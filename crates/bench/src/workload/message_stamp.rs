@@ -1,8 +1,4 @@
-//! The first bytes of every body: which message it is, when it was meant to leave and when it left, and a checksum.
-//!
-//! Enters: numbers.  Leaves: 32 bytes, and numbers again.
-//! Owns:   their layout (little-endian), and the sum over the whole body.
-//! Never:  trusts that a body is one of this run.
+//! The first 32 bytes of every body, little-endian: message number, intended and actual send time, and a checksum of the body.
 
 use crc32fast::Hasher;
 

@@ -1,8 +1,6 @@
-//! Whether what was asked of a workload was reached.
+//! Checks whether a workload met its objectives: the median over the runs must keep the bound.
 //!
-//! Enters: objectives, the runs of each group.  Leaves: a line for each.
-//! Owns:   the meaning of "met": the median over the runs keeps the bound.
-//! Never:  judges a quantile that the samples cannot bear.
+//! A quantile that the number of samples cannot support is not judged.
 
 use std::fmt;
 

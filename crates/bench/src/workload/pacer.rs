@@ -1,9 +1,6 @@
-//! How a sender waits for the next intended time: asleep while it is far, awake for the last stretch.
+//! Paces a sending thread: it sleeps while the next message is far away, and spins for the last stretch.
 //!
-//! Enters: the time, and when the next message is due.  Leaves: what to do until then.
-//! Owns:   how late timers wake this thread, and so how long the last stretch is; the budget of spinning, so that waiting never uses
-//!         more than a share of a processor.
-//! Never:  reads a clock or sleeps itself.
+//! The length of that stretch follows the observed timer lateness; a budget limits spinning to a share of a processor.
 
 /// A timer wakes a thread up to so much late, as far as it is made up for; the last stretch before a message is spent awake.
 pub(crate) const SPIN_NS: u64 = 30_000;

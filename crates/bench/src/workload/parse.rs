@@ -1,8 +1,4 @@
-//! A workload file becomes a workload.
-//!
-//! Enters: the text of a file.  Leaves: a workload in which everything fits together, or the first fault with its line.
-//! Owns:   the keys of the format and their defaults (`docs/workloads.md` describes both).
-//! Never:  takes a key it does not know.
+//! Parses a workload file. The keys and their defaults are described in `docs/workloads.md`.
 
 use toml::de::DeTable;
 

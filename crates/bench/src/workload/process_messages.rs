@@ -1,8 +1,4 @@
-//! What the processes of a workload are told, and what they tell.
-//!
-//! Leaves: tasks, orders and reports that travel as JSON.
-//! Owns:   their shape.
-//! Never:  measures.
+//! Tasks, commands and reports of the processes of a workload, sent as JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Everything random of a workload, from its seed: sizes, symbols, thinking times, which message is put back.
+//! All randomness of a workload, derived from its seed: sizes, symbols, think times, and which messages are requeued.
 //!
-//! Enters: the seed and who draws.  Leaves: numbers, the same for the same seed on every machine.
-//! Owns:   the generator (PCG, whose numbers are fixed for ever) and the distributions.
-//! Never:  draws from the system, or depends on when something happens.
+//! The generator is PCG, whose output is the same on every machine.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal, Zipf};

@@ -1,8 +1,4 @@
-//! What a run came to, as the document has it: one point for all, one for each group.
-//!
-//! Enters: the reports of all processes.  Leaves: runs with latencies, faults, usages, and why they must not be trusted.
-//! Owns:   the merging, and the rules of open loop.
-//! Never:  forgets a message.
+//! Converts the reports of a run into the document's form: one point for the whole workload and one for each group.
 
 use std::collections::BTreeMap;
 

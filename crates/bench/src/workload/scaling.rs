@@ -1,8 +1,6 @@
-//! The same workload, larger, smaller, longer or shorter.
+//! Scales a workload: its rates, publishers, consumers and rate objectives by a factor, or its duration.
 //!
-//! Enters: a workload, a factor or a duration.  Leaves: it changed.
-//! Owns:   what grows with a factor: rates, publishers, consumers, rates that are asked for.
-//! Never:  changes sizes, keys, bindings, or how long a consumer thinks.
+//! Sizes, keys, bindings and think times do not change.
 
 use super::spec::{ObjectiveGoal, WorkloadSpec};
 

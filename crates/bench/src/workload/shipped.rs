@@ -1,8 +1,4 @@
-//! The workloads that come with the program.
-//!
-//! Enters: a name.  Leaves: the text of its file.
-//! Owns:   the list.
-//! Never:  a workload that its file does not describe in full.
+//! The workloads included in the program.
 
 /// Name and text of each.
 pub(crate) const SHIPPED: [(&str, &str); 5] = [

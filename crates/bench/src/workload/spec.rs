@@ -1,8 +1,4 @@
-//! What a workload is: who publishes what to whom, how fast, and what is asked of the result.
-//!
-//! Leaves: plain data, checked by whoever makes it (`parse`, `open`).
-//! Owns:   the words of the format, in the units that the engine uses.
-//! Never:  text, a default, a file.
+//! A workload as data: who publishes what to whom at which rate, and the objectives. Units are those of the execution.
 
 use serde::{Deserialize, Serialize};
 

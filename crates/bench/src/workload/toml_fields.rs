@@ -1,8 +1,4 @@
-//! The tables of a workload file: each key is asked for by name, and what nobody asked for is a fault.
-//!
-//! Enters: TOML.  Leaves: values, or a fault with file, line and key.
-//! Owns:   the shape of the messages.
-//! Never:  a default, the meaning of a key.
+//! Reads the tables of a workload file by key. Unknown keys are errors, and each error names file, line and key.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

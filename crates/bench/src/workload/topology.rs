@@ -1,8 +1,6 @@
-//! Queues and bindings of a workload, and where each routing key leads.
+//! The queues and bindings of a workload, and the queues that each routing key reaches.
 //!
-//! Enters: a workload.  Leaves: every queue with its bindings, every routing key with the queues it reaches.
-//! Owns:   the expansion of `{consumer}`, `{pick}`, `{symbol}`, `{publisher}`; the model of routing that loss is told by.
-//! Never:  asks a broker.
+//! Expands `{consumer}`, `{pick}`, `{symbol}` and `{publisher}`. Its routing model decides which messages count as lost.
 
 use std::collections::HashMap;
 

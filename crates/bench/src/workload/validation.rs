@@ -1,8 +1,4 @@
-//! What must fit together in a workload, whoever made it.
-//!
-//! Enters: parts of a workload.  Leaves: why they cannot work, in words that say what would.
-//! Owns:   the rules and the limits.
-//! Never:  changes anything.
+//! Checks that the parts of a workload fit together and stay within the limits.
 
 use super::random::{size_min, size_max};
 use super::spec::{AckMode, WorkloadBinding, ConsumerGroup, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, PublisherGroup, SendRate, QueueSource, WorkloadSpec};

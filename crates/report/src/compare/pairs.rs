@@ -1,8 +1,4 @@
-//! Which series of two documents belong together.
-//!
-//! Enters: two documents.  Leaves: pairs, and what has no partner.
-//! Owns:   the rule: same benchmark, parameters and axis; same target, or the only one of each side.
-//! Never:  pairs a series twice.
+//! Pairs the series of two documents: same benchmark, parameters and axis, and the same target or the only one of each side.
 
 use std::collections::BTreeSet;
 

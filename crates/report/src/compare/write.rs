@@ -1,8 +1,4 @@
-//! A comparison as text, Markdown and JSON.
-//!
-//! Enters: a comparison.  Leaves: text.
-//! Owns:   the layout of the rows, and the sentence on chance.
-//! Never:  a ratio without its interval or the reason why there is none.
+//! Writes a comparison as text, Markdown and JSON. A ratio without an interval is shown with the reason.
 
 use super::{DocumentComparison, RUNS_MIN, ComparisonRow};
 use crate::json;

@@ -1,8 +1,4 @@
-//! Axes: from values to places on the paper, and where the ticks stand.
-//!
-//! Enters: the least and the largest value.  Leaves: places, ticks with labels.
-//! Owns:   the choice of round numbers.
-//! Never:  knows what is drawn.
+//! Axis scales: map values to coordinates and choose round ticks.
 
 /// What an axis counts, which decides its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

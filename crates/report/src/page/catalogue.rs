@@ -1,8 +1,4 @@
-//! The figures of the page: one for each figure of the 2008 paper, and those that its benchmarks lacked.
-//!
-//! Leaves: sections with their figures, each as data.
-//! Owns:   what lies on which axis, what the lines are, and the words about it.
-//! Never:  a number.
+//! The catalogue of the page's figures: those of the 2008 paper, and those that its benchmarks lacked.
 
 use super::axis_scale::ScaleKind;
 use crate::metric::{Metric, MetricRole};

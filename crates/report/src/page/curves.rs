@@ -1,8 +1,4 @@
-//! A figure of values over an axis that is no benchmark's, for pages that are made of something else than documents.
-//!
-//! Enters: lines of values.  Leaves: a `<figure>` as those of the page: drawn, told, and with its table.
-//! Owns:   nothing that those do not.
-//! Never:  more lines than can be told apart: who calls chooses.
+//! A figure of values over an arbitrary axis, for pages that are not made from documents.
 
 use std::fmt::Write as _;
 

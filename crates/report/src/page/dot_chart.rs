@@ -1,8 +1,4 @@
-//! One panel of single values: a row for each, its name above, its dot on a common scale.
-//!
-//! Enters: lines of one point each.  Leaves: an `<svg>` that scales with its frame.
-//! Owns:   the rows' geometry.
-//! Never:  bars, whose length would say what their end says already.
+//! A dot chart of single values: one row each, with a label above, on a common scale. Drawn as SVG.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,4 @@
-//! One figure of the page: its panels, its caption, its table.
-//!
-//! Enters: a specification and what was gathered for it.  Leaves: HTML.
-//! Owns:   the caption's sentences on loop, runs and INVALID; the thinning of too many lines.
-//! Never:  drops a line from the table.
+//! One figure of the page: its panels, caption and table. Thinned-out lines are still in the table.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,6 @@
-//! From documents to lines: which points belong to a figure, and how they are grouped.
+//! Collects the data of a figure from documents: which points belong to it, and how they are grouped into lines.
 //!
-//! Enters: documents and a figure's specification.  Leaves: panels with lines.
-//! Owns:   the names of lines: the broker, its network where there are several, and parameters that differ.
-//! Never:  one line of figures that were measured in different ways.
+//! Results measured in different ways are never on one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 

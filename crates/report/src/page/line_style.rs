@@ -1,8 +1,6 @@
-//! How a line looks: colour, marker and dash together, so that neither colour nor paper is needed to tell lines apart.
+//! The style of a line: colour, marker and dash together, so that lines differ without colour too.
 //!
-//! Enters: a number.  Leaves: attributes and shapes.
-//! Owns:   the palette: dark enough for text (contrast of 4.5 and more on the page's ground).
-//! Never:  two of the first eight alike in colour, in marker, or in dash and marker.
+//! The colours have a contrast of at least 4.5 with the page.
 
 use std::fmt::Write as _;
 

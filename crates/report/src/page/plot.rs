@@ -1,8 +1,4 @@
-//! One panel: lines over an axis, drawn as SVG.
-//!
-//! Enters: lines of points with intervals.  Leaves: an `<svg>` that scales with its frame.
-//! Owns:   the panel's geometry, labels at the lines' ends.
-//! Never:  colour alone to tell lines apart; anything outside its view box.
+//! One panel: lines over an axis with labels at their ends, drawn as SVG.
 
 use std::fmt::Write as _;
 

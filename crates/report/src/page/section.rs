@@ -1,8 +1,4 @@
-//! A page of one table made by hand, for what is no document: `perf` and its verdicts.
-//!
-//! Enters: a section.  Leaves: HTML in the style of the page.
-//! Owns:   the shape of such a page; the writing of files; what HTML must not take literally.
-//! Never:  loads anything from anywhere.
+//! A page with one hand-made table, for results that are not documents (`perf`), and HTML escaping.
 
 use std::fmt::Write as _;
 use std::fs;

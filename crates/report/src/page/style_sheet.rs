@@ -1,8 +1,4 @@
-//! How the page looks: on a screen, on a phone, on paper.
-//!
-//! Leaves: one style sheet.
-//! Owns:   the colours of text and ground, all of them with a contrast of 4.5 and more.
-//! Never:  a font, an image or anything else from elsewhere.
+//! The page's style sheet, for screen, phone and print. All text has a contrast of at least 4.5.
 
 /// The style sheet.
 pub(super) const STYLE: &str = r#"

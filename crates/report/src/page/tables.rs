@@ -1,8 +1,4 @@
-//! The tables that belong to no figure: machines, brokers, every series with what it used, the comparison of brokers.
-//!
-//! Enters: documents, series.  Leaves: HTML.
-//! Owns:   which facts stand at the head of the page.
-//! Never:  a figure without its mark.
+//! The page's tables beside the figures: machines, brokers, every series with its resource usage, comparisons.
 
 use std::fmt::Write as _;
 

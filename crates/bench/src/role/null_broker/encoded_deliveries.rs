@@ -1,8 +1,4 @@
-//! Deliveries for a consumer, encoded once and sent again and again.
-//!
-//! Enters: how many of which size, and what a broker would write into their heads.  Leaves: their bytes in large writes.
-//! Owns:   what is sent; of it only the sequence numbers change.
-//! Never:  encodes a delivery twice.
+//! Deliveries encoded once and sent repeatedly in large writes; only their sequence numbers change.
 
 use std::io::Write;
 

@@ -1,8 +1,4 @@
-//! What one group of consumers has found so far.
-//!
-//! Enters: deliveries with their times.  Leaves: the report.
-//! Owns:   the sums over all consumers of the group.
-//! Never:  keeps anything of a single message.
+//! Sums of what one group of consumers measured so far.
 
 use gauge::LatencyHistogram;
 

@@ -1,8 +1,4 @@
-//! One consumer of a workload: takes, thinks, answers, acknowledges, puts back, crashes.
-//!
-//! Enters: deliveries of one connection.  Leaves: entries in the queue's ledger, acknowledgements, answers.
-//! Owns:   its connection, the message it works on, what it has not acknowledged.
-//! Never:  has more than one message in work.
+//! One consumer of a workload: it receives, works on, answers, acknowledges and requeues messages one at a time, and crashes.
 
 use std::time::Duration;
 

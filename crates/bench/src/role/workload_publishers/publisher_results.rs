@@ -1,8 +1,4 @@
-//! What the publishers of one process have found so far.
-//!
-//! Enters: counts, latencies.  Leaves: the report.
-//! Owns:   the sums over all publishers of the process.
-//! Never:  keeps anything of a single message.
+//! Sums of what the publishers of one process measured so far.
 
 use gauge::{DeliveryFaults, LatencyHistogram};
 

@@ -1,8 +1,4 @@
-//! One publisher of a workload: its connection, its schedule, and the answers it waits for.
-//!
-//! Enters: the time.  Leaves: messages written; answers, confirms and returns taken in.
-//! Owns:   its generator: what it sends depends on nothing else.
-//! Never:  decides when it is its turn.
+//! One publisher of a workload: its connection, schedule, random numbers and outstanding replies.
 
 use client::{Channel, Client, ConsumeOptions, Options, Properties, Publish, QueueOptions, RawProperties, Table, Url};
 use gauge::limits::LATE_SEND_NS;

@@ -1,4 +1,4 @@
-//! The format, held to examples: what each key gives, and what each mistake is told.
+//! Tests of the workload format by example: the value of each key, and the error for each mistake.
 
 use super::*;
 
