@@ -32,10 +32,10 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::arguments::{Option_, help_with};
-use crate::failure::Failure;
+use crate::arguments::{OptionSpec, help_with};
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier market COMMAND [OPTIONS]
@@ -57,7 +57,7 @@ harrier market COMMAND --help lists the options, with examples.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier market", || match command {
-        "run" | "sweep" | "max" => launcher::within(command, rest, |rest| match command {
+        "run" | "sweep" | "max" => launcher::run_on_ranks(command, rest, |rest| match command {
             "run" => run::run(rest),
             "sweep" => sweep::run(rest),
             _ => max::run(rest),
@@ -67,8 +67,8 @@ pub fn main(words: &[String]) -> ExitCode {
         "engine" => programs::engine(rest),
         "reporter" => programs::reporter(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
@@ -76,11 +76,11 @@ pub fn main(words: &[String]) -> ExitCode {
 ///
 /// # Errors
 /// As the command.
-pub(crate) fn sweep(words: &[String]) -> Result<(), Failure> {
+pub(crate) fn sweep(words: &[String]) -> Result<(), CommandFailure> {
     sweep::run(words)
 }
 
 /// The help on a command of `harrier market`.
-fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier market ")
 }

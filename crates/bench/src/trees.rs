@@ -37,9 +37,9 @@ pub(crate) use book::text;
 use planner::paper;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
@@ -63,11 +63,11 @@ pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier topology", || match command {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
-            launcher::within(command, rest, |rest| match command {
+            launcher::run_on_ranks(command, rest, |rest| match command {
                 "run" => run::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
-                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                _ if launcher::has_ranks() => Err(CommandFailure::Usage(format!(
                     "{command} is about one host: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
@@ -78,16 +78,16 @@ pub fn main(words: &[String]) -> ExitCode {
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
-fn clean(words: &[String]) -> Result<(), Failure> {
+fn clean(words: &[String]) -> Result<(), CommandFailure> {
     match words {
         [] => {}
         [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
-        [word, ..] => return Err(Failure::Usage(format!("clean takes no words, as '{word}'"))),
+        [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no words, as '{word}'"))),
     }
     let removed = namespaces::clean()?;
     Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)

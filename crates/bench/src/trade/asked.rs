@@ -8,11 +8,11 @@ use market::Matching;
 use market::limits::{GATEWAYS_MAX, ORDERS_UNDER_WAY_MAX, SYMBOLS_MAX};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Given, Option_, Wrong, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::{MARKET_ORDERS_MAX, MARKET_RATE_MAX};
 
 /// What is traded.
-pub(crate) const TRADING: &[Option_] = &[
+pub(crate) const TRADING: &[OptionSpec] = &[
     option("orders", None, "N", "orders of all gateways together (default 100000)"),
     option("gateways", None, "N", "gateways, each a process with a queue of its own (default 1)"),
     option("symbols", None, "N", "symbols, each with a book of its own (default 16)"),
@@ -42,7 +42,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Reads the options; `orders` unless they say how many.
-    pub(crate) fn read(given: &Given, orders: u64) -> Result<Self, Wrong> {
+    pub(crate) fn read(given: &ParsedOptions, orders: u64) -> Result<Self, UsageError> {
         let load = Self {
             orders: given.number("orders", orders, 1, MARKET_ORDERS_MAX)?,
             gateways: given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16,
@@ -54,13 +54,13 @@ impl Load {
             confirms: given.has("confirms"),
         };
         if load.gateways > load.symbols {
-            return Err(Wrong(format!(
+            return Err(UsageError(format!(
                 "--gateways {}: each symbol is one gateway's, and there are {} (--symbols)",
                 load.gateways, load.symbols
             )));
         }
         if load.orders < u64::from(load.gateways) {
-            return Err(Wrong(format!("--orders {}: there are {} gateways", load.orders, load.gateways)));
+            return Err(UsageError(format!("--orders {}: there are {} gateways", load.orders, load.gateways)));
         }
         Ok(load)
     }
@@ -92,20 +92,20 @@ impl Load {
 }
 
 /// Orders a second: a number, or `max` for as fast as it goes.
-pub(crate) fn rate(text: &str) -> Result<Option<f64>, Wrong> {
+pub(crate) fn rate(text: &str) -> Result<Option<f64>, UsageError> {
     if text == "max" {
         return Ok(None);
     }
     match text.parse() {
         Ok(rate) if (1.0..=MARKET_RATE_MAX).contains(&rate) => Ok(Some(rate)),
-        _ => Err(Wrong(format!(
+        _ => Err(UsageError(format!(
             "--rate is a number of orders a second from 1 to {MARKET_RATE_MAX}, or max, not '{text}'"
         ))),
     }
 }
 
 /// Several of them.
-pub(crate) fn rates(text: &str) -> Result<Vec<Option<f64>>, Wrong> {
+pub(crate) fn rates(text: &str) -> Result<Vec<Option<f64>>, UsageError> {
     text.split(',').map(|text| rate(text.trim())).collect()
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     fn load(line: &str) -> Result<Load, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Given::parse(&words, &[TRADING]).and_then(|given| Load::read(&given, 100)).map_err(|wrong| wrong.0)
+        ParsedOptions::parse(&words, &[TRADING]).and_then(|given| Load::read(&given, 100)).map_err(|wrong| wrong.0)
     }
 
     #[test]

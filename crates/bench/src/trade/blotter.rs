@@ -4,7 +4,7 @@
 //! Owns:   the numbers on the gateway's side: nothing that comes twice counts twice.
 //! Never:  touches a connection, reads a clock.
 
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 use market::limits::ORDERS_UNDER_WAY_MAX;
 use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role};
 
@@ -20,14 +20,14 @@ pub(super) struct Blotter {
     orders_checksum: OrdersChecksum,
     /// The number of the next quote of each symbol.
     quotes: Box<[u16]>,
-    completion: Latencies,
+    completion: LatencyHistogram,
     found: Traded,
     open: u64,
     heard_ns: u64,
     ended: bool,
     /// Orders between two measurements; the completion times since the last.
     every: u64,
-    completion_since: Latencies,
+    completion_since: LatencyHistogram,
     interval: Interval,
 }
 
@@ -51,13 +51,13 @@ impl Blotter {
             outstanding: Outstanding::new(gateway, under_way_max.min(load.orders)),
             orders_checksum: OrdersChecksum::default(),
             quotes: vec![0; usize::from(load.symbols)].into(),
-            completion: Latencies::default(),
+            completion: LatencyHistogram::default(),
             found: Traded { gateway: task.gateway, ..Traded::default() },
             open: 0,
             heard_ns: 0,
             ended: false,
             every: load.sample,
-            completion_since: Latencies::default(),
+            completion_since: LatencyHistogram::default(),
             interval: Interval::new(Totals::default()),
         })
     }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{Faults, Latencies, RoleUsage, judge};
-use report::document::Run;
+use gauge::{DeliveryFaults, LatencyHistogram, RoleUsage, validity};
+use report::document::MeasuredRun;
 
 use super::asked::Load;
 use super::stand::Outcome;
@@ -21,12 +21,12 @@ pub(super) struct Figures {
     /// Orders a second that were asked for.
     rate: Option<f64>,
     load: Load,
-    completion: Latencies,
+    completion: LatencyHistogram,
 }
 
 impl Figures {
     pub(super) fn of(outcome: Outcome, load: &Load, rate: Option<f64>) -> Self {
-        let mut completion = Latencies::default();
+        let mut completion = LatencyHistogram::default();
         outcome.traded.iter().for_each(|traded| completion.merge(&traded.completion));
         Self { outcome, rate, load: load.clone(), completion }
     }
@@ -90,11 +90,11 @@ impl Figures {
     }
 
     /// From when an order was to be sent until it was answered.
-    pub(super) fn completion(&self) -> &Latencies {
+    pub(super) fn completion(&self) -> &LatencyHistogram {
         &self.completion
     }
 
-    pub(super) fn network(&self) -> Option<gauge::Network> {
+    pub(super) fn network(&self) -> Option<gauge::NetworkUsage> {
         self.outcome.network
     }
 
@@ -160,12 +160,12 @@ impl Figures {
     /// Why the figures must not be trusted.
     pub(super) fn invalid(&self) -> Vec<String> {
         let late: u64 = self.outcome.traded.iter().map(|one| one.late).sum();
-        let behind = self.rate.and_then(|_| judge::generator_fell_behind(late, self.orders()));
+        let behind = self.rate.and_then(|_| validity::generator_fell_behind(late, self.orders()));
         self.broken().into_iter().chain(behind).collect()
     }
 
     /// As a document has it.
-    pub(super) fn to_run(&self) -> Run {
+    pub(super) fn to_run(&self) -> MeasuredRun {
         let Outcome { traded, matched, broker, engine, gateways, network, .. } = &self.outcome;
         let lost: u64 = traded.iter().map(|one| one.orders.saturating_sub(one.answered)).sum();
         let strays = traded.iter().map(|one| one.strays + one.malformed).sum();
@@ -175,14 +175,14 @@ impl Figures {
             self.answered_per_s(),
             self.received_per_s()
         ));
-        Run {
+        MeasuredRun {
             elapsed_s: self.elapsed_s(),
             published: self.orders(),
             delivered: matched.orders,
             operations: Some(self.orders()),
             delivered_bytes: matched.orders * market::ORDER_BYTES as u64,
             latencies: BTreeMap::from([(COMPLETION.to_owned(), self.completion.buckets())]),
-            faults: Faults { lost, strays, ..Faults::default() },
+            faults: DeliveryFaults { lost, strays, ..DeliveryFaults::default() },
             refused: traded.iter().map(|one| one.refused).sum(),
             broker: *broker,
             publishers: *gateways,
@@ -190,7 +190,7 @@ impl Figures {
             network: *network,
             invalid: self.invalid(),
             notes,
-            ..Run::default()
+            ..MeasuredRun::default()
         }
     }
 

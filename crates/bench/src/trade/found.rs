@@ -4,7 +4,7 @@
 //! Owns:   what counts as wrong.
 //! Never:  measures.
 
-use gauge::Buckets;
+use gauge::HistogramBuckets;
 use serde::{Deserialize, Serialize};
 
 /// What a gateway found.
@@ -26,7 +26,7 @@ pub(crate) struct Traded {
     pub quotes: u64,
     pub rejects: u64,
     /// From when an order was to be sent until it was answered.
-    pub completion: Buckets,
+    pub completion: HistogramBuckets,
     /// Orders that were answered.
     pub answered: u64,
     /// Answers that came again, known by their numbers and not counted twice.

@@ -22,9 +22,9 @@ use super::found::Traded;
 use super::place::{ORDERS, Place, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
-    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_A_TURN_MAX,
+    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_PER_TURN_MAX,
 };
-use crate::workload::pacer::{Pacer, Step};
+use crate::workload::pacer::{SendPacer, PacerAction};
 
 /// The poll event of the link, and that of the timer.
 const LINK: Token = Token(0);
@@ -54,7 +54,7 @@ pub(crate) struct Gateway {
     channel: ClientChannel,
     poll: Poll,
     timer: TimerFd,
-    pacer: Pacer,
+    pacer: SendPacer,
     /// When the timer is to wake it, if it is set.
     alarm_ns: u64,
     task: GatewayTask,
@@ -99,7 +99,7 @@ impl Gateway {
             channel,
             poll,
             timer,
-            pacer: Pacer::for_rate(task.rate.unwrap_or(f64::MAX)),
+            pacer: SendPacer::for_rate(task.rate.unwrap_or(f64::MAX)),
             alarm_ns: 0,
             blotter: Blotter::new(&task)?,
             orders,
@@ -185,7 +185,7 @@ impl Gateway {
         let mut time_ns = now_ns();
         let mut count = 0;
         let key = Publish::to(&self.task.place.name, ORDERS);
-        while self.sent() < self.orders && count < SENDS_A_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
+        while self.sent() < self.orders && count < SENDS_PER_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
             let due_ns = if self.task.rate.is_some() { self.due_ns() } else { time_ns };
             let late = time_ns - due_ns > LATE_SEND_NS;
             let order = self.blotter.order(due_ns, time_ns, late);
@@ -209,8 +209,8 @@ impl Gateway {
         }
         let due_ns = self.due_ns();
         Ok(match self.pacer.step(time_ns, due_ns) {
-            Step::Spin | Step::Send => Duration::ZERO,
-            Step::Sleep(until_ns) => {
+            PacerAction::Spin | PacerAction::Send => Duration::ZERO,
+            PacerAction::Sleep(until_ns) => {
                 // An answer that came before the timer leaves it as it is.
                 if self.alarm_ns != until_ns || until_ns <= time_ns {
                     self.alarm_ns = until_ns;

@@ -4,21 +4,21 @@
 //! Owns:   how long a rate is tried, and how often at most.
 //! Never:  takes a rate for kept on the word of a short trial: it is run once more, for longer.
 
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING};
 use super::figures::Figures;
 use super::help;
 use super::run::{Market, TURNS};
 use super::stand::Wish;
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
-use crate::open::Search;
-use crate::setup::{OUTPUT, Setup, TARGETS};
+use crate::open_loop::RateSearch;
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::workload::units;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("limit", None, "pQ=TIME", "what completion is to keep (default p99=1ms)"),
     option("from", None, "R", "the rate that is tried first (default 20000)"),
     option("probe-seconds", None, "S", "how long a rate is tried (default 1)"),
@@ -40,16 +40,16 @@ const EXAMPLES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A wrong command line, a program or broker that failed, no rate that keeps the limit.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     // How many orders there are follows from rates and seconds.
-    let trading: Vec<Option_> =
+    let trading: Vec<OptionSpec> =
         TRADING.iter().filter(|option| !["orders", "window"].contains(&option.name)).copied().collect();
     let lists = [OWN, TURNS, &trading, TARGETS, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market max [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (load, setup) = (Load::read(&given, 100_000)?, Setup::read(&given)?);
+    let (load, setup) = (Load::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let limit = Limit::parse(given.text("limit").unwrap_or("p99=1ms"))?;
     let effort = Effort {
         from: given.decimal("from", 20_000.0, 100.0, 5_000_000.0)?,
@@ -71,7 +71,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         Ok(())
     });
     market.end(outcome)?;
-    if missed.is_empty() { Ok(()) } else { Err(Failure::Missed(missed.join("; "))) }
+    if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Missed(missed.join("; "))) }
 }
 
 struct Effort {
@@ -95,8 +95,8 @@ impl std::fmt::Display for Limit {
 }
 
 impl Limit {
-    fn parse(text: &str) -> Result<Self, Wrong> {
-        let wrong = || Wrong(format!("--limit is a quantile and a time, as in p99=1ms, not '{text}'"));
+    fn parse(text: &str) -> Result<Self, UsageError> {
+        let wrong = || UsageError(format!("--limit is a quantile and a time, as in p99=1ms, not '{text}'"));
         let (quantile, time) = text.split_once('=').ok_or_else(wrong)?;
         let most_us = units::duration_ns(time)? as f64 / 1e3;
         if most_us <= 0.0 {
@@ -106,17 +106,17 @@ impl Limit {
     }
 
     fn is_kept(&self, figures: &Figures) -> bool {
-        let us = figures.completion().bearable_quantile_us(self.quantile);
+        let us = figures.completion().supported_quantile_us(self.quantile);
         figures.invalid().is_empty() && us.is_some_and(|us| us <= self.most_us)
     }
 }
 
-fn search(market: &mut Market, target: usize, limit: &Limit, effort: &Effort) -> Result<Option<f64>, Failure> {
-    let mut search = Search::from(effort.from);
+fn search(market: &mut Market, target: usize, limit: &Limit, effort: &Effort) -> Result<Option<f64>, CommandFailure> {
+    let mut search = RateSearch::from(effort.from);
     for _probe in 0..effort.probes {
         let Some(rate) = search.rate() else { break };
         let figures = one(market, target, rate, effort.probe_s)?;
-        search.learn(limit.is_kept(&figures));
+        search.observe(limit.is_kept(&figures));
     }
     let mut best = search.best();
     while let Some(rate) = best {
@@ -130,7 +130,7 @@ fn search(market: &mut Market, target: usize, limit: &Limit, effort: &Effort) ->
     Ok(None)
 }
 
-fn one(market: &mut Market, target: usize, rate: f64, seconds: f64) -> Result<Figures, Failure> {
+fn one(market: &mut Market, target: usize, rate: f64, seconds: f64) -> Result<Figures, CommandFailure> {
     let orders = ((rate * seconds) as u64).clamp(u64::from(market.load.gateways), MARKET_ORDERS_MAX);
     let load = Load { orders, ..market.load.clone() };
     let figures = market.measure(&Wish { load: &load, rate: Some(rate), file: None, kill_engine_s: None }, target)?;

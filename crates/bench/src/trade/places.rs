@@ -4,18 +4,18 @@
 //! Owns:   the order of places, what "best" is: the lowest median of the runs' 99th percentiles.
 //! Never:  moves a process (that is `placement`'s), or calls a run best that is INVALID.
 
-use gauge::Runs;
+use gauge::RunValues;
 
 use super::asked::shown;
 use super::figures::Figures;
-use crate::arguments::{Given, Option_, Wrong, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::launcher::has_ranks;
 use crate::limits::PLACES_MAX;
-use crate::placement::Placement;
-use crate::target::Target;
+use crate::placement::CpuPlacement;
+use crate::target::BenchmarkTarget;
 
 /// Another place.
-pub(super) const PLACES: &[Option_] = &[option(
+pub(super) const PLACES: &[OptionSpec] = &[option(
     "also-cpus",
     None,
     "PLACES",
@@ -23,31 +23,31 @@ pub(super) const PLACES: &[Option_] = &[option(
 )];
 
 /// Where a sweep's programs run, in turns.
-pub(super) struct Places(Vec<Placement>);
+pub(super) struct Places(Vec<CpuPlacement>);
 
 impl Places {
     /// Reads the options; the first place is that of --cpus.
     ///
     /// # Errors
     /// A place that is not understood, too many of them, or any under a launcher, which places its ranks itself.
-    pub(super) fn read(given: &Given, first: &Placement) -> Result<Self, Wrong> {
+    pub(super) fn read(given: &ParsedOptions, first: &CpuPlacement) -> Result<Self, UsageError> {
         let others = given.texts("also-cpus");
         if others.len() >= PLACES_MAX {
-            return Err(Wrong(format!("--also-cpus: at most {PLACES_MAX} places are tried in turns")));
+            return Err(UsageError(format!("--also-cpus: at most {PLACES_MAX} places are tried in turns")));
         }
         if has_ranks() && !others.is_empty() {
-            return Err(Wrong("--also-cpus: under a launcher, ranks are where it put them".to_owned()));
+            return Err(UsageError("--also-cpus: under a launcher, ranks are where it put them".to_owned()));
         }
-        let others = others.iter().map(|text| Placement::parse(if text == "any" { "" } else { text }));
-        let all: Vec<Placement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
-        all.iter().skip(1).try_for_each(Placement::prove).map_err(|why| Wrong(format!("--also-cpus: {why}")))?;
+        let others = others.iter().map(|text| CpuPlacement::parse(if text == "any" { "" } else { text }));
+        let all: Vec<CpuPlacement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
+        all.iter().skip(1).try_for_each(CpuPlacement::check_processors).map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
-            Some(index) => Err(Wrong(format!("--also-cpus: '{}' stands there twice", all[index]))),
+            Some(index) => Err(UsageError(format!("--also-cpus: '{}' stands there twice", all[index]))),
             None => Ok(Self(all)),
         }
     }
 
-    pub(super) fn all(&self) -> &[Placement] {
+    pub(super) fn all(&self) -> &[CpuPlacement] {
         &self.0
     }
 
@@ -56,18 +56,18 @@ impl Places {
     }
 
     /// Where a broker must be at its start for all of them: none can be left for one that it was started outside of.
-    pub(super) fn at_start(&self) -> Placement {
-        if self.are_several() { Placement::default() } else { self.0[0].clone() }
+    pub(super) fn at_start(&self) -> CpuPlacement {
+        if self.are_several() { CpuPlacement::default() } else { self.0[0].clone() }
     }
 
     /// Makes sure that every broker can be moved to where it is to run.
     ///
     /// # Errors
     /// A broker whose process is not known.
-    pub(super) fn suit(&self, targets: &[Target]) -> Result<(), Wrong> {
+    pub(super) fn suit(&self, targets: &[BenchmarkTarget]) -> Result<(), UsageError> {
         let moves = self.are_several() && self.0.iter().any(|place| !place.broker.is_any());
         match targets.iter().find(|target| moves && target.pid.is_none()) {
-            Some(target) => Err(Wrong(format!(
+            Some(target) => Err(UsageError(format!(
                 "--also-cpus: {} cannot be moved, since its process is not on this host, or not known (--broker-pid)",
                 target.name
             ))),
@@ -122,8 +122,8 @@ pub(super) fn best(places: &Places, runs: &[Ran]) -> Vec<String> {
         let of = |broker: &str, place: usize| {
             let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.place == place);
             let valid = these.filter(|run| run.figures.invalid().is_empty());
-            let p99s = valid.filter_map(|run| run.figures.completion().bearable_quantile_us(0.99));
-            p99s.collect::<Runs>().median()
+            let p99s = valid.filter_map(|run| run.figures.completion().supported_quantile_us(0.99));
+            p99s.collect::<RunValues>().median()
         };
         lines.push(format!("{} orders/s: {}", shown(rate), ranked(&brokers, places.all().len(), of)));
     }
@@ -155,9 +155,9 @@ fn ranked(brokers: &[&str], places: usize, of: impl Fn(&str, usize) -> Option<f6
 mod tests {
     use super::*;
 
-    fn places(words: &[&str]) -> Result<Places, Wrong> {
+    fn places(words: &[&str]) -> Result<Places, UsageError> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Places::read(&Given::parse(&words, &[PLACES])?, &Placement::default())
+        Places::read(&ParsedOptions::parse(&words, &[PLACES])?, &CpuPlacement::default())
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let two = places(&["--also-cpus", "broker=0,publisher=0,consumer=0"]).expect("two places");
         assert_eq!(two.label("a", 1), "a @2");
         assert_eq!(two.facts(), ["@1: broker=any publisher=any consumer=any", "@2: broker=0 publisher=0 consumer=0"]);
-        assert_eq!(two.at_start(), Placement::default());
+        assert_eq!(two.at_start(), CpuPlacement::default());
     }
 
     #[test]

@@ -7,10 +7,10 @@
 use std::path::PathBuf;
 
 use client::Url;
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 use gauge::clock::now_ns;
 use market::limits::GATEWAYS_MAX;
-use report::table::put;
+use report::stdout::put;
 use serde::Serialize;
 
 use super::asked::{Load, TRADING, rate};
@@ -20,21 +20,21 @@ use super::gateway::{Gateway, GatewayTask};
 use super::help;
 use super::place::Place;
 use super::reporter::{Reported, Reporter, ReporterTask};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 
 /// Which market.
-pub(super) const WHERE: &[Option_] = &[
+pub(super) const WHERE: &[OptionSpec] = &[
     option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
     option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
 ];
 
-const SHOWN: &[Option_] = &[
+const SHOWN: &[OptionSpec] = &[
     option("json", None, "", "say at the end what was found as one line of JSON"),
     option("help", Some('h'), "", "this text"),
 ];
 
-const GATEWAY: &[Option_] = &[
+const GATEWAY: &[OptionSpec] = &[
     option("gateway", None, "N", "which gateway this is, from 0 (default 0)"),
     option("rate", None, "R", "its orders a second, or max (default 1000)"),
 ];
@@ -49,7 +49,7 @@ const GATEWAY_EXAMPLES: &[(&str, &str)] = &[
     ("gateway --gateway 1 --gateways 2 --rate max", "the second of two, as fast as it goes"),
 ];
 
-const ENGINE: &[Option_] = &[
+const ENGINE: &[OptionSpec] = &[
     option("journal", None, "FILE", "keep accepted orders there, and confirm and acknowledge everything (--confirms)"),
     option("stay", None, "", "go on when all gateways have ended, until Ctrl-C or SIGTERM"),
 ];
@@ -64,7 +64,7 @@ const ENGINE_EXAMPLES: &[(&str, &str)] = &[
     ("engine --journal /var/lib/market.journal", "one that survives its own end"),
 ];
 
-const REPORTER: &[Option_] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
+const REPORTER: &[OptionSpec] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
 
 const REPORTER_ABOUT: &str = "\
 Takes the measurements of gateways and engine from its queue and writes each as a line of JSON; likewise, as long as it runs, the
@@ -74,19 +74,19 @@ comes any more.";
 const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
 
 /// Where the market is.
-pub(super) fn place(given: &Given, gateways: u16) -> Result<Place, Wrong> {
+pub(super) fn place(given: &ParsedOptions, gateways: u16) -> Result<Place, UsageError> {
     let url = given.text("url").unwrap_or("amqp://127.0.0.1:5672").to_owned();
-    Url::parse(&url).map_err(|error| Wrong(error.to_string()))?;
+    Url::parse(&url).map_err(|error| UsageError(error.to_string()))?;
     let name = given.text("name").unwrap_or("market").to_owned();
     // Names of queues, with what stands behind, have at most 255 bytes.
     if name.is_empty() || name.len() > 200 {
-        return Err(Wrong("--name has from 1 to 200 bytes".to_owned()));
+        return Err(UsageError("--name has from 1 to 200 bytes".to_owned()));
     }
     Ok(Place { url, name, gateways })
 }
 
 /// Prints what was found: as JSON, or as a line in words.
-fn tell<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) -> Result<(), Failure> {
+fn tell<T: Serialize>(given: &ParsedOptions, found: &T, words: impl FnOnce() -> String) -> Result<(), CommandFailure> {
     let line = match given.has("json") {
         true => serde_json::to_string(found).map_err(|error| error.to_string())?,
         false => words(),
@@ -98,9 +98,9 @@ fn tell<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) 
 ///
 /// # Errors
 /// A wrong command line, a broker that fails, an order that was not answered.
-pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
+pub(super) fn gateway(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [WHERE, GATEWAY, TRADING, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
     }
@@ -116,12 +116,12 @@ pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
     tell(&given, &found, || gateway_words(&found))?;
     match found.complaints().first() {
         None => Ok(()),
-        Some(_) => Err(Failure::Invalid(found.complaints().join("; "))),
+        Some(_) => Err(CommandFailure::Invalid(found.complaints().join("; "))),
     }
 }
 
 fn gateway_words(found: &Traded) -> String {
-    let mut completion = Latencies::default();
+    let mut completion = LatencyHistogram::default();
     completion.merge(&found.completion);
     let seconds = found.sent_at_ns.saturating_sub(found.began_ns).max(1) as f64 / 1e9;
     format!(
@@ -147,15 +147,15 @@ fn gateway_words(found: &Traded) -> String {
 ///
 /// # Errors
 /// A wrong command line, a broker or a journal that fails.
-pub(super) fn engine(words: &[String]) -> Result<(), Failure> {
+pub(super) fn engine(words: &[String]) -> Result<(), CommandFailure> {
     // What orders there are is the gateways' affair.
-    let trading: Vec<Option_> = TRADING
+    let trading: Vec<OptionSpec> = TRADING
         .iter()
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
         .copied()
         .collect();
     let lists = [WHERE, ENGINE, &trading, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
     }
@@ -191,10 +191,10 @@ fn engine_words(found: &Matched) -> String {
 ///
 /// # Errors
 /// A wrong command line, a broker or a file that fails.
-pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
-    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+pub(super) fn reporter(words: &[String]) -> Result<(), CommandFailure> {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, REPORTER, &gateways, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help(
             "harrier market reporter --file FILE [OPTIONS]",
@@ -205,7 +205,7 @@ pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
     }
     let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
     let file =
-        given.text("file").map(PathBuf::from).ok_or_else(|| Wrong("--file says where measurements go".to_owned()))?;
+        given.text("file").map(PathBuf::from).ok_or_else(|| UsageError("--file says where measurements go".to_owned()))?;
     let found = Reporter::start(&ReporterTask { place: place(&given, gateways)?, file: Some(file) })?.work()?;
     let Reported { gateway, engine, rejections, strays } = found;
     tell(&given, &found, || {

@@ -6,15 +6,15 @@
 
 use std::path::PathBuf;
 
-use gauge::{Meter, RoleUsage};
+use gauge::{ProcessMeter, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, EngineTask};
 use super::gateway::{Begin, Gateway};
 use super::reporter::Reporter;
 use crate::interrupt;
-use crate::plan::Report;
-use crate::role::{Orders, report};
+use crate::role_protocol::RoleReport;
+use crate::role::{CommandReader, report};
 
 /// What a program found, and what it used from when it was ready (a gateway: from when it was to begin) to its end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,12 +44,12 @@ impl Drop for Scratch {
     }
 }
 
-pub(crate) fn gateway(orders: &mut Orders) -> Result<(), String> {
+pub(crate) fn gateway(orders: &mut CommandReader) -> Result<(), String> {
     interrupt::listen()?;
     let gateway = Gateway::start(orders.task()?)?;
-    report(&Report::Ready { port: 0 })?;
+    report(&RoleReport::Ready { port: 0 })?;
     let Some(Begin { begin_ns }) = orders.next()? else { return Ok(()) };
-    let meter = Meter::of_self();
+    let meter = ProcessMeter::of_self();
     found(gateway.work(begin_ns)?, meter)
 }
 
@@ -61,30 +61,30 @@ pub(super) struct EngineRole {
     pub journal: Option<String>,
 }
 
-pub(crate) fn engine(orders: &mut Orders) -> Result<(), String> {
+pub(crate) fn engine(orders: &mut CommandReader) -> Result<(), String> {
     interrupt::listen()?;
     let EngineRole { mut task, journal } = orders.task()?;
     let scratch = journal.as_deref().map(Scratch::named);
     task.journal = scratch.as_ref().map(|scratch| scratch.0.clone());
     let engine = Engine::start(task)?;
-    report(&Report::Ready { port: 0 })?;
-    let meter = Meter::of_self();
+    report(&RoleReport::Ready { port: 0 })?;
+    let meter = ProcessMeter::of_self();
     await_finish(orders)?;
     found(engine.work()?, meter)
 }
 
-pub(crate) fn reporter(orders: &mut Orders) -> Result<(), String> {
+pub(crate) fn reporter(orders: &mut CommandReader) -> Result<(), String> {
     interrupt::listen()?;
     let reporter = Reporter::start(&orders.task()?)?;
-    report(&Report::Ready { port: 0 })?;
-    let meter = Meter::of_self();
+    report(&RoleReport::Ready { port: 0 })?;
+    let meter = ProcessMeter::of_self();
     await_finish(orders)?;
     found(reporter.work()?, meter)
 }
 
 /// Ends the work of this process when it is told to, or nobody is there any more who could.
-fn await_finish(orders: &mut Orders) -> Result<(), String> {
-    let fresh = Orders::open().map_err(|error| format!("orders cannot be read: {error}"))?;
+fn await_finish(orders: &mut CommandReader) -> Result<(), String> {
+    let fresh = CommandReader::open().map_err(|error| format!("orders cannot be read: {error}"))?;
     let mut orders = std::mem::replace(orders, fresh);
     // It waits, and uses nothing: the processor time of this process is that of its work.
     std::thread::spawn(move || {
@@ -95,7 +95,7 @@ fn await_finish(orders: &mut Orders) -> Result<(), String> {
     Ok(())
 }
 
-fn found<T: Serialize>(found: T, meter: Meter) -> Result<(), String> {
+fn found<T: Serialize>(found: T, meter: ProcessMeter) -> Result<(), String> {
     let told = Told { found, used: meter.stop() };
-    report(&Report::Found(serde_json::to_value(&told).map_err(|error| error.to_string())?))
+    report(&RoleReport::Results(serde_json::to_value(&told).map_err(|error| error.to_string())?))
 }

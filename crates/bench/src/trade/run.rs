@@ -7,24 +7,24 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use report::document::{Pace, Point, Series};
-use report::page::Section;
-use report::table::put;
+use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
+use report::page::PageSection;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING, rate};
 use super::figures::Figures;
 use super::help;
 use super::stand::{Wish, trade};
 use super::table::{head, row};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
-use crate::placement::Placement;
-use crate::record::{Record, go_on};
-use crate::setup::{OUTPUT, Setup, TARGETS};
-use crate::target::Target;
+use crate::placement::CpuPlacement;
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
+use crate::target::BenchmarkTarget;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("rate", None, "R", "orders a second of all gateways together, or max: as fast as it goes (default 8000)"),
     option("runs", None, "N", "runs, all brokers in turns (default 1)"),
     option("file", None, "FILE", "where the reporter writes its measurements, a line of JSON each (of the last run)"),
@@ -37,7 +37,7 @@ const OWN: &[Option_] = &[
 ];
 
 /// How brokers take turns.
-pub(super) const TURNS: &[Option_] = &[option(
+pub(super) const TURNS: &[OptionSpec] = &[option(
     "pause-others",
     None,
     "",
@@ -65,25 +65,25 @@ const EXAMPLES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A wrong command line, a program or broker that failed, figures that must not be trusted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TURNS, TRADING, TARGETS, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market run [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (load, setup) = (Load::read(&given, 100_000)?, Setup::read(&given)?);
+    let (load, setup) = (Load::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let rate = rate(given.text("rate").unwrap_or("8000"))?;
     let kill_engine_s = given.has("kill-engine-after").then(|| given.decimal("kill-engine-after", 1.0, 0.0, 3_600.0));
     let kill_engine_s = kill_engine_s.transpose()?;
     if kill_engine_s.is_some() && !load.confirms {
-        return Err(Wrong(
+        return Err(UsageError(
             "--kill-engine-after: without --confirms an engine that is killed takes its orders with it".to_owned(),
         )
         .into());
     }
     if kill_engine_s.is_some() && has_ranks() {
         return Err(
-            Wrong("--kill-engine-after: under a launcher the engine is another rank's process".to_owned()).into()
+            UsageError("--kill-engine-after: under a launcher the engine is another rank's process".to_owned()).into()
         );
     }
     let file = given.text("file").map(PathBuf::from);
@@ -106,14 +106,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 /// What the commands that measure markets share: brokers, a load, a record.
 pub(super) struct Market {
     pub load: Load,
-    pub setup: Setup,
-    pub targets: Vec<Target>,
+    pub setup: MeasureOptions,
+    pub targets: Vec<BenchmarkTarget>,
     /// Of the longest name of a broker in rows.
     pub letters: usize,
     /// Whether brokers stand still when it is another's turn.
     pauses: bool,
-    record: Record,
-    sections: Vec<Section>,
+    record: RunRecorder,
+    sections: Vec<PageSection>,
     /// Why an order or a measurement went astray in any run, kept or not.
     broken: Vec<String>,
 }
@@ -126,48 +126,48 @@ impl Market {
     pub(super) fn begin(
         command: &str,
         words: &[String],
-        given: &Given,
-        setup: Setup,
+        given: &ParsedOptions,
+        setup: MeasureOptions,
         load: Load,
-    ) -> Result<Self, Failure> {
-        setup.shown.prepare()?;
+    ) -> Result<Self, CommandFailure> {
+        setup.output.prepare()?;
         let pauses = given.has("pause-others");
         let targets = setup.targets()?;
         if pauses {
             targets.iter().try_for_each(|target| target.pause().map(drop))?;
         }
-        let mut record = Record::begin(&format!("market {command}"), words, given, &setup, &targets);
+        let mut record = RunRecorder::begin(&format!("market {command}"), words, given, &setup, &targets);
         record.document.command = record.document.command.replacen("harrier bench ", "harrier ", 1);
         for (name, value) in parameters(&load) {
-            record.used(&name, value);
+            record.note_option(&name, value);
         }
         let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
         Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
     }
 
     /// Prints what is about to be run, and the head of the table.
-    pub(super) fn told(&self) -> Result<(), Failure> {
+    pub(super) fn told(&self) -> Result<(), CommandFailure> {
         let about = format!("# {}: {}\n", self.record.document.command, self.load.told());
         self.show(&format!("{about}# {}\n{}", self.record.document.environment.line(), head(self.letters)))
     }
 
     /// Prints, unless another format is asked for.
-    pub(super) fn show(&self, text: &str) -> Result<(), Failure> {
-        if self.setup.shown.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
+    pub(super) fn show(&self, text: &str) -> Result<(), CommandFailure> {
+        if self.setup.output.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
     }
 
     /// Prints a row.
-    pub(super) fn show_row(&self, rate: Option<f64>, broker: &str, figures: &Figures) -> Result<(), Failure> {
+    pub(super) fn show_row(&self, rate: Option<f64>, broker: &str, figures: &Figures) -> Result<(), CommandFailure> {
         self.show(&row(rate, broker, self.letters, figures))
     }
 
     /// One run on a target.
-    pub(super) fn measure(&mut self, wish: &Wish<'_>, target: usize) -> Result<Figures, Failure> {
-        go_on()?;
+    pub(super) fn measure(&mut self, wish: &Wish<'_>, target: usize) -> Result<Figures, CommandFailure> {
+        check_interrupted()?;
         let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
         let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
         let target = &self.targets[target];
-        let _placed = target.place(&self.setup.placement)?;
+        let _placed = target.pin(&self.setup.placement)?;
         let outcome = trade(wish, target, &self.setup.placement)?;
         let figures = Figures::of(outcome, wish.load, wish.rate);
         self.broken.extend(figures.broken());
@@ -175,14 +175,14 @@ impl Market {
     }
 
     /// Keeps a run in the document; `place` where there are several.
-    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &Figures) {
+    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&CpuPlacement>, figures: &Figures) {
         let mut parameters = parameters(figures.load());
         parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
         // A rate that is run for as long as another has more orders, and is a point of the same curve.
         parameters.remove("orders");
         let (pace, axis, at) = match rate {
-            Some(rate) => (Pace::Open, "rate_per_s", rate),
-            None => (Pace::Closed, "window", figures.load().window as f64),
+            Some(rate) => (LoopMode::Open, "rate_per_s", rate),
+            None => (LoopMode::Closed, "window", figures.load().window as f64),
         };
         parameters.insert("rate".to_owned(), if rate.is_some() { "set" } else { "max" }.to_owned());
         let name = self.targets[target].name.clone();
@@ -190,29 +190,29 @@ impl Market {
         let found = all.iter().position(|one| one.target == name && one.axis == axis && one.parameters == parameters);
         let index = found.unwrap_or_else(|| {
             let benchmark = "order".to_owned();
-            all.push(Series { benchmark, target: name, pace, parameters, axis: axis.to_owned(), points: Vec::new() });
+            all.push(MeasuredSeries { benchmark, target: name, pace, parameters, axis: axis.to_owned(), points: Vec::new() });
             all.len() - 1
         });
         let points = &mut all[index].points;
         let run = figures.to_run();
         match points.iter_mut().find(|point| point.at == at) {
             Some(point) => point.runs.push(run),
-            None => points.push(Point { at, size_bytes: market::ORDER_BYTES as f64, runs: vec![run] }),
+            None => points.push(SeriesPoint { at, size_bytes: market::ORDER_BYTES as f64, runs: vec![run] }),
         }
     }
 
     /// Keeps a table for the page.
-    pub(super) fn section(&mut self, section: Section) {
+    pub(super) fn section(&mut self, section: PageSection) {
         self.sections.push(section);
     }
 
     /// Ends the record.
-    pub(super) fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn end(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         let whole = outcome.is_ok();
-        let incremental = self.setup.shown.format.is_incremental();
+        let incremental = self.setup.output.format.is_incremental();
         self.record.end_with(outcome, &self.sections)?;
         if let Some(why) = self.broken.first() {
-            return Err(Failure::Invalid(why.clone()));
+            return Err(CommandFailure::Invalid(why.clone()));
         }
         if whole && incremental {
             put("# every order was answered exactly once, and every measurement reached the reporter\n")?;

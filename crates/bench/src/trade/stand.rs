@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gauge::clock::now_ns;
-use gauge::{Network, NetworkMeter, RoleUsage};
+use gauge::{NetworkUsage, NetworkMeter, RoleUsage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
@@ -20,14 +20,14 @@ use super::gateway::{Begin, GatewayTask};
 use super::place::Place;
 use super::reporter::{Reported, ReporterTask};
 use super::role::{EngineRole, Finish, Scratch, Told};
-use crate::failure::Failure;
-use crate::launcher::{Watch, has_ranks};
-use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
-use crate::placement::Placement;
-use crate::plan::Report;
-use crate::process::Role;
-use crate::record::go_on;
-use crate::target::{Target, Way};
+use crate::failure::CommandFailure;
+use crate::launcher::{TargetMeter, has_ranks};
+use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
+use crate::placement::CpuPlacement;
+use crate::role_protocol::RoleReport;
+use crate::process::RoleHandle;
+use crate::run_recorder::check_interrupted;
+use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// One run of a market.
 pub(super) struct Wish<'a> {
@@ -50,7 +50,7 @@ pub(super) struct Outcome {
     pub engine: Option<RoleUsage>,
     pub gateways: Option<RoleUsage>,
     /// Between the broker and all others, both ways; not under a launcher, where most are on other hosts.
-    pub network: Option<Network>,
+    pub network: Option<NetworkUsage>,
 }
 
 /// What was declared on the broker; deleted with this.
@@ -68,9 +68,9 @@ impl Drop for Declared {
 
 /// The processes. The order of the fields is that in which they end.
 struct Stand {
-    gateways: Vec<Role>,
-    engine: Role,
-    reporter: Role,
+    gateways: Vec<RoleHandle>,
+    engine: RoleHandle,
+    reporter: RoleHandle,
     _declared: Declared,
     /// The name of the journal; and the journal, for when the engine that would take it along is killed.
     journal: Option<String>,
@@ -81,20 +81,20 @@ struct Stand {
 ///
 /// # Errors
 /// A program or a broker that failed; Ctrl-C.
-pub(super) fn trade(wish: &Wish<'_>, target: &Target, placement: &Placement) -> Result<Outcome, Failure> {
-    go_on()?;
+pub(super) fn trade(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Outcome, CommandFailure> {
+    check_interrupted()?;
     let outcome = Stand::up(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
     outcome
-        .map_err(|why| match target.ends_within(ROLE_LOOK_WAIT) {
+        .map_err(|why| match target.exits_within(ROLE_POLL_WAIT) {
             true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
             false => format!("{}: {why}", target.name),
         })
-        .map_err(Failure::from)
+        .map_err(CommandFailure::from)
 }
 
 impl Stand {
-    fn up(wish: &Wish<'_>, target: &Target, placement: &Placement) -> Result<Self, String> {
-        let Way::Amqp(url) = &target.way else { return Err("a market needs a broker".to_owned()) };
+    fn up(wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a market needs a broker".to_owned()) };
         let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
         let place = Place { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
         let declared = Declared(place.clone());
@@ -102,7 +102,7 @@ impl Stand {
         let scratch = journal.as_deref().filter(|_| !has_ranks()).map(Scratch::named);
         let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
         // On this host, under a launcher too: its file is here.
-        let reporter = Role::start_within(&[], "market-reporter", &task)?;
+        let reporter = RoleHandle::start_within(&[], "market-reporter", &task)?;
         let engine = engine(wish.load, &place, journal.clone(), placement)?;
         let mut stand =
             Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal, _scratch: scratch };
@@ -113,7 +113,7 @@ impl Stand {
                 load: wish.load.clone(),
                 rate: wish.rate.map(|rate| rate * wish.load.orders_of(gateway) as f64 / wish.load.orders as f64),
             };
-            stand.gateways.push(Role::start("market-gateway", &task, &placement.publisher)?);
+            stand.gateways.push(RoleHandle::start("market-gateway", &task, &placement.publisher)?);
         }
         stand.reporter.ready(ROLE_READY_WAIT)?;
         stand.engine.ready(ROLE_READY_WAIT)?;
@@ -121,14 +121,14 @@ impl Stand {
         Ok(stand)
     }
 
-    fn trade(mut self, wish: &Wish<'_>, target: &Target, placement: &Placement) -> Result<Outcome, String> {
-        let mut broker = Watch::of(target)?;
+    fn trade(mut self, wish: &Wish<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Outcome, String> {
+        let mut broker = TargetMeter::of(target)?;
         let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
         let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
-        self.gateways.iter_mut().try_for_each(|role| role.order(&Begin { begin_ns }))?;
+        self.gateways.iter_mut().try_for_each(|role| role.send_command(&Begin { begin_ns }))?;
         let mut kill_ns = wish.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
-        let mut said: Vec<Option<Report>> = self.gateways.iter().map(|_| None).collect();
+        let mut said: Vec<Option<RoleReport>> = self.gateways.iter().map(|_| None).collect();
         while let Some(waiting) = said.iter().position(Option::is_none) {
             if crate::interrupt::requested() {
                 return Err(crate::interrupt::MESSAGE.to_owned());
@@ -139,7 +139,7 @@ impl Stand {
                 self.replace_engine(wish, placement)?;
                 continue;
             }
-            let wait = left_ns.map_or(ROLE_LOOK_WAIT, |left_ns| ROLE_LOOK_WAIT.min(Duration::from_nanos(left_ns)));
+            let wait = left_ns.map_or(ROLE_POLL_WAIT, |left_ns| ROLE_POLL_WAIT.min(Duration::from_nanos(left_ns)));
             said[waiting] = self.gateways[waiting].report_within(wait)?;
             // Who failed is told at once, and not when the gateways have lost their patience.
             silent(&mut self.engine)?;
@@ -163,7 +163,7 @@ impl Stand {
     }
 
     /// Kills the engine as a crash would, and starts another one with its journal.
-    fn replace_engine(&mut self, wish: &Wish<'_>, placement: &Placement) -> Result<(), String> {
+    fn replace_engine(&mut self, wish: &Wish<'_>, placement: &CpuPlacement) -> Result<(), String> {
         let pid = self.engine.pid().ok_or("the engine is no process of this host")?;
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
             .map_err(|error| format!("the engine cannot be killed: {error}"))?;
@@ -172,13 +172,13 @@ impl Stand {
     }
 }
 
-fn engine(load: &Load, place: &Place, journal: Option<String>, placement: &Placement) -> Result<Role, String> {
+fn engine(load: &Load, place: &Place, journal: Option<String>, placement: &CpuPlacement) -> Result<RoleHandle, String> {
     let task = EngineTask { place: place.clone(), load: load.clone(), journal: None, ends_with_gateways: false };
-    Role::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
+    RoleHandle::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
 }
 
 /// A role that has nothing to say yet, and did not end.
-fn silent(role: &mut Role) -> Result<(), String> {
+fn silent(role: &mut RoleHandle) -> Result<(), String> {
     match role.report_within(Duration::ZERO)? {
         None => Ok(()),
         Some(other) => Err(format!("a program of the market said {other:?} in the middle of the run")),
@@ -186,14 +186,14 @@ fn silent(role: &mut Role) -> Result<(), String> {
 }
 
 /// Tells a program to end, and takes what it found.
-fn end<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
-    role.order(&Finish)?;
+fn end<T: DeserializeOwned>(role: &mut RoleHandle) -> Result<T, String> {
+    role.send_command(&Finish)?;
     found(role.report(MARKET_END_WAIT)?)
 }
 
-fn found<T: DeserializeOwned>(report: Report) -> Result<T, String> {
+fn found<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        Report::Found(value) => {
+        RoleReport::Results(value) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
         other => Err(format!("a program of the market answered {other:?} instead of what it found")),

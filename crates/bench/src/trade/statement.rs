@@ -4,7 +4,7 @@
 //! Owns:   the names of the fields; `docs/market.md` has them for users.
 //! Never:  an average where the whole histogram is known.
 
-use gauge::{Buckets, Latencies};
+use gauge::{HistogramBuckets, LatencyHistogram};
 use market::{Reject, Role, Sample};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub(super) struct Completion {
     pub p999_us: f64,
     pub max_us: f64,
     /// Every bucket that is not empty: its upper end, and how many.
-    pub buckets_ns: Buckets,
+    pub buckets_ns: HistogramBuckets,
 }
 
 impl Statement {
@@ -109,8 +109,8 @@ impl Statement {
 }
 
 impl Completion {
-    fn of(buckets_ns: Buckets) -> Self {
-        let mut latencies = Latencies::default();
+    fn of(buckets_ns: HistogramBuckets) -> Self {
+        let mut latencies = LatencyHistogram::default();
         latencies.merge(&buckets_ns);
         Self {
             count: latencies.count(),

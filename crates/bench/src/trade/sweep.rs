@@ -4,8 +4,8 @@
 //! Owns:   how long each rate is run; the two brokers of Table 1, one of which holds small segments back.
 //! Never:  ends at the first rate that fails: that one is what is looked for.
 
-use report::page::Section;
-use report::table::put;
+use report::page::PageSection;
+use report::stdout::put;
 
 use super::asked::{Load, TRADING, rates, shown};
 use super::help;
@@ -14,15 +14,15 @@ use super::places::{PLACES, Places, Ran, best};
 use super::run::{Market, TURNS};
 use super::stand::{Wish, trade};
 use super::table::{packets, section};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
-use crate::record::go_on;
-use crate::setup::{OUTPUT, Setup, TARGETS};
-use crate::target::Target;
+use crate::run_recorder::check_interrupted;
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
+use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("rates", None, "R,R,…", "orders a second (default 1000,2000,4000,6000,8000,80000,400000)"),
     option("seconds", None, "S", "how long each rate is run (default 5); --orders says how many orders instead"),
     option("runs", None, "N", "runs of each rate, all brokers in turns (default 1)"),
@@ -56,19 +56,19 @@ const EXAMPLES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A wrong command line, a program or broker that failed, figures that must not be trusted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, PLACES, TURNS, TRADING, TARGETS, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market sweep [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (load, mut setup) = (Load::read(&given, 100_000)?, Setup::read(&given)?);
+    let (load, mut setup) = (Load::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let usual = format!("{},80000,400000", paper::RATES);
     let rates = rates(given.text("rates").unwrap_or(&usual))?;
     let seconds = given.decimal("seconds", 5.0, 0.1, 3_600.0)?;
     let with_nagle = given.has("nagle-table");
     if with_nagle && given.has("url") {
-        return Err(Wrong("--nagle-table starts its own brokers: without --url".to_owned()).into());
+        return Err(UsageError("--nagle-table starts its own brokers: without --url".to_owned()).into());
     }
     let places = Places::read(&given, &setup.placement)?;
     setup.placement = places.at_start();
@@ -128,8 +128,8 @@ fn turns(places: usize, targets: usize) -> impl Iterator<Item = (usize, usize)> 
 }
 
 /// Table 1. As in the paper, only the broker's sockets hold small segments back.
-fn nagle(market: &mut Market, load_at: &dyn Fn(Option<f64>) -> Load) -> Result<(), Failure> {
-    let mut section = Section {
+fn nagle(market: &mut Market, load_at: &dyn Fn(Option<f64>) -> Load) -> Result<(), CommandFailure> {
+    let mut section = PageSection {
         name: "Table 1: packets with and without Nagle's algorithm at the broker".to_owned(),
         facts: vec![
             "TCP segments that the kernel counted on the sockets of gateway, engine and reporter, both ways; bytes without headers.".to_owned(),
@@ -144,14 +144,14 @@ fn nagle(market: &mut Market, load_at: &dyn Fn(Option<f64>) -> Load) -> Result<(
         rows: Vec::new(),
     };
     for theirs in paper::PACKETS {
-        go_on()?;
+        check_interrupted()?;
         let tcp = TcpOptions { nagle: theirs.nagle, ..TcpOptions::default() };
-        let broker = Target::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
+        let broker = BenchmarkTarget::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));
         let wish = Wish { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
         let figures = super::figures::Figures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
-            return Err(Failure::Failed("the kernel does not tell of packets: there is no Table 1".to_owned()));
+            return Err(CommandFailure::Failed("the kernel does not tell of packets: there is no Table 1".to_owned()));
         };
         let network_packets = figures.network().map_or(0, |network| network.packets);
         let per_order = |packets: u64, orders: u64| format!("{:.2}", packets as f64 / orders as f64);

@@ -4,7 +4,7 @@
 //! Owns:   the columns: those of the paper's Figures 8 and 9, and the completion time's quantiles.
 //! Never:  prints a figure that was not measured.
 
-use report::page::{Section, number};
+use report::page::{PageSection, number};
 
 use super::asked::shown;
 use super::figures::Figures;
@@ -44,7 +44,7 @@ pub(super) fn row(rate: Option<f64>, broker: &str, letters: usize, figures: &Fig
 
 fn cells(figures: &Figures) -> Vec<String> {
     let completion = figures.completion();
-    let quantile = |share: f64| completion.bearable_quantile_us(share).map_or("-".to_owned(), |us| format!("{us:.1}"));
+    let quantile = |share: f64| completion.supported_quantile_us(share).map_or("-".to_owned(), |us| format!("{us:.1}"));
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0));
     let mut cells: Vec<String> =
         [figures.sent_per_s(), figures.taken_per_s(), figures.answered_per_s(), figures.received_per_s()]
@@ -58,9 +58,9 @@ fn cells(figures: &Figures) -> Vec<String> {
 }
 
 /// The same for the page.
-pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, String, Figures)]) -> Section {
+pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, String, Figures)]) -> PageSection {
     let columns = ["Orders/s, asked", "Broker"].map(str::to_owned).into_iter();
-    Section {
+    PageSection {
         name: name.to_owned(),
         facts,
         columns: columns.chain(COLUMNS.iter().map(|(above, below)| format!("{above}, {below}"))).collect(),

@@ -6,19 +6,19 @@
 
 use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{Message, Sample};
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::TRADING;
 use super::help;
 use super::place::{ORDERS, Place, REJECTS, STATISTICS};
 use super::programs::{WHERE, place};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::MARKET_LOOK;
 use market::limits::GATEWAYS_MAX;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("count", None, "N", "end after so many messages (default: at Ctrl-C or SIGTERM)"),
     option("hex", None, "BYTES", "say what these bytes are, as in 10000120000a000000, and end"),
     option("help", Some('h'), "", "this text"),
@@ -35,10 +35,10 @@ const EXAMPLES: &[(&str, &str)] =
 ///
 /// # Errors
 /// A wrong command line, a broker that fails.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, &gateways, OWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
@@ -50,8 +50,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     follow(&place(&given, gateways)?, count)
 }
 
-fn bytes(digits: &str) -> Result<Vec<u8>, Wrong> {
-    let wrong = || Wrong(format!("--hex is an even number of hexadecimal digits, not '{digits}'"));
+fn bytes(digits: &str) -> Result<Vec<u8>, UsageError> {
+    let wrong = || UsageError(format!("--hex is an even number of hexadecimal digits, not '{digits}'"));
     if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
         return Err(wrong());
     }
@@ -67,7 +67,7 @@ fn told(body: &[u8]) -> String {
     }
 }
 
-fn follow(place: &Place, count: u64) -> Result<(), Failure> {
+fn follow(place: &Place, count: u64) -> Result<(), CommandFailure> {
     let (mut client, _channel) = listen(place).map_err(|error| error.to_string())?;
     let mut left = count;
     while left > 0 && !interrupt::requested() {

@@ -8,13 +8,13 @@ use std::fmt::Write;
 
 use planner::held::{Held, TIED_SHARE, against_paper};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The comparison as text.
 ///
 /// # Errors
 /// The paper's tables make no costs.
-pub(super) fn paper() -> Result<String, Failure> {
+pub(super) fn paper() -> Result<String, CommandFailure> {
     let sizes = against_paper().map_err(|why| why.to_string())?;
     let mut text = String::from(
         "# Tables 7 and 8 of the 2009 paper, sixteen consumers, predicted with costs from its Tables 1 to 6 alone.\n\

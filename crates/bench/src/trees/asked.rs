@@ -11,22 +11,22 @@ use topology::Tree;
 use super::ground::Wish;
 use super::grown::Plan;
 use super::measure::Effort;
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
 use crate::limits::{
     LINK_BITS_PER_S, MESSAGE_BYTES_MAX, RUNS_MAX, SECONDS_MAX, SEGMENT_MESSAGES_MAX, TREE_BROKERS_MAX,
     TREE_CONSUMERS_MAX, TREE_LATENCY_MESSAGES, TREE_MESSAGE_BYTES_MIN,
 };
-use crate::plan::bytes;
-use crate::role::task::Transport;
-use crate::scenario::ExchangeType;
+use crate::role_protocol::bytes;
+use crate::role::role_tasks::TreeTransport;
+use crate::scenario::ScenarioExchange;
 use crate::verbs::device::first_address;
 
 /// The paper's sizes: message rates of the small ones, delivered bandwidth of the large ones.
 const SIZES: [usize; 7] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 128 << 10, 256 << 10];
 /// How much is measured.
-pub(super) const EFFORT: &[Option_] = &[
+pub(super) const EFFORT: &[OptionSpec] = &[
     option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
     option("seconds", None, "S", "length of a run, about (default 1)"),
     option("messages", None, "N", "messages of a run instead"),
@@ -34,24 +34,24 @@ pub(super) const EFFORT: &[Option_] = &[
 ];
 
 /// How brokers hand messages on.
-pub(super) const ACK: Option_ = option("ack", None, "HOW", "between brokers: none (default), or confirm");
+pub(super) const ACK: OptionSpec = option("ack", None, "HOW", "between brokers: none (default), or confirm");
 /// How much may be under way between two of them,
-pub(super) const CREDIT: Option_ = option(
+pub(super) const CREDIT: OptionSpec = option(
     "credit",
     None,
     "N",
     "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
 );
 /// and ahead of a consumer.
-pub(super) const PREFETCH: Option_ =
+pub(super) const PREFETCH: OptionSpec =
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)");
 
 /// How a tree is.
-pub(super) const TREE: &[Option_] =
+pub(super) const TREE: &[OptionSpec] =
     &[option("exchange", None, "TYPE", "fanout (default), direct or topic"), ACK, CREDIT, PREFETCH];
 
 /// Where it is.
-pub(super) const PLACE: &[Option_] = &[
+pub(super) const PLACE: &[OptionSpec] = &[
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
@@ -60,7 +60,7 @@ pub(super) const PLACE: &[Option_] = &[
 ];
 
 /// How the result is written.
-pub(super) const OUTPUT: &[Option_] = &[
+pub(super) const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "what each broker used and moved, too"),
     option("json", None, "FILE", "write everything as JSON"),
     option("report", None, "FILE", "write a page with tables and figures"),
@@ -71,18 +71,18 @@ pub(super) const OUTPUT: &[Option_] = &[
 ///
 /// # Errors
 /// No size, or one that is too small or too large.
-pub(super) fn sizes(given: &Given) -> Result<Vec<usize>, Wrong> {
+pub(super) fn sizes(given: &ParsedOptions) -> Result<Vec<usize>, UsageError> {
     let Some(list) = given.text("sizes") else { return Ok(SIZES.to_vec()) };
     let mut sizes = Vec::new();
     for text in list.split(',') {
         let size = bytes(text.trim())?;
         if !(TREE_MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
-            return Err(Wrong(format!(
+            return Err(UsageError(format!(
                 "--sizes: messages have from {TREE_MESSAGE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes, not {text}"
             )));
         }
         if sizes.contains(&size) {
-            return Err(Wrong(format!("--sizes: {text} stands there twice")));
+            return Err(UsageError(format!("--sizes: {text} stands there twice")));
         }
         sizes.push(size);
     }
@@ -93,9 +93,9 @@ pub(super) fn sizes(given: &Given) -> Result<Vec<usize>, Wrong> {
 ///
 /// # Errors
 /// A value that is not understood.
-pub(super) fn effort(given: &Given) -> Result<Effort, Wrong> {
+pub(super) fn effort(given: &ParsedOptions) -> Result<Effort, UsageError> {
     if given.has("messages") && given.has("seconds") {
-        return Err(Wrong("--messages and --seconds both say how long a run is".to_owned()));
+        return Err(UsageError("--messages and --seconds both say how long a run is".to_owned()));
     }
     Ok(Effort {
         messages: given.number_if_given("messages", 1, SEGMENT_MESSAGES_MAX)?,
@@ -109,7 +109,7 @@ pub(super) fn effort(given: &Given) -> Result<Effort, Wrong> {
 ///
 /// # Errors
 /// Options that exclude each other, a speed that is none.
-pub(super) fn wish(given: &Given) -> Result<Wish, Failure> {
+pub(super) fn wish(given: &ParsedOptions) -> Result<Wish, CommandFailure> {
     wish_over(given, transport(given)?)
 }
 
@@ -117,66 +117,66 @@ pub(super) fn wish(given: &Given) -> Result<Wish, Failure> {
 ///
 /// # Errors
 /// As `wish`.
-pub(super) fn wish_over(given: &Given, transport: Transport) -> Result<Wish, Failure> {
+pub(super) fn wish_over(given: &ParsedOptions, transport: TreeTransport) -> Result<Wish, CommandFailure> {
     let rate = given.text("link-rate").map(bits_per_s).transpose()?;
     let address = given.text("address");
     let address =
-        address.map(|text| text.parse().map_err(|_| Wrong(format!("--address is an IP address, not '{text}'"))));
+        address.map(|text| text.parse().map_err(|_| UsageError(format!("--address is an IP address, not '{text}'"))));
     let address: Option<IpAddr> = address.transpose()?;
     if has_ranks() {
-        if given.has("namespaces") || address.is_some() || transport != Transport::Tcp {
-            return Err(Failure::Usage(
+        if given.has("namespaces") || address.is_some() || transport != TreeTransport::Tcp {
+            return Err(CommandFailure::Usage(
                 "under a launcher the hosts are the ranks', and their brokers speak TCP".to_owned(),
             ));
         }
         return Ok(Wish::Ranks(given.text("url").unwrap_or_default().to_owned()));
     }
     if given.has("url") {
-        return Err(Failure::Usage("--url says where ranks meet, and there is no launcher".to_owned()));
+        return Err(CommandFailure::Usage("--url says where ranks meet, and there is no launcher".to_owned()));
     }
     if given.has("namespaces") {
-        if transport == Transport::Rdma || address.is_some() {
-            return Err(Failure::Usage("--namespaces have addresses and links of their own, without RDMA".to_owned()));
+        if transport == TreeTransport::Rdma || address.is_some() {
+            return Err(CommandFailure::Usage("--namespaces have addresses and links of their own, without RDMA".to_owned()));
         }
         return Ok(Wish::Namespaces(rate));
     }
     if rate.is_some() {
-        return Err(Failure::Usage("--link-rate needs links: --namespaces".to_owned()));
+        return Err(CommandFailure::Usage("--link-rate needs links: --namespaces".to_owned()));
     }
     match (address, transport) {
         (Some(address), _) => Ok(Wish::Here(address)),
-        (None, Transport::Rdma) => Ok(first_address().map(Wish::Here)?),
+        (None, TreeTransport::Rdma) => Ok(first_address().map(Wish::Here)?),
         (None, _) => Ok(Wish::Here(Ipv4Addr::LOCALHOST.into())),
     }
 }
 
-fn transport(given: &Given) -> Result<Transport, Wrong> {
-    let names = Transport::ALL.map(Transport::name);
+fn transport(given: &ParsedOptions) -> Result<TreeTransport, UsageError> {
+    let names = TreeTransport::ALL.map(TreeTransport::name);
     let name = given.one_of("transport", &names)?;
-    Ok(Transport::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Transport::Tcp))
+    Ok(TreeTransport::ALL.into_iter().find(|one| one.name() == name).unwrap_or(TreeTransport::Tcp))
 }
 
 /// A speed, as `tc` writes it: bits a second with a power of 1,000.
-pub(super) fn bits_per_s(text: &str) -> Result<u64, Wrong> {
+pub(super) fn bits_per_s(text: &str) -> Result<u64, UsageError> {
     let lower = text.to_ascii_lowercase();
     let known = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)];
     let found = known.iter().find_map(|(unit, factor)| {
         lower.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok()?.checked_mul(*factor))
     });
     found.filter(|bits| LINK_BITS_PER_S.contains(bits)).ok_or_else(|| {
-        Wrong(format!("--link-rate is a speed from 1mbit to 100gbit, as in 200mbit or 1gbit, not '{text}'"))
+        UsageError(format!("--link-rate is a speed from 1mbit to 100gbit, as in 200mbit or 1gbit, not '{text}'"))
     })
 }
 
 /// A time of a simulation, in nanoseconds: a number with its unit.
-pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, Wrong> {
+pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, UsageError> {
     let known = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let read = |unit: &str, factor: f64| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
     let found = known.iter().find_map(|(unit, factor)| read(unit, *factor));
     let most = desim::limits::SIMULATED_NS_MAX;
     match found.filter(|ns| (0.0..=most as f64).contains(ns)) {
         Some(ns) => Ok(ns.round() as u64),
-        None => Err(Wrong(format!(
+        None => Err(UsageError(format!(
             "--{name} is a time up to {} s, as in 50us, 10ms or 2s, not '{text}'",
             most / 1_000_000_000
         ))),
@@ -187,10 +187,10 @@ pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, Wrong> {
 ///
 /// # Errors
 /// No tree, or one with more nodes than one run starts.
-pub(super) fn tree(text: &str) -> Result<Tree, Wrong> {
-    let tree: Tree = text.parse().map_err(|error: topology::NotATree| Wrong(error.to_string()))?;
+pub(super) fn tree(text: &str) -> Result<Tree, UsageError> {
+    let tree: Tree = text.parse().map_err(|error: topology::NotATree| UsageError(error.to_string()))?;
     if tree.brokers_count() > TREE_BROKERS_MAX || tree.consumers() > TREE_CONSUMERS_MAX {
-        return Err(Wrong(format!(
+        return Err(UsageError(format!(
             "{tree}: at most {TREE_BROKERS_MAX} brokers and {TREE_CONSUMERS_MAX} consumers are started"
         )));
     }
@@ -201,11 +201,11 @@ pub(super) fn tree(text: &str) -> Result<Tree, Wrong> {
 ///
 /// # Errors
 /// A value that is not understood.
-pub(super) fn plan(tree: Tree, given: &Given) -> Result<Plan, Wrong> {
+pub(super) fn plan(tree: Tree, given: &ParsedOptions) -> Result<Plan, UsageError> {
     let exchange = match given.one_of("exchange", &["fanout", "direct", "topic"])? {
-        "direct" => ExchangeType::Direct,
-        "topic" => ExchangeType::Topic,
-        _ => ExchangeType::Fanout,
+        "direct" => ScenarioExchange::Direct,
+        "topic" => ScenarioExchange::Topic,
+        _ => ScenarioExchange::Fanout,
     };
     Ok(Plan {
         tree,
@@ -223,16 +223,16 @@ pub(super) fn plan(tree: Tree, given: &Given) -> Result<Plan, Wrong> {
 mod tests {
     use super::*;
 
-    const OWN: &[Option_] = &[option("url", None, "URL", ""), option("check", None, "", "")];
+    const OWN: &[OptionSpec] = &[option("url", None, "URL", ""), option("check", None, "", "")];
 
-    fn given(line: &str) -> Result<Given, Wrong> {
+    fn given(line: &str) -> Result<ParsedOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Given::parse_with_bare(&words, &[EFFORT, TREE, PLACE, OUTPUT, OWN])
+        ParsedOptions::parse_with_bare(&words, &[EFFORT, TREE, PLACE, OUTPUT, OWN])
     }
 
     #[track_caller]
     fn check(line: &str, expected: &str) {
-        let read = || -> Result<String, Failure> {
+        let read = || -> Result<String, CommandFailure> {
             let given = given(line)?;
             let tree = tree(given.bare().first().map_or("B-C", String::as_str))?;
             let (plan, effort, sizes, wish) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, wish(&given)?);
@@ -272,7 +272,7 @@ mod tests {
             ("--ack all", "--ack is one of none, confirm"),
             ("--transport pigeon", "--transport is one of tcp, unix, rdma"),
         ] {
-            let read = || -> Result<(), Failure> {
+            let read = || -> Result<(), CommandFailure> {
                 let given = given(line)?;
                 let tree = tree(given.bare().first().map_or("B-C", String::as_str))?;
                 plan(tree, &given)?;

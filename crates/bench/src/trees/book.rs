@@ -7,22 +7,22 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use report::document::{Document, Pace, Point, SCHEMA, Series, TargetFacts};
-use report::page::{Section, render_with, write_file};
-use report::table::put;
+use report::document::{Document, LoopMode, SeriesPoint, SCHEMA, MeasuredSeries, TargetFacts};
+use report::page::{PageSection, render_with, write_file};
+use report::stdout::put;
 
 use super::grown::Plan;
 use super::measure::Measured;
-use crate::arguments::Given;
-use crate::failure::Failure;
+use crate::arguments::ParsedOptions;
+use crate::failure::CommandFailure;
 use crate::launcher;
-use crate::record::{conclude, finish, spoken};
-use gauge::Environment;
+use crate::run_recorder::{conclude, finish, command_line};
+use gauge::HostEnvironment;
 
 /// The record.
 pub(super) struct Book {
     document: Document,
-    sections: Vec<Section>,
+    sections: Vec<PageSection>,
     json: Option<PathBuf>,
     page: Option<PathBuf>,
 }
@@ -32,20 +32,20 @@ impl Book {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn begin(command: &str, words: &[String], given: &Given) -> Result<Self, Failure> {
+    pub fn begin(command: &str, words: &[String], given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let [json, page] = ["json", "report"].map(|name| given.text(name).map(PathBuf::from));
-        crate::setup::Shown { format: report::Format::Osu, full: false, json: json.clone(), html: page.clone() }
+        crate::measure_options::OutputOptions { format: report::DocumentFormat::Osu, full: false, json: json.clone(), html: page.clone() }
             .prepare()?;
         let mut options = given.shown();
         options.remove("url");
-        let said = spoken(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
+        let said = command_line(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
         let document = Document {
             schema: SCHEMA.to_owned(),
             command: said,
             began: gauge::clock::timestamp(),
             ended: None,
             commit: option_env!("BENCH_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
-            environment: Environment::read(),
+            environment: HostEnvironment::read(),
             placement: "any".to_owned(),
             options,
             targets: Vec::new(),
@@ -84,12 +84,12 @@ impl Book {
         }
         let parameters = parameters(plan);
         let is_it =
-            |series: &Series| series.benchmark == benchmark && series.target == name && series.parameters == parameters;
+            |series: &MeasuredSeries| series.benchmark == benchmark && series.target == name && series.parameters == parameters;
         let index = self.document.series.iter().position(is_it).unwrap_or_else(|| {
-            self.document.series.push(Series {
+            self.document.series.push(MeasuredSeries {
                 benchmark: benchmark.to_owned(),
                 target: name.clone(),
-                pace: Pace::Closed,
+                pace: LoopMode::Closed,
                 parameters: parameters.clone(),
                 axis: "size_bytes".to_owned(),
                 points: Vec::new(),
@@ -101,12 +101,12 @@ impl Book {
         let points = &mut self.document.series[index].points;
         match points.iter_mut().find(|point| point.at == size_bytes) {
             Some(point) => point.runs.extend::<Vec<_>>(runs),
-            None => points.push(Point { at: size_bytes, size_bytes, runs }),
+            None => points.push(SeriesPoint { at: size_bytes, size_bytes, runs }),
         }
     }
 
     /// Prints a table, and keeps it for the page.
-    pub fn table(&mut self, section: Section) -> Result<(), Failure> {
+    pub fn table(&mut self, section: PageSection) -> Result<(), CommandFailure> {
         put(&format!("\n{}", text(&section)))?;
         self.sections.push(section);
         Ok(())
@@ -116,7 +116,7 @@ impl Book {
     ///
     /// # Errors
     /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
-    pub fn end(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    pub fn end(mut self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         // Which rank plays what is `placement` here.
         for (name, fact) in launcher::facts().into_iter().filter(|(name, _)| !is_rank(name)) {
             self.used(&name, fact);
@@ -125,7 +125,7 @@ impl Book {
         finish(&self.document, outcome, self.write())
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self) -> Result<(), CommandFailure> {
         if let Some(file) = &self.json {
             write_file(file, &report::json::write(&self.document)?)?;
         }
@@ -157,7 +157,7 @@ fn parameters(plan: &Plan) -> BTreeMap<String, String> {
 }
 
 /// A table for a terminal: the first column to the left, the others to the right; what is no row of figures begins with #.
-pub(crate) fn text(section: &Section) -> String {
+pub(crate) fn text(section: &PageSection) -> String {
     let columns = section.columns.len();
     let width = |column: usize| {
         let cells = section.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_table_is_aligned_and_its_words_are_comments() {
         let cells = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let section = Section {
+        let section = PageSection {
             name: "Trees".to_owned(),
             facts: vec!["a fact".to_owned()],
             columns: cells(["tree", "MB/s"]),

@@ -7,9 +7,9 @@
 use std::path::Path;
 
 use planner::{CostSet, Estimate, Observation, Profile, Sharing, SizeCosts, fit};
-use report::Progress;
+use report::ProgressLine;
 use report::page::number;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::{self, bits_per_s, sizes, wish_over};
 use super::book::text;
@@ -22,17 +22,17 @@ use super::profiles;
 use super::run::{help, section};
 use super::sweep::{Joint, Stop, Sweeps, nodes, seconds};
 use super::turns::{Step, Turns};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
-use crate::files::raise_for;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
-use crate::role::task::Transport;
-use crate::setup::Shown;
+use crate::role::role_tasks::TreeTransport;
+use crate::measure_options::OutputOptions;
 use crate::verbs::device::first_address;
-use gauge::{Environment, judge};
+use gauge::{HostEnvironment, validity};
 
-const MEASURED: &[Option_] = &[
+const MEASURED: &[OptionSpec] = &[
     option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
     option(
         "transports",
@@ -50,7 +50,7 @@ const MEASURED: &[Option_] = &[
     option("dry-run", None, "", "show what would be measured, and how long it would take"),
 ];
 
-const TREES: &[Option_] = &[
+const TREES: &[OptionSpec] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
     option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
@@ -66,7 +66,7 @@ const TREES: &[Option_] = &[
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
 ];
 
-const OUT: &[Option_] = &[
+const OUT: &[OptionSpec] = &[
     option("out", Some('o'), "FILE", "the profile (default profile.json)"),
     option("add", None, "", "to what FILE has already, measured under the same conditions: more sizes, ways or runs"),
     option("help", Some('h'), "", "this text"),
@@ -106,20 +106,20 @@ struct Calibration {
 ///
 /// # Errors
 /// A wrong command line, a node that failed, a message that went wrong, costs that cannot be fitted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [MEASURED, TREES, OUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology calibrate [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     let calibration = Calibration::of(&given)?;
-    let environment = Environment::read();
+    let environment = HostEnvironment::read();
     put(&format!("# harrier topology calibrate\n# {}\n{}", environment.line(), calibration.told()))?;
     if given.has("dry-run") {
-        return put(&calibration.list()).map_err(Failure::from);
+        return put(&calibration.list()).map_err(CommandFailure::from);
     }
     let out = Path::new(given.text("out").unwrap_or("profile.json"));
-    Shown { format: report::Format::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
+    OutputOptions { format: report::DocumentFormat::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
     let mut profile = match given.has("add") {
         true => calibration.earlier(out)?,
         false => calibration.empty(),
@@ -135,23 +135,23 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     profile.costs.iter().try_for_each(|set| put(&costs_table(set)))?;
     profiles::write(out, &profile)?;
     put(&format!("# written: {}\n", out.display()))?;
-    judge::unoptimised(&environment).map_or(Ok(()), |why| Err(Failure::Invalid(why)))
+    validity::unoptimised(&environment).map_or(Ok(()), |why| Err(CommandFailure::Invalid(why)))
 }
 
 /// A list of words, of those that there are, none twice.
 fn words_of(
-    given: &Given,
+    given: &ParsedOptions,
     name: &str,
     usual: &[&'static str],
     known: &[&'static str],
-) -> Result<Vec<&'static str>, Wrong> {
+) -> Result<Vec<&'static str>, UsageError> {
     let Some(text) = given.text(name) else { return Ok(usual.to_vec()) };
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
         let one = known.iter().copied().find(|one| *one == word);
-        let one = one.ok_or_else(|| Wrong(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
+        let one = one.ok_or_else(|| UsageError(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
         if found.contains(&one) {
-            return Err(Wrong(format!("--{name}: {one} stands there twice")));
+            return Err(UsageError(format!("--{name}: {one} stands there twice")));
         }
         found.push(one);
     }
@@ -159,7 +159,7 @@ fn words_of(
 }
 
 impl Calibration {
-    fn of(given: &Given) -> Result<Self, Failure> {
+    fn of(given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let quick = given.has("quick");
         let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
         let on_hosts = given.has("namespaces") || has_ranks();
@@ -242,11 +242,11 @@ impl Calibration {
     }
 
     /// The profile that more is to be added to.
-    fn earlier(&self, file: &Path) -> Result<Profile, Failure> {
+    fn earlier(&self, file: &Path) -> Result<Profile, CommandFailure> {
         let (earlier, now) = (profiles::read(file)?, self.empty());
         let of = |profile: &Profile| (profile.sharing, profile.cores, profile.link_bits_per_s, profile.made_by.clone());
         if of(&earlier) != of(&now) {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{}: it was measured under other conditions, and nothing is added to it: {}, now {}",
                 file.display(),
                 profiles::conditions(&earlier),
@@ -256,8 +256,8 @@ impl Calibration {
         Ok(earlier)
     }
 
-    fn measure(&self, observed: &mut Observed) -> Result<(), Failure> {
-        let progress = Progress::begin();
+    fn measure(&self, observed: &mut Observed) -> Result<(), CommandFailure> {
+        let progress = ProgressLine::begin();
         let (stops, sizes) = (self.stops.len(), self.sizes.len());
         let all = (stops * sizes * self.effort.runs).max(1);
         let (mut done, mut run) = (0, 0);
@@ -288,13 +288,13 @@ impl Calibration {
 }
 
 /// A tree as it is to be measured, and where.
-fn placed(stop: &Stop, given: &Given) -> Result<(Plan, Wish), Failure> {
+fn placed(stop: &Stop, given: &ParsedOptions) -> Result<(Plan, Wish), CommandFailure> {
     let Some(joint) = stop.joints.first() else {
-        return Err(Failure::Usage("there is no way to join brokers".to_owned()));
+        return Err(CommandFailure::Usage("there is no way to join brokers".to_owned()));
     };
     let usual = asked::plan(stop.tree.clone(), given)?;
     // One broker is joined to none: its clients speak TCP.
-    let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
+    let transport = if stop.tree.brokers_count() == 1 { TreeTransport::Tcp } else { joint.transport };
     let mut plan = Plan { transport, ack: joint.ack, ..usual };
     if given.has("link-rate") && !has_ranks() {
         plan.broker_options.extend(fair_options(given).unwrap_or_default());
@@ -303,7 +303,7 @@ fn placed(stop: &Stop, given: &Given) -> Result<(Plan, Wish), Failure> {
 }
 
 /// What brokers are joined over: what the command line says, or what there is.
-fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transport>, Failure> {
+fn transports(given: &ParsedOptions, quick: bool, on_hosts: bool) -> Result<Vec<TreeTransport>, CommandFailure> {
     let mut usual = vec!["tcp"];
     if !quick && !on_hosts {
         usual.push("unix");
@@ -311,11 +311,11 @@ fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transpor
             usual.push("rdma");
         }
     }
-    let found = words_of(given, "transports", &usual, &Transport::ALL.map(Transport::name))?;
+    let found = words_of(given, "transports", &usual, &TreeTransport::ALL.map(TreeTransport::name))?;
     if on_hosts && found != ["tcp"] {
-        return Err(Failure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
+        return Err(CommandFailure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
     }
-    Ok(Transport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
+    Ok(TreeTransport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
 }
 
 /// A time for people.
@@ -392,9 +392,9 @@ fn costs_table(set: &CostSet) -> String {
 mod tests {
     use super::*;
 
-    fn calibration(line: &str) -> Result<Calibration, Failure> {
+    fn calibration(line: &str) -> Result<Calibration, CommandFailure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Calibration::of(&Given::parse(&words, &[MEASURED, TREES, OUT])?)
+        Calibration::of(&ParsedOptions::parse(&words, &[MEASURED, TREES, OUT])?)
     }
 
     #[track_caller]

@@ -8,7 +8,7 @@
 use topology::Tree;
 
 use super::asked;
-use crate::arguments::Wrong;
+use crate::arguments::UsageError;
 use crate::limits::LISTED_TREES_MAX;
 
 /// The trees.
@@ -24,7 +24,7 @@ impl Every {
     ///
     /// # Errors
     /// Even those are too many.
-    pub fn of(consumers: u32) -> Result<Self, Wrong> {
+    pub fn of(consumers: u32) -> Result<Self, UsageError> {
         let found = count(consumers);
         let is_few = found <= LISTED_TREES_MAX as u64;
         let mut all = Vec::new();
@@ -32,12 +32,12 @@ impl Every {
         // More brokers behind fewer.
         all.sort_by_key(|levels| (levels.len(), levels.clone()));
         if all.len() > LISTED_TREES_MAX {
-            return Err(Wrong(format!(
+            return Err(UsageError(format!(
                 "there are {} trees of {consumers} consumers, and at most {LISTED_TREES_MAX} are measured: name some",
                 all.len()
             )));
         }
-        let trees: Result<Vec<Tree>, Wrong> =
+        let trees: Result<Vec<Tree>, UsageError> =
             all.iter().map(|levels| asked::tree(&notation(levels, consumers))).collect();
         Ok(Self { left_out: found - all.len() as u64, trees: trees? })
     }

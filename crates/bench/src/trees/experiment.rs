@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use report::page::{Section, number};
-use report::table::put;
+use report::page::{PageSection, number};
+use report::stdout::put;
 
 use super::asked::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, wish};
 use super::book::Book;
@@ -19,10 +19,10 @@ use super::paper::{self, Cell, EXPERIMENTS, is_large};
 use super::run::{help, section, told};
 use super::turns::{Step, Turns};
 use super::{asked, resources};
-use crate::arguments::{Given, Option_, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, option};
+use crate::failure::CommandFailure;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option(
         "credit",
         None,
@@ -79,9 +79,9 @@ fn about() -> String {
 ///
 /// # Errors
 /// A wrong command line, a node that failed, figures that must not be trusted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [EFFORT, OWN, PLACE, OUTPUT];
-    let given = Given::parse_with_bare(words, &lists)?;
+    let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         let usage = "harrier topology experiment NAME [OPTIONS]";
         return Ok(put(&help(usage, &about(), &lists, EXAMPLES))?);
@@ -92,9 +92,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             .iter()
             .copied()
             .find(|name| name == one)
-            .ok_or_else(|| Failure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
-        [] => return Err(Failure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+            .ok_or_else(|| CommandFailure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
+        [] => return Err(CommandFailure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
     };
     let kinds = match given.text("only") {
         None => Credit::ALL.to_vec(),
@@ -139,7 +139,7 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Measures everything, in turns. Answers what each tree came to, size by size.
-    fn all(&self, book: &mut Book) -> Result<Vec<Vec<Measured>>, Failure> {
+    fn all(&self, book: &mut Book) -> Result<Vec<Vec<Measured>>, CommandFailure> {
         let trees: Vec<(Plan, Wish)> =
             self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.wish.clone())).collect();
         Turns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
@@ -196,7 +196,7 @@ fn line(measured: &Measured) -> String {
 }
 
 /// The paper's tables with ours beside: figure, share of the first row's, and place in the order.
-fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), Failure> {
+fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), CommandFailure> {
     for number in paper::tables(name) {
         let cells: Vec<Cell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
         if !cells.is_empty() {
@@ -210,7 +210,7 @@ fn has(found: &Found, cell: &Cell, kinds: &[Credit]) -> bool {
     kinds.iter().all(|&kind| found.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
 }
 
-fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section {
+fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> PageSection {
     let large = cells.first().is_some_and(|cell| is_large(cell.size_bytes));
     let unit = if large { "MB/s, aggregate" } else { "messages/s, per stream" };
     let mut columns = ["size", "topology", "paper", "of first", "place"].map(str::to_owned).to_vec();
@@ -247,7 +247,7 @@ fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section
     let facts = kinds.iter().zip(agreeing).map(|(kind, (alike, pairs))| {
         format!("{} credit: {alike} of {pairs} pairs of topologies come in the paper's order", kind.name())
     });
-    Section { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
+    PageSection { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
 }
 
 /// Which place a value has among all, the largest first.
@@ -277,7 +277,7 @@ const STEPS: [(&str, &str, &str, f64); 4] = [
 /// A rate that falls this many times deeper than its copies explain has collapsed.
 const COLLAPSE_TIMES: f64 = 2.0;
 
-fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), Failure> {
+fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), CommandFailure> {
     let cells = paper::cells();
     let mut columns = vec!["from", "to", "size", "copies explain", "paper"];
     columns.extend(kinds.iter().map(|kind| kind.name()));
@@ -320,7 +320,7 @@ fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result
     if table.rows.is_empty() { Ok(()) } else { book.table(table) }
 }
 
-fn resource_table(name: &str, rows: Vec<Vec<String>>) -> Section {
+fn resource_table(name: &str, rows: Vec<Vec<String>>) -> PageSection {
     let columns = [
         "topology",
         "credit",

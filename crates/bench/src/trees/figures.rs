@@ -4,11 +4,11 @@
 //! Owns:   the two ways of counting: **aggregate** is over all consumers, **per stream** what one of them gets.
 //! Never:  calls a run sound in which a consumer missed a message, had one twice, or out of order.
 
-use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
-use report::document::{Node, Run};
+use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
+use report::document::{NodeUsage, MeasuredRun};
 use topology::Tree;
 
-use crate::plan::{Report, Used};
+use crate::role_protocol::{RoleReport, SelfUsage};
 
 /// The figures.
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ pub(super) struct Figures {
     ended_ns: u64,
     published: u64,
     pub delivered: u64,
-    pub faults: Faults,
+    pub faults: DeliveryFaults,
     refused: u64,
     rates: Vec<f64>,
-    publishers: Used,
-    consumed: Used,
+    publishers: SelfUsage,
+    consumed: SelfUsage,
     /// What each broker used and moved, by name, the root first.
-    pub nodes: Vec<(String, Node)>,
+    pub nodes: Vec<(String, NodeUsage)>,
 }
 
 impl Figures {
@@ -40,11 +40,11 @@ impl Figures {
             ended_ns: 0,
             published: 0,
             delivered: 0,
-            faults: Faults::default(),
+            faults: DeliveryFaults::default(),
             refused: 0,
             rates: Vec::new(),
-            publishers: Used::default(),
-            consumed: Used::default(),
+            publishers: SelfUsage::default(),
+            consumed: SelfUsage::default(),
             nodes: Vec::new(),
         }
     }
@@ -53,15 +53,15 @@ impl Figures {
     ///
     /// # Errors
     /// It is no figures.
-    pub fn take(&mut self, report: Report) -> Result<(), String> {
+    pub fn take(&mut self, report: RoleReport) -> Result<(), String> {
         match report {
-            Report::Published { began_ns, published, refused, used, .. } => {
+            RoleReport::Published { began_ns, published, refused, used, .. } => {
                 self.began_ns = began_ns;
                 self.published += published;
                 self.refused += refused;
                 self.publishers.add(&used);
             }
-            Report::Consumed { received, faults, rates, ended_ns, used } => {
+            RoleReport::Consumed { received, faults, rates, ended_ns, used } => {
                 self.ended_ns = self.ended_ns.max(ended_ns);
                 self.delivered += received;
                 self.faults.add(faults);
@@ -145,25 +145,25 @@ impl Figures {
     /// Why these figures must not be trusted: every consumer is to have had every message once and in order.
     pub fn complaint(&self) -> Option<String> {
         let missing = (self.count * self.consumers).abs_diff(self.delivered);
-        judge::faulty(&self.faults, self.refused)
+        validity::faulty(&self.faults, self.refused)
             .or_else(|| (missing > 0).then(|| format!("{missing} messages too few or too many at the consumers")))
             .map(|why| format!("{} bytes: {why}", self.size_bytes))
     }
 
     /// The same as a run of a document.
-    pub fn to_run(&self, latencies: &Latencies) -> Run {
+    pub fn to_run(&self, latencies: &LatencyHistogram) -> MeasuredRun {
         let (publishers, consumers) = (&self.publishers.process, &self.consumed.process);
         let clients = [("publisher", publishers), ("consumers", consumers)];
         let mut invalid: Vec<String> = self.complaint().into_iter().collect();
-        invalid.extend(judge::unoptimised(&Environment::read()));
+        invalid.extend(validity::unoptimised(&HostEnvironment::read()));
         // Brokers, publisher and consumers share the processors: that one of them has no more to give is what is measured.
         let mut notes: Vec<String> =
-            clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)).collect();
+            clients.iter().filter_map(|(role, usage)| validity::client_was_full(role, usage)).collect();
         notes.extend(
-            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s())),
+            clients.iter().filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s())),
         );
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
-        Run {
+        MeasuredRun {
             elapsed_s: self.elapsed_s(),
             published: self.published,
             delivered: self.delivered,
@@ -178,11 +178,11 @@ impl Figures {
             nodes: self.nodes.iter().cloned().collect(),
             publishers: publishers.known(),
             consumers: consumers.known(),
-            network: Network::of_both(self.publishers.network, self.consumed.network),
+            network: NetworkUsage::sum(self.publishers.network, self.consumed.network),
             rates: self.rates.clone(),
             invalid,
             notes,
-            ..Run::default()
+            ..MeasuredRun::default()
         }
     }
 }
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_level_is_the_mean_of_its_brokers_and_a_copy_goes_by_every_route() {
-        let node = |cpu_s: f64, bytes_sent: u64| Node {
+        let node = |cpu_s: f64, bytes_sent: u64| NodeUsage {
             usage: RoleUsage { processes: 1, user_s: cpu_s, ..RoleUsage::default() },
-            network: Some(Network { bytes_sent, ..Network::default() }),
+            network: Some(NetworkUsage { bytes_sent, ..NetworkUsage::default() }),
         };
         // 500 messages: two copies at the root, two at each broker below.
         let nodes = [node(0.001, 1_000_000), node(0.002, 1_000_000), node(0.004, 1_000_000)];
@@ -227,8 +227,8 @@ mod tests {
     fn a_message_too_few_or_too_many_is_told() {
         let why = Figures { delivered: 1_999, ..figures() }.complaint();
         assert_eq!(why.as_deref(), Some("1000 bytes: 1 messages too few or too many at the consumers"));
-        let lost = Faults { lost: 2, ..Faults::default() };
-        let run = Figures { faults: lost, ..figures() }.to_run(&Latencies::default());
+        let lost = DeliveryFaults { lost: 2, ..DeliveryFaults::default() };
+        let run = Figures { faults: lost, ..figures() }.to_run(&LatencyHistogram::default());
         assert!(run.invalid.iter().any(|why| why.contains("2 lost") || why.contains('2')), "{:?}", run.invalid);
     }
 }

@@ -5,7 +5,7 @@
 //! Never:  calls a missed goal an error: it is the result.
 
 use report::page::{render_section, write_file};
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{self, plan};
@@ -16,14 +16,14 @@ use super::links;
 use super::measure::{Effort, Measured};
 use super::run::help;
 use super::turns::{Step, Turns};
-use crate::arguments::{Given, Option_, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, option};
+use crate::failure::CommandFailure;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
-use crate::perf::record::{Bound, Heading, Record, Row};
-use crate::record::go_on;
-use gauge::Environment;
+use crate::perf::perf_table::{GoalBound, PerfHeading, PerfTable, PerfRow};
+use crate::run_recorder::check_interrupted;
+use gauge::HostEnvironment;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("only", None, "PARTS", "of hop,cliff,links"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "S", "length of each run, about (default 1; links 3)"),
@@ -59,23 +59,23 @@ type Value<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
 
 /// What the parts share.
 pub(super) struct Goals<'a> {
-    pub given: &'a Given,
+    pub given: &'a ParsedOptions,
     pub effort: Effort,
-    record: Record,
+    record: PerfTable,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// A wrong command line, a node that failed.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse(words, &[OPTIONS])?;
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help("harrier topology figures [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
-        return Err(Failure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
+        return Err(CommandFailure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
     }
     let bits_per_s = asked::bits_per_s(given.text("link-rate").unwrap_or("200mbit"))?;
     let effort = Effort {
@@ -84,14 +84,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
         singles: 0,
     };
-    let environment = Environment::read();
+    let environment = HostEnvironment::read();
     put(&format!("# harrier topology figures\n# {}\n", environment.line()))?;
     let remark = "Brokers, publisher and consumers share the processors of this host.".to_owned();
-    let heading = Heading { title: "Figures to reach with trees of brokers", by: "harrier topology figures", remark };
-    let record = Record::new(heading, environment, effort.runs, effort.seconds);
+    let heading = PerfHeading { title: "Figures to reach with trees of brokers", by: "harrier topology figures", remark };
+    let record = PerfTable::new(heading, environment, effort.runs, effort.seconds);
     let mut goals = Goals { given: &given, effort, record };
     for part in parts {
-        go_on()?;
+        check_interrupted()?;
         put(&format!("# {part}\n"))?;
         match part {
             "hop" => goals.hop()?,
@@ -112,26 +112,26 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 
 impl Goals<'_> {
     /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
-    pub fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) -> Result<(), String> {
-        let row = Row::new(what, bound, value, detail);
+    pub fn row(&mut self, what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Result<(), String> {
+        let row = PerfRow::new(what, bound, value, detail);
         put(&row.line(0))?;
         self.record.rows.push(row);
         Ok(())
     }
 
     /// A plan with these kinds of credit and acknowledgement.
-    pub fn plan(&self, notation: &str, ack: &'static str, credit: u16) -> Result<Plan, Failure> {
+    pub fn plan(&self, notation: &str, ack: &'static str, credit: u16) -> Result<Plan, CommandFailure> {
         let tree: Tree = asked::tree(notation)?;
         Ok(Plan { ack, credit, ..plan(tree, self.given)? })
     }
 
     /// Measures one size on each of some trees, in turns. A message that went wrong ends the command.
-    pub fn in_turns(&self, plans: &[Plan], wish: &Wish, size_bytes: usize) -> Result<Vec<Measured>, Failure> {
+    pub fn in_turns(&self, plans: &[Plan], wish: &Wish, size_bytes: usize) -> Result<Vec<Measured>, CommandFailure> {
         let trees: Vec<(Plan, Wish)> = plans.iter().map(|plan| (plan.clone(), wish.clone())).collect();
         let turns = Turns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
         let all = turns.all(|step| match step {
             Step::Measured { index, measured } => match measured.complaint() {
-                Some(why) => Err(Failure::Invalid(format!("{}: {why}", plans[index].tree))),
+                Some(why) => Err(CommandFailure::Invalid(format!("{}: {why}", plans[index].tree))),
                 None => Ok(()),
             },
             Step::Grows { .. } => Ok(()),
@@ -139,13 +139,13 @@ impl Goals<'_> {
         Ok(all.into_iter().flatten().collect())
     }
 
-    fn hop(&mut self) -> Result<(), Failure> {
+    fn hop(&mut self) -> Result<(), CommandFailure> {
         let plans =
             [self.plan("B-C", "none", 0)?, self.plan("B-B-C", "none", 0)?, self.plan("B-B-C", "confirm", 1_000)?];
         let all = self.in_turns(&plans, &here(), SMALL_BYTES)?;
         let [flat, others @ ..] = all.as_slice() else { return Ok(()) };
         for ((two, ack), bound) in
-            others.iter().zip(["none", "confirm"]).zip([Bound::AtMost(HOP_TIMES_MAX), Bound::Nothing])
+            others.iter().zip(["none", "confirm"]).zip([GoalBound::AtMost(HOP_TIMES_MAX), GoalBound::Nothing])
         {
             let times = two.median_of(|figures| Some(figures.cpu_us(1)? / figures.cpu_us(0)?));
             let us = |broker: usize| two.median_of(|figures| figures.cpu_us(broker)).unwrap_or(f64::NAN);
@@ -159,7 +159,7 @@ impl Goals<'_> {
             let [rate, flat] = [two, flat].map(|measured| measured.median(Figures::per_stream_per_s));
             self.row(
                 &format!("B-B-C, 64 B, ack {ack}: rate, times that of B-C"),
-                Bound::Nothing,
+                GoalBound::Nothing,
                 Some(rate / flat),
                 format!("{rate:.0}/s and {flat:.0}/s on {} processors for all", gauge::processors()),
             )?;
@@ -167,7 +167,7 @@ impl Goals<'_> {
         Ok(())
     }
 
-    fn cliff(&mut self) -> Result<(), Failure> {
+    fn cliff(&mut self) -> Result<(), CommandFailure> {
         let consumers = |k: u32| format!("B-{k}C");
         let brokers = |k: u32| if k == 1 { "B-B-C".to_owned() } else { format!("B-{k}B-{k}C") };
         self.one_cliff("consumers", consumers, "none", 0, Some(1_000))?;
@@ -184,11 +184,11 @@ impl Goals<'_> {
         ack: &'static str,
         credit: u16,
         prefetch: Option<u16>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let copies = || FITTED.into_iter().chain([PREDICTED]);
         let plans: Vec<Plan> = copies()
             .map(|k| Ok(Plan { prefetch, ..self.plan(&notation(k), ack, credit)? }))
-            .collect::<Result<_, Failure>>()?;
+            .collect::<Result<_, CommandFailure>>()?;
         let all = self.in_turns(&plans, &here(), SMALL_BYTES)?;
         let limit = |credit: u16| if credit == 0 { "unlimited".to_owned() } else { credit.to_string() };
         let how = match (ack, prefetch) {
@@ -198,10 +198,10 @@ impl Goals<'_> {
         };
         let time = |measured: &Measured| Some(1e6 / measured.median(Figures::per_stream_per_s));
         let root = |measured: &Measured| measured.median_of(|figures| figures.cpu_us(0));
-        let rows: [(&str, Value<'_>, Bound); 2] = [
-            ("time", &time, Bound::AtMost(ERROR_MAX)),
+        let rows: [(&str, Value<'_>, GoalBound); 2] = [
+            ("time", &time, GoalBound::AtMost(ERROR_MAX)),
             // Of it alone: the others share the processors with it.
-            ("the root's CPU", &root, Bound::Nothing),
+            ("the root's CPU", &root, GoalBound::Nothing),
         ];
         for (which, value, bound) in rows {
             let points: Vec<(u32, f64)> = copies().zip(&all).filter_map(|(k, one)| Some((k, value(one)?))).collect();

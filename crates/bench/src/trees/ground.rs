@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::namespaces::Namespaces;
 use crate::launcher::ranks;
-use crate::placement::Cpus;
-use crate::process::Role;
-use crate::role::task::{Login, Place};
+use crate::placement::CpuList;
+use crate::process::RoleHandle;
+use crate::role::role_tasks::{BrokerLogin, ListenAddress};
 use client::Url;
 
 /// What the command line wants.
@@ -28,9 +28,9 @@ pub(super) enum Wish {
 
 /// Where they are.
 pub(super) struct Ground {
-    place: Place,
+    place: ListenAddress,
     /// Who comes from elsewhere.
-    pub login: Option<Login>,
+    pub login: Option<BrokerLogin>,
     kind: Kind,
     seats: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Seat {
     within: Vec<String>,
     rank: Option<usize>,
     /// Where a broker listens there.
-    pub place: Place,
+    pub place: ListenAddress,
 }
 
 impl Ground {
@@ -56,16 +56,16 @@ impl Ground {
     /// Why it cannot be had.
     pub fn prepare(wish: &Wish) -> Result<Self, String> {
         let (kind, place) = match wish {
-            Wish::Here(address) => (Kind::Here, Place::At(*address)),
+            Wish::Here(address) => (Kind::Here, ListenAddress::At(*address)),
             Wish::Namespaces(bits_per_s) => {
-                (Kind::Namespaces(Namespaces::new(*bits_per_s)?), Place::At(Ipv4Addr::UNSPECIFIED.into()))
+                (Kind::Namespaces(Namespaces::new(*bits_per_s)?), ListenAddress::At(Ipv4Addr::UNSPECIFIED.into()))
             }
             Wish::Ranks(url) => {
                 let address = Url::parse(url).map_err(|error| error.to_string())?.address;
-                (Kind::Ranks(ranks()?), Place::Towards(address))
+                (Kind::Ranks(ranks()?), ListenAddress::Towards(address))
             }
         };
-        let is_far = !matches!(&place, Place::At(address) if address.is_loopback());
+        let is_far = !matches!(&place, ListenAddress::At(address) if address.is_loopback());
         let login = is_far.then(login).transpose()?;
         Ok(Self { place, login, kind, seats: Vec::new() })
     }
@@ -82,7 +82,7 @@ impl Ground {
             Kind::Here => seat,
             Kind::Namespaces(namespaces) => {
                 let host = namespaces.add(label)?;
-                Seat { within: host.within(), place: Place::At(host.address), ..seat }
+                Seat { within: host.within(), place: ListenAddress::At(host.address), ..seat }
             }
             Kind::Ranks(ranks) => Seat { rank: Some(rank_of(number, *ranks)), ..seat },
         })
@@ -108,12 +108,12 @@ fn rank_of(number: usize, ranks: usize) -> usize {
 }
 
 /// A user of this run alone.
-fn login() -> Result<Login, String> {
+fn login() -> Result<BrokerLogin, String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
         .map_err(|error| format!("/dev/urandom: {error}"))?;
-    Ok(Login { user: "topology".to_owned(), password: bytes.iter().map(|byte| format!("{byte:02x}")).collect() })
+    Ok(BrokerLogin { user: "topology".to_owned(), password: bytes.iter().map(|byte| format!("{byte:02x}")).collect() })
 }
 
 impl Seat {
@@ -121,11 +121,11 @@ impl Seat {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start<T: Serialize>(&self, kind: &str, task: &T) -> Result<Role, String> {
+    pub fn start<T: Serialize>(&self, kind: &str, task: &T) -> Result<RoleHandle, String> {
         match (self.rank, self.within.as_slice()) {
-            (Some(rank), _) => Role::start_on(rank, kind, task),
-            (None, []) => Role::start(kind, task, &Cpus::default()),
-            (None, within) => Role::start_within(within, kind, task),
+            (Some(rank), _) => RoleHandle::start_on(rank, kind, task),
+            (None, []) => RoleHandle::start(kind, task, &CpuList::default()),
+            (None, within) => RoleHandle::start_within(within, kind, task),
         }
     }
 }

@@ -11,19 +11,19 @@ use topology::{Broker, Tree};
 
 use super::figures::Figures;
 use super::ground::{Ground, Wish};
-use crate::feature::Feature;
+use crate::queue_feature::QueueFeature;
 use crate::limits::{
-    CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
+    CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
 };
-use crate::plan::{Report, Segment, Shape};
-use crate::process::Role;
-use crate::role::task::{
-    ConsumerTask, KeeperOrder, KeeperTask, Kept, LeafOrder, PublisherTask, RootOrder, RouteTask, Routes, Transport,
+use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape};
+use crate::process::RoleHandle;
+use crate::role::role_tasks::{
+    ConsumerTask, SupervisorCommand, SupervisorTask, BrokerAddresses, LeafCommand, PublisherTask, RootCommand, RouteTask, RoutesStatus, TreeTransport,
 };
-use crate::scenario::ExchangeType;
+use crate::scenario::ScenarioExchange;
 use gauge::clock::{Deadline, pause};
-use report::document::Node;
+use report::document::NodeUsage;
 
 const EXCHANGE: &str = "harrier.topology";
 /// What a topic exchange's bindings want, and what all messages are published with.
@@ -35,7 +35,7 @@ const KEY: &str = "harrier.topology";
 pub(super) struct Plan {
     pub tree: Tree,
     /// Type of the exchange that all messages go through.
-    pub exchange: ExchangeType,
+    pub exchange: ScenarioExchange,
     /// `none` or `confirm`, between brokers.
     pub ack: &'static str,
     /// Messages under way between two brokers; zero: without a limit.
@@ -43,7 +43,7 @@ pub(super) struct Plan {
     /// Messages ahead of a consumer's acknowledgements, zero without a limit; `None`: it acknowledges none.
     pub prefetch: Option<u16>,
     /// What brokers speak with each other over.
-    pub transport: Transport,
+    pub transport: TreeTransport,
     /// More options for every broker.
     pub broker_options: Vec<String>,
     /// Every byte of every message is checked, not its number alone.
@@ -64,29 +64,29 @@ impl Plan {
 /// A broker with its keeper.
 struct Standing {
     name: String,
-    role: Role,
-    kept: Kept,
+    role: RoleHandle,
+    kept: BrokerAddresses,
 }
 
 /// The tree.
 pub(super) struct Grown {
     brokers: Vec<Standing>,
-    leaves: Vec<(String, Role)>,
-    root: Option<Role>,
+    leaves: Vec<(String, RoleHandle)>,
+    root: Option<RoleHandle>,
     consumers: u64,
     ground: Ground,
 }
 
-fn heard<T: DeserializeOwned>(name: &str, role: &mut Role, wait: Duration) -> Result<T, String> {
+fn heard<T: DeserializeOwned>(name: &str, role: &mut RoleHandle, wait: Duration) -> Result<T, String> {
     match role.report(wait).map_err(|why| format!("{name}: {why}"))? {
-        Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
         other => Err(format!("{name} answered {other:?} instead of what it found")),
     }
 }
 
-fn armed(name: &str, role: &mut Role, wait: Duration) -> Result<(), String> {
+fn armed(name: &str, role: &mut RoleHandle, wait: Duration) -> Result<(), String> {
     match role.report(wait).map_err(|why| format!("{name}: {why}"))? {
-        Report::Armed => Ok(()),
+        RoleReport::Armed => Ok(()),
         other => Err(format!("{name} answered {other:?} instead of being ready")),
     }
 }
@@ -119,7 +119,7 @@ impl Grown {
         for broker in plan.tree.brokers() {
             let name = broker.to_string();
             let seat = self.ground.seat(&name)?;
-            let task = KeeperTask {
+            let task = SupervisorTask {
                 cluster_name: if is_alone { String::new() } else { format!("{name}@harrier.topology") },
                 place: seat.place.clone(),
                 login: self.ground.login.clone(),
@@ -147,7 +147,7 @@ impl Grown {
             let source = self.brokers[source].kept.source.clone();
             let task = RouteTask { source, ack: plan.ack.to_owned(), credit: plan.credit };
             let Standing { name, role, .. } = &mut self.brokers[destination];
-            role.order(&KeeperOrder::Join(task)).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&SupervisorCommand::AddRoute(task)).map_err(|why| format!("{name}: {why}"))?;
             armed(name, role, ROUTE_WAIT * 2)?;
             joined.push(destination);
         }
@@ -156,8 +156,8 @@ impl Grown {
             let mut waiting = Vec::new();
             for &index in &joined {
                 let Standing { name, role, .. } = &mut self.brokers[index];
-                role.order(&KeeperOrder::Look).map_err(|why| format!("{name}: {why}"))?;
-                let Routes { run, why } = heard(name, role, ROUTE_WAIT * 2)?;
+                role.send_command(&SupervisorCommand::RouteStatus).map_err(|why| format!("{name}: {why}"))?;
+                let RoutesStatus { run, why } = heard(name, role, ROUTE_WAIT * 2)?;
                 match run {
                     true => {}
                     false if deadline.passed() => {
@@ -180,7 +180,7 @@ impl Grown {
         for leaf in leaves {
             let broker = &self.brokers[plan.tree.number(leaf) as usize];
             let name = format!("consumers of {}", broker.name);
-            let key = if plan.exchange == ExchangeType::Topic { PATTERN } else { KEY };
+            let key = if plan.exchange == ScenarioExchange::Topic { PATTERN } else { KEY };
             let task = ConsumerTask {
                 url: broker.kept.url.clone(),
                 exchange: EXCHANGE.to_owned(),
@@ -195,7 +195,7 @@ impl Grown {
                 reply_key: String::new(),
                 checks: plan.checks,
                 queue_bytes: None,
-                feature: Feature::None,
+                feature: QueueFeature::None,
                 from_source: false,
                 on_leaf: true,
             };
@@ -227,14 +227,14 @@ impl Grown {
         Ok(())
     }
 
-    fn root(&mut self) -> Result<&mut Role, String> {
+    fn root(&mut self) -> Result<&mut RoleHandle, String> {
         self.root.as_mut().ok_or_else(|| "there is no publisher".to_owned())
     }
 
     /// Sends probes until each consumer has had one, and then a last one, behind which nothing is under way.
     fn probe(&mut self) -> Result<(), String> {
         for (name, role) in &mut self.leaves {
-            role.order(&LeafOrder::Probe).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&LeafCommand::Probe).map_err(|why| format!("{name}: {why}"))?;
         }
         let deadline = Deadline::after(TREE_READY_WAIT);
         let mut waiting: Vec<usize> = (0..self.leaves.len()).collect();
@@ -251,7 +251,7 @@ impl Grown {
             for index in waiting {
                 let (name, role) = &mut self.leaves[index];
                 match role.report_within(again.left()).map_err(|why| format!("{name}: {why}"))? {
-                    Some(Report::Armed) => {}
+                    Some(RoleReport::Armed) => {}
                     None => still.push(index),
                     Some(other) => return Err(format!("{name} answered {other:?} to a probe")),
                 }
@@ -267,7 +267,7 @@ impl Grown {
 
     fn send_probe(&mut self, number: u64) -> Result<(), String> {
         let root = self.root()?;
-        root.order(&RootOrder::Probe(number))?;
+        root.send_command(&RootCommand::Probe(number))?;
         armed("publisher", root, ROLE_READY_WAIT)
     }
 
@@ -276,24 +276,24 @@ impl Grown {
     /// # Errors
     /// A role that failed or stays silent.
     pub fn segment(&mut self, size_bytes: usize, count: u64, metered: bool) -> Result<Figures, String> {
-        let segment = Segment { shape: Shape::Stream, size_bytes, count };
+        let segment = LoadSegment { shape: TrafficShape::Stream, size_bytes, count };
         for (name, role) in &mut self.leaves {
-            role.order(&LeafOrder::Take(segment)).map_err(|why| format!("{name}: {why}"))?;
+            role.send_command(&LeafCommand::Consume(segment)).map_err(|why| format!("{name}: {why}"))?;
         }
         for (name, role) in &mut self.leaves {
             armed(name, role, REPORT_WAIT)?;
         }
         if metered {
-            self.brokers.iter_mut().try_for_each(|broker| broker.role.order(&KeeperOrder::Begin))?;
+            self.brokers.iter_mut().try_for_each(|broker| broker.role.send_command(&SupervisorCommand::Begin))?;
             self.brokers.iter_mut().try_for_each(|broker| armed(&broker.name, &mut broker.role, REPORT_WAIT))?;
         }
-        self.root()?.order(&RootOrder::Send(segment))?;
+        self.root()?.send_command(&RootCommand::Send(segment))?;
         let mut figures = Figures::begin(size_bytes, count, self.consumers);
         self.gather(&mut figures)?;
         if metered {
-            self.brokers.iter_mut().try_for_each(|broker| broker.role.order(&KeeperOrder::End))?;
+            self.brokers.iter_mut().try_for_each(|broker| broker.role.send_command(&SupervisorCommand::End))?;
             for broker in &mut self.brokers {
-                let node: Node = heard(&broker.name, &mut broker.role, REPORT_WAIT)?;
+                let node: NodeUsage = heard(&broker.name, &mut broker.role, REPORT_WAIT)?;
                 figures.nodes.push((broker.name.clone(), node));
             }
         }
@@ -304,7 +304,7 @@ impl Grown {
     fn gather(&mut self, figures: &mut Figures) -> Result<(), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let root = self.root.iter_mut().map(|role| ("publisher", role));
-        let mut waiting: Vec<(&str, &mut Role)> =
+        let mut waiting: Vec<(&str, &mut RoleHandle)> =
             self.leaves.iter_mut().map(|(name, role)| (name.as_str(), role)).chain(root).collect();
         while !waiting.is_empty() {
             if deadline.passed() {
@@ -313,7 +313,7 @@ impl Grown {
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, (name, role)) in waiting.into_iter().enumerate() {
                 // One is waited for, the others are looked at.
-                let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
+                let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait).map_err(|why| format!("{name}: {why}"))? {
                     None => silent.push((name, role)),
                     Some(report) => figures.take(report).map_err(|why| format!("{name} {why}"))?,
@@ -332,7 +332,7 @@ impl Drop for Grown {
         self.leaves.clear();
         for broker in &mut self.brokers {
             // One that is gone needs no order.
-            let _gone = broker.role.order(&KeeperOrder::Quit);
+            let _gone = broker.role.send_command(&SupervisorCommand::Quit);
         }
         for broker in &mut self.brokers {
             // The answer to this order is its end.
@@ -348,11 +348,11 @@ mod tests {
     fn plan(prefetch: Option<u16>) -> Plan {
         Plan {
             tree: "B-2C".parse().expect("a tree"),
-            exchange: ExchangeType::Fanout,
+            exchange: ScenarioExchange::Fanout,
             ack: "none",
             credit: 0,
             prefetch,
-            transport: Transport::Tcp,
+            transport: TreeTransport::Tcp,
             broker_options: Vec::new(),
             checks: false,
         }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use topology::{Broker, Tree};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::limits::LISTED_BYTES_MAX;
 
 /// A tree with places for its brokers.
@@ -29,8 +29,8 @@ pub(super) struct Laid<'a> {
 ///
 /// # Errors
 /// No file, or none of hosts.
-pub(super) fn hosts(file: &Path) -> Result<Vec<String>, Failure> {
-    let told = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+pub(super) fn hosts(file: &Path) -> Result<Vec<String>, CommandFailure> {
+    let told = |why: String| CommandFailure::Usage(format!("{}: {why}", file.display()));
     let length = fs::metadata(file).map_err(|error| told(error.to_string()))?.len();
     if length > LISTED_BYTES_MAX {
         return Err(told(format!("it has more than {LISTED_BYTES_MAX} bytes")));

@@ -12,10 +12,10 @@ use super::ground::Wish;
 use super::grown::Plan;
 use super::measure::Effort;
 use super::paper;
-use crate::arguments::Given;
-use crate::failure::Failure;
-use crate::perf::record::Bound;
-use gauge::Environment;
+use crate::arguments::ParsedOptions;
+use crate::failure::CommandFailure;
+use crate::perf::perf_table::GoalBound;
+use gauge::HostEnvironment;
 
 const FLAT: &str = "B-16C";
 const SIZE_BYTES: usize = 64 << 10;
@@ -30,9 +30,9 @@ const FAIR_CONTROL: &str = "cubic";
 const CARRIED: f64 = 1_448.0 / 1_514.0;
 
 /// Options for brokers whose streams are to share a link evenly; none where the command line has others, or the kernel no such control.
-pub(super) fn fair_options(given: &Given) -> Option<Vec<String>> {
+pub(super) fn fair_options(given: &ParsedOptions) -> Option<Vec<String>> {
     let is_fair =
-        !given.has("broker-options") && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
+        !given.has("broker-options") && HostEnvironment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
     is_fair.then(|| ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).to_vec())
 }
 
@@ -52,7 +52,7 @@ fn allowed_mb_per_s(tree: &Tree, bits_per_s: u64) -> f64 {
     stream * f64::from(tree.consumers())
 }
 
-pub(super) fn run(goals: &mut Goals<'_>, bits_per_s: u64) -> Result<(), Failure> {
+pub(super) fn run(goals: &mut Goals<'_>, bits_per_s: u64) -> Result<(), CommandFailure> {
     let mut notations = vec![FLAT];
     notations.extend(paper::topologies("sixteen-consumers"));
     let wish = Wish::Namespaces(Some(bits_per_s));
@@ -68,14 +68,14 @@ pub(super) fn run(goals: &mut Goals<'_>, bits_per_s: u64) -> Result<(), Failure>
     }
     let all = match goals.in_turns(&plans, &wish, SIZE_BYTES) {
         // Who is not root, or has no iproute2, has the other parts all the same.
-        Err(Failure::Failed(why)) if why.contains("--namespaces") => Err(why),
+        Err(CommandFailure::Failed(why)) if why.contains("--namespaces") => Err(why),
         all => Ok(all?),
     };
     let mut flat = None;
     let mut best: Option<(&str, f64, f64)> = None;
     for (index, (notation, plan)) in notations.iter().zip(&plans).enumerate() {
         let what = format!("{notation}, 64 KiB: delivered, as a share of what its narrowest link allows");
-        let bound = Bound::AtLeast(SHARE_MIN);
+        let bound = GoalBound::AtLeast(SHARE_MIN);
         let measured = match all.as_ref().map(|all| all.get(index)) {
             Ok(Some(measured)) => measured,
             Ok(None) => continue,
@@ -101,7 +101,7 @@ pub(super) fn run(goals: &mut Goals<'_>, bits_per_s: u64) -> Result<(), Failure>
         let (times, theory) = (got / flat, allowed / flat_allowed);
         goals.row(
             &format!("{notation}, the best, against {FLAT}: away from what theory says, as a share"),
-            Bound::AtMost(BEST_ERROR_MAX),
+            GoalBound::AtMost(BEST_ERROR_MAX),
             Some((times / theory - 1.0).abs()),
             format!("{times:.2} times; theory {theory:.2}"),
         )?;

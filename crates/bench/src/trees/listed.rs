@@ -8,20 +8,20 @@ use serde_json::Value;
 use std::io::Read;
 use topology::Tree;
 
-use crate::arguments::Wrong;
-use crate::failure::Failure;
+use crate::arguments::UsageError;
+use crate::failure::CommandFailure;
 use crate::limits::{LISTED_BYTES_MAX, LISTED_TREES_MAX};
 
 /// The trees of a text. Of JSON, every member `tree`; of anything else, the first word of each line that is one.
 ///
 /// # Errors
 /// There is none, or more than are measured at once.
-pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
+pub(super) fn trees(text: &str) -> Result<Vec<Tree>, UsageError> {
     let mut found = Vec::new();
     match serde_json::from_str::<Value>(text) {
         Ok(value) => members(&value, &mut found),
         Err(error) if text.trim_start().starts_with(['{', '[']) => {
-            return Err(Wrong(format!("what stands on standard input begins as JSON, and is none: {error}")));
+            return Err(UsageError(format!("what stands on standard input begins as JSON, and is none: {error}")));
         }
         Err(_) => {
             let words = text.lines().filter_map(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
@@ -35,10 +35,10 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
         }
     }
     match trees.len() {
-        0 => Err(Wrong("there is no tree on standard input, as in B-2B-4B-16C".to_owned())),
+        0 => Err(UsageError("there is no tree on standard input, as in B-2B-4B-16C".to_owned())),
         1..=LISTED_TREES_MAX => Ok(trees),
         more => {
-            Err(Wrong(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured")))
+            Err(UsageError(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured")))
         }
     }
 }
@@ -47,12 +47,12 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
 ///
 /// # Errors
 /// It cannot be read, or is too long.
-pub(super) fn standard_input() -> Result<String, Failure> {
+pub(super) fn standard_input() -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = std::io::stdin().take(LISTED_BYTES_MAX + 1).read_to_string(&mut text);
     match read.map_err(|error| format!("standard input: {error}"))? as u64 {
         ..=LISTED_BYTES_MAX => Ok(text),
-        _ => Err(Failure::Usage(format!("standard input has more than {LISTED_BYTES_MAX} bytes"))),
+        _ => Err(CommandFailure::Usage(format!("standard input has more than {LISTED_BYTES_MAX} bytes"))),
     }
 }
 

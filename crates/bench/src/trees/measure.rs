@@ -4,14 +4,14 @@
 //! Owns:   the number of messages of a run, found by a trial so that it takes the asked time.
 //! Never:  goes on after Ctrl-C.
 
-use gauge::{Latencies, Runs};
+use gauge::{LatencyHistogram, RunValues};
 
 use super::figures::Figures;
 use super::grown::Grown;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::launcher::one_clock;
 use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(super) struct Measured {
     pub size_bytes: usize,
     pub runs: Vec<Figures>,
     /// From the publication of a message that is alone in the tree until the last consumer has it.
-    pub latencies: Latencies,
+    pub latencies: LatencyHistogram,
 }
 
 impl Measured {
@@ -43,13 +43,13 @@ impl Measured {
 
     /// The median of a value over the runs.
     pub fn median(&self, value: impl Fn(&Figures) -> f64) -> f64 {
-        let runs: Runs = self.runs.iter().map(value).collect();
+        let runs: RunValues = self.runs.iter().map(value).collect();
         runs.summary().map_or(f64::NAN, |summary| summary.median)
     }
 
     /// The same of a value that a run may not have.
     pub fn median_of(&self, value: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
-        let runs: Runs = self.runs.iter().filter_map(value).collect();
+        let runs: RunValues = self.runs.iter().filter_map(value).collect();
         runs.summary().map(|summary| summary.median)
     }
 
@@ -63,7 +63,7 @@ impl Measured {
 ///
 /// # Errors
 /// A role that failed; Ctrl-C.
-pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> Result<Measured, Failure> {
+pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> Result<Measured, CommandFailure> {
     let count = match effort.messages {
         Some(messages) => {
             grown.segment(size_bytes, (messages / 10).max(1), false)?;
@@ -71,15 +71,15 @@ pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> 
         }
         None => trial(grown, size_bytes, effort.seconds)?,
     };
-    let mut measured = Measured { size_bytes, runs: Vec::new(), latencies: Latencies::default() };
+    let mut measured = Measured { size_bytes, runs: Vec::new(), latencies: LatencyHistogram::default() };
     for _ in 0..effort.runs {
-        go_on()?;
+        check_interrupted()?;
         measured.runs.push(grown.segment(size_bytes, count, true)?);
     }
     // From one clock to another there would be a guess in every time.
     if one_clock().is_ok() {
         for _ in 0..effort.singles {
-            go_on()?;
+            check_interrupted()?;
             let one = grown.segment(size_bytes, 1, false)?;
             measured.latencies.record(one.elapsed_ns());
         }
@@ -88,12 +88,12 @@ pub(super) fn measure(grown: &mut Grown, size_bytes: usize, effort: &Effort) -> 
 }
 
 /// Warms up, and finds how many messages take the asked time.
-fn trial(grown: &mut Grown, size_bytes: usize, seconds: f64) -> Result<u64, Failure> {
+fn trial(grown: &mut Grown, size_bytes: usize, seconds: f64) -> Result<u64, CommandFailure> {
     let long_enough_s = seconds / 8.0;
     let mut count = (1 << 20) / size_bytes.max(1 << 10) as u64;
     count = count.max(1);
     loop {
-        go_on()?;
+        check_interrupted()?;
         let elapsed_s = grown.segment(size_bytes, count, false)?.elapsed_s();
         let wanted = (count as f64 / elapsed_s * seconds) as u64;
         if elapsed_s >= long_enough_s || count >= SEGMENT_MESSAGES_MAX {

@@ -11,8 +11,8 @@ use super::figures::Figures;
 use super::links::with_heads;
 use super::measure::Measured;
 use super::sweep::Joint;
-use crate::failure::Failure;
-use crate::role::task::Transport;
+use crate::failure::CommandFailure;
+use crate::role::role_tasks::TreeTransport;
 
 /// The observations.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +25,9 @@ impl Observed {
     ///
     /// # Errors
     /// A message that went wrong.
-    pub fn add(&mut self, tree: &Tree, joints: &[Joint], measured: &Measured) -> Result<(), Failure> {
+    pub fn add(&mut self, tree: &Tree, joints: &[Joint], measured: &Measured) -> Result<(), CommandFailure> {
         if let Some(why) = measured.complaint() {
-            return Err(Failure::Invalid(format!("{tree}: {why}")));
+            return Err(CommandFailure::Invalid(format!("{tree}: {why}")));
         }
         for joint in joints {
             let at = self.place(tree, joint, measured.size_bytes as u64);
@@ -72,7 +72,7 @@ fn note(observation: &mut Observation, figures: &Figures) {
         runs.push(us);
     }
     // What goes to brokers below over something else than TCP has no counts, and would be missing in the mean.
-    if observation.transport == Transport::Tcp.name() || observation.tree.brokers_count() == 1 {
+    if observation.transport == TreeTransport::Tcp.name() || observation.tree.brokers_count() == 1 {
         let sent = figures.sent_per_copy_bytes(&observation.tree).map(with_heads);
         let mean = |before: f64, now: f64| (before * runs_before as f64 + now) / (runs_before + 1) as f64;
         observation.wire_bytes_per_copy = match (observation.wire_bytes_per_copy, sent) {
@@ -85,35 +85,35 @@ fn note(observation: &mut Observation, figures: &Figures) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Report, Used};
-    use gauge::{Faults, Latencies, Network, RoleUsage};
-    use report::document::Node;
+    use crate::role_protocol::{RoleReport, SelfUsage};
+    use gauge::{DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage};
+    use report::document::NodeUsage;
 
     fn measured(tree: &Tree, elapsed_ns: u64, lost: u64) -> Measured {
         let consumers = u64::from(tree.consumers());
         let mut figures = Figures::begin(1_000, 100, consumers);
-        let faults = Faults { lost, ..Faults::default() };
-        let none = Latencies::default().buckets();
-        let published = Report::Published {
+        let faults = DeliveryFaults { lost, ..DeliveryFaults::default() };
+        let none = LatencyHistogram::default().buckets();
+        let published = RoleReport::Published {
             began_ns: 1,
             ended_ns: 1,
             published: 100,
             latencies: none.clone(),
             confirms: none,
             refused: 0,
-            used: Used::default(),
+            used: SelfUsage::default(),
         };
         figures.take(published).expect("figures");
         let received = 100 * consumers;
         let consumed =
-            Report::Consumed { received, faults, rates: vec![], ended_ns: 1 + elapsed_ns, used: Used::default() };
+            RoleReport::Consumed { received, faults, rates: vec![], ended_ns: 1 + elapsed_ns, used: SelfUsage::default() };
         figures.take(consumed).expect("figures");
         for broker in tree.brokers() {
             let usage = RoleUsage { processes: 1, user_s: 0.001, ..RoleUsage::default() };
-            let network = Some(Network { bytes_sent: 289_600, ..Network::default() });
-            figures.nodes.push((broker.to_string(), Node { usage, network }));
+            let network = Some(NetworkUsage { bytes_sent: 289_600, ..NetworkUsage::default() });
+            figures.nodes.push((broker.to_string(), NodeUsage { usage, network }));
         }
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         latencies.record(50_000);
         Measured { size_bytes: 1_000, runs: vec![figures], latencies }
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn runs_of_one_tree_are_one_observation_for_each_way_of_joining() {
         let tree: Tree = "B-2C".parse().expect("a tree");
-        let joints = ["none", "confirm"].map(|ack| Joint { transport: Transport::Unix, ack });
+        let joints = ["none", "confirm"].map(|ack| Joint { transport: TreeTransport::Unix, ack });
         let mut observed = Observed::default();
         for elapsed_ns in [1_000_000_000, 500_000_000] {
             observed.add(&tree, &joints, &measured(&tree, elapsed_ns, 0)).expect("sound");
@@ -142,7 +142,7 @@ mod tests {
     fn bytes_that_went_by_no_tcp_socket_are_not_guessed() {
         let tree: Tree = "B-B-C".parse().expect("a tree");
         let mut observed = Observed::default();
-        let joint = Joint { transport: Transport::Unix, ack: "none" };
+        let joint = Joint { transport: TreeTransport::Unix, ack: "none" };
         observed.add(&tree, &[joint], &measured(&tree, 1_000, 0)).expect("sound");
         assert_eq!(observed.all[0].wire_bytes_per_copy, None);
         assert_eq!(observed.all[0].broker_cpu_us.len(), 2);
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn a_run_that_lost_a_message_is_refused() {
         let tree: Tree = "B-C".parse().expect("a tree");
-        let joint = Joint { transport: Transport::Tcp, ack: "none" };
+        let joint = Joint { transport: TreeTransport::Tcp, ack: "none" };
         let mut observed = Observed::default();
         let refused = observed.add(&tree, &[joint], &measured(&tree, 1_000, 3));
-        assert!(matches!(refused, Err(Failure::Invalid(why)) if why.starts_with("B-C: 1000 bytes")));
+        assert!(matches!(refused, Err(CommandFailure::Invalid(why)) if why.starts_with("B-C: 1000 bytes")));
         assert!(observed.all.is_empty());
     }
 }

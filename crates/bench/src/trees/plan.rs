@@ -10,19 +10,19 @@ use planner::{
     Basis, Candidate, CostSet, Host, Impossible, Nodes, Prediction, Profile, Resting, Sharing, SizeCosts, Wish, search,
 };
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 
 use super::asked::bits_per_s;
 use super::laid::{self, Laid};
 use super::planned::Planned;
 use super::run::help;
 use super::{against, profiles};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::plan::bytes;
+use crate::role_protocol::bytes;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("consumers", Some('n'), "N", "consumers of the tree"),
     option("size", Some('m'), "S", "bytes of a message, as in 64 or 4K"),
     option("profile", None, "FILE", "what a calibration measured (default profile.json)"),
@@ -65,14 +65,14 @@ const OBJECTIVES: [&str; 3] = ["rate", "latency", "brokers"];
 ///
 /// # Errors
 /// A wrong command line, a profile that cannot be used, a wish that cannot be.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse(words, &[OPTIONS])?;
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help("harrier topology plan --consumers N --size S [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     if given.has("paper") {
         if words.len() > 1 {
-            return Err(Failure::Usage("--paper takes no other options: everything is the paper's".to_owned()));
+            return Err(CommandFailure::Usage("--paper takes no other options: everything is the paper's".to_owned()));
         }
         return Ok(put(&against::paper()?)?);
     }
@@ -86,9 +86,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         sharing: Sharing::OwnHosts,
     };
     let nodes = Nodes::new(&costs, host);
-    let front = search(&nodes, &asked.wish()).map_err(|why| Failure::Usage(asked.impossible(&why, file)))?;
+    let front = search(&nodes, &asked.wish()).map_err(|why| CommandFailure::Usage(asked.impossible(&why, file)))?;
     let chosen = choose(&front.trees, asked.objective).ok_or_else(|| {
-        Failure::Usage(format!("{}: no latencies were measured, so that none is the lowest", file.display()))
+        CommandFailure::Usage(format!("{}: no latencies were measured, so that none is the lowest", file.display()))
     })?;
     let planned = Planned {
         facts: asked.facts(&profile, file, &nodes, resting),
@@ -129,22 +129,22 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(given: &Given) -> Result<Self, Failure> {
+    fn read(given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let (Some(consumers), Some(size)) =
             (given.number_if_given("consumers", 0, u64::from(u32::MAX))?, given.text("size"))
         else {
-            return Err(Failure::Usage("plan needs to know --consumers N, and --size S of their messages".to_owned()));
+            return Err(CommandFailure::Usage("plan needs to know --consumers N, and --size S of their messages".to_owned()));
         };
-        let message_bytes = bytes(size).map_err(Wrong)?;
+        let message_bytes = bytes(size).map_err(UsageError)?;
         if !(1..=MESSAGE_BYTES_MAX).contains(&message_bytes) {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "--size: messages have from 1 to {MESSAGE_BYTES_MAX} bytes, not {size}"
             )));
         }
         let rate_min = given.text("min-rate").map(|_| given.decimal("min-rate", 0.0, 0.0, 1e12)).transpose()?;
         let exchange = given.text("exchange").unwrap_or("amq.fanout");
         if exchange.is_empty() || exchange.contains(char::is_whitespace) {
-            return Err(Failure::Usage(format!("--exchange is a name without blanks, not '{exchange}'")));
+            return Err(CommandFailure::Usage(format!("--exchange is a name without blanks, not '{exchange}'")));
         }
         Ok(Self {
             consumers: consumers as u32,
@@ -168,13 +168,13 @@ impl Asked {
         Wish { consumers: self.consumers, brokers_max, rate_min: self.rate_min, beyond: self.beyond }
     }
 
-    fn costs(&self, profile: &Profile, file: &Path) -> Result<(SizeCosts, Resting), Failure> {
+    fn costs(&self, profile: &Profile, file: &Path) -> Result<(SizeCosts, Resting), CommandFailure> {
         let Self { transport, ack, message_bytes, .. } = self;
         let file = file.display();
         let set = profile.costs_of(transport, ack).ok_or_else(|| {
             let has = |set: &CostSet| format!("{} with ack {}", set.transport, set.ack);
             let known: Vec<String> = profile.costs.iter().map(has).collect();
-            Failure::Usage(format!(
+            CommandFailure::Usage(format!(
                 "{file} has no costs over {transport} with ack {ack}, but over {}",
                 known.join(", ")
             ))
@@ -184,7 +184,7 @@ impl Asked {
                 planner::Unpriced::Beyond(..) => " (--extrapolate goes beyond, and marks it)",
                 _ => "",
             };
-            Failure::Usage(format!("{file} has no costs of messages of {message_bytes} bytes: {why}{hint}"))
+            CommandFailure::Usage(format!("{file} has no costs of messages of {message_bytes} bytes: {why}{hint}"))
         })
     }
 
@@ -286,9 +286,9 @@ mod tests {
     use super::*;
     use planner::{held, paper};
 
-    fn given(line: &str) -> Result<Given, Wrong> {
+    fn given(line: &str) -> Result<ParsedOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Given::parse(&words, &[OPTIONS])
+        ParsedOptions::parse(&words, &[OPTIONS])
     }
 
     /// The costs of the paper's first six tables.
@@ -308,7 +308,7 @@ mod tests {
     }
 
     fn chosen(line: &str) -> Result<String, String> {
-        let told = |failure: Failure| failure.to_string();
+        let told = |failure: CommandFailure| failure.to_string();
         let asked = Asked::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
         let (profile, file) = (of_the_paper(), Path::new("p.json"));
         let (costs, _) = asked.costs(&profile, file).map_err(told)?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use topology::Tree;
 
 use super::laid::Laid;
-use crate::arguments::Wrong;
+use crate::arguments::UsageError;
 use crate::limits::{PLAN_ROUTES_SHOWN_MAX, PLAN_ROWS_SHOWN_MAX};
 
 /// What the document's field `schema` says, and its version.
@@ -259,12 +259,12 @@ fn loads(prediction: &Prediction) -> String {
 ///
 /// # Errors
 /// What stands there is no plan.
-pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
+pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError> {
     let none =
-        || Wrong("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
-    let tree = |text: &str| text.parse().map_err(|why: topology::NotATree| Wrong(why.to_string()));
+        || UsageError("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
+    let tree = |text: &str| text.parse().map_err(|why: topology::NotATree| UsageError(why.to_string()));
     if text.trim_start().starts_with('{') {
-        let broken = |why: String| Wrong(format!("standard input is no plan: {why}"));
+        let broken = |why: String| UsageError(format!("standard input is no plan: {why}"));
         let plan: Value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         if plan["schema"].as_str() != Some(SCHEMA.0) || plan["version"].as_u64() != Some(u64::from(SCHEMA.1)) {
             let (schema, version) = SCHEMA;
@@ -287,7 +287,7 @@ pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let known = ["--sizes", "--transport", "--ack"];
     let is_known =
         words.chunks(2).all(|pair| pair.len() == 2 && known.contains(&&*pair[0]) && !pair[1].starts_with('-'));
-    if is_known { Ok((tree, words)) } else { Err(Wrong(format!("standard input is no plan: '{CHOSEN}{line}'"))) }
+    if is_known { Ok((tree, words)) } else { Err(UsageError(format!("standard input is no plan: '{CHOSEN}{line}'"))) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use planner::{Profile, Sharing};
 use report::page::write_file;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::limits::PROFILE_BYTES_MAX;
 
 /// Which program measures.
@@ -22,8 +22,8 @@ pub(super) fn made_by() -> String {
 ///
 /// # Errors
 /// No such file, or none that can be used: why, and what would help.
-pub(super) fn read(file: &Path) -> Result<Profile, Failure> {
-    let told = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+pub(super) fn read(file: &Path) -> Result<Profile, CommandFailure> {
+    let told = |why: String| CommandFailure::Usage(format!("{}: {why}", file.display()));
     let length = fs::metadata(file)
         .map_err(|error| told(format!("{error} (harrier topology calibrate makes a profile)")))?
         .len();
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Result<Profile, String> {
 ///
 /// # Errors
 /// It cannot be used, or not be written.
-pub(super) fn write(file: &Path, profile: &Profile) -> Result<(), Failure> {
+pub(super) fn write(file: &Path, profile: &Profile) -> Result<(), CommandFailure> {
     profile.check().map_err(|why| format!("what was measured makes no profile: {why}"))?;
     let text = serde_json::to_string_pretty(profile).map_err(|error| error.to_string())?;
     Ok(write_file(file, &(text + "\n"))?)

@@ -4,19 +4,19 @@
 //! Owns:   its columns, each a second of the measured interval.
 //! Never:  counts of other processes: each broker is read in /proc, and by its own sockets.
 
-use report::page::{Section, number};
+use report::page::{PageSection, number};
 use topology::Tree;
 
 use super::figures::Figures;
 use super::measure::Measured;
 use super::run::section as empty;
-use report::document::Node;
+use report::document::NodeUsage;
 
 const COLUMNS: [&str; 8] =
     ["broker", "size", "MB/s in", "MB/s out", "switches/s", "page faults/s", "CPU %", "CPU us/message"];
 
 /// The table of one tree.
-pub(super) fn section(tree: &Tree, all: &[&Measured]) -> Section {
+pub(super) fn section(tree: &Tree, all: &[&Measured]) -> PageSection {
     let facts =
         vec!["bytes are those of TCP sockets, without headers; CPU us/message: for each message published".to_owned()];
     let mut section = empty(format!("{tree}: what each broker used and moved"), facts, &COLUMNS);
@@ -29,7 +29,7 @@ pub(super) fn rows(measured: &Measured) -> Vec<Vec<String>> {
     let Some(first) = measured.runs.first() else { return Vec::new() };
     let names = first.nodes.iter().map(|(name, _)| name.clone()).enumerate();
     let row = |(index, name): (usize, String)| {
-        let a_second = |value: &dyn Fn(&Node) -> Option<f64>| {
+        let a_second = |value: &dyn Fn(&NodeUsage) -> Option<f64>| {
             let of = |figures: &Figures| Some(value(&figures.nodes.get(index)?.1)? / figures.elapsed_s());
             number(measured.median_of(of))
         };

@@ -4,8 +4,8 @@
 //! Owns:   the shape of the rows: aggregate and per stream, each by its name.
 //! Never:  ends well where a consumer missed a message.
 
-use report::page::{Section, number};
-use report::table::put;
+use report::page::{PageSection, number};
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, wish};
@@ -14,13 +14,13 @@ use super::figures::Figures;
 use super::grown::{Grown, Plan};
 use super::measure::{Measured, measure};
 use super::{listed, planned, resources};
-use crate::arguments::{Given, Option_, help_with, option};
-use crate::failure::Failure;
-use crate::files::raise_for;
+use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::failure::CommandFailure;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, one_clock};
-use crate::record::go_on;
+use crate::run_recorder::check_interrupted;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("uneven", None, "", "levels may divide unevenly: the first brokers of a level have one more below them"),
     option("latency", None, "", "single messages, too: how long until the last consumer has one"),
     option("check", Some('c'), "", "check every byte of every message, not its number alone"),
@@ -50,7 +50,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// The help on examples, whose program is `harrier topology`.
-pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+pub(super) fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier topology ")
 }
 
@@ -58,9 +58,9 @@ pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &
 ///
 /// # Errors
 /// A wrong command line, a node that failed, figures that must not be trusted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
-    let given = Given::parse_with_bare(words, &lists)?;
+    let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
@@ -70,14 +70,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             let tree = tree(one)?;
             // Whoever writes a tree by hand has most likely counted wrongly; a planner has not.
             if !tree.is_uniform() && !given.has("uneven") {
-                return Err(Failure::Usage(format!(
+                return Err(CommandFailure::Usage(format!(
                     "'{one}': a level does not divide evenly among the one above; with --uneven the first brokers have one more"
                 )));
             }
             (given, tree)
         }
-        [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [] => return Err(CommandFailure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
     };
     let (plan, wish, effort, sizes) = (plan(tree, &given)?, wish(&given)?, effort(&given)?, sizes(&given)?);
     raise_for(plan.tree.consumers() as usize)?;
@@ -98,7 +98,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         put("# every route runs, and every consumer has had a message from the root\n")?;
         put(&head(with_times))?;
         for size_bytes in sizes {
-            go_on()?;
+            check_interrupted()?;
             let measured = measure(&mut grown, size_bytes, &effort)?;
             put(&row(&measured, with_times))?;
             book.keep("topology", &plan, &measured);
@@ -116,9 +116,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 /// The tree that a plan on standard input has chosen. It is measured with the plan's messages, unless the words say otherwise.
-fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure> {
+fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions, Tree), CommandFailure> {
     if has_ranks() {
-        return Err(Failure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
+        return Err(CommandFailure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
     }
     let (chosen, planned) = planned::chosen(&listed::standard_input()?)?;
     let chosen = tree(&chosen.to_string())?;
@@ -129,7 +129,7 @@ fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure
         }
     }
     let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
-    Ok((Given::parse_with_bare(&all, &lists)?, chosen))
+    Ok((ParsedOptions::parse_with_bare(&all, &lists)?, chosen))
 }
 
 /// What a tree is, in words.
@@ -197,7 +197,7 @@ fn row(measured: &Measured, latency: bool) -> String {
 }
 
 /// A section without rows yet.
-pub(super) fn section(name: String, facts: Vec<String>, columns: &[&str]) -> Section {
+pub(super) fn section(name: String, facts: Vec<String>, columns: &[&str]) -> PageSection {
     let columns = columns.iter().map(|&name| name.to_owned()).collect();
-    Section { name, facts, columns, rows: Vec::new() }
+    PageSection { name, facts, columns, rows: Vec::new() }
 }

@@ -11,19 +11,19 @@ mod told;
 use desim::{Ack, Fail, Grove, Outcome, Pace, Scenario, Straggler, Work};
 use planner::{Host, Profile, Resting, Sharing, SizeCosts};
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
 use super::asked::{ACK, CREDIT, PREFETCH, bits_per_s, wait_ns};
 use super::profiles;
 use super::run::help;
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::{SIMULATED_QUEUE_BYTES_MAX, SIMULATED_SECONDS_MAX};
-use crate::plan::bytes;
+use crate::role_protocol::bytes;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("size", Some('m'), "BYTES", "size of a message, as in 64 or 64K"),
     option("profile", None, "FILE", "what brokers cost: a profile of harrier topology calibrate"),
     option("transport", None, "NAME", "whose costs of the profile: tcp (default), unix or rdma"),
@@ -105,8 +105,8 @@ struct Wish {
 ///
 /// # Errors
 /// A wrong command line, a profile that cannot be used, a scenario that cannot be.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help(
             "harrier topology simulate TOPOLOGY --size BYTES [OPTIONS]",
@@ -129,31 +129,31 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     }
     match outcome.cut_short {
         None => Ok(()),
-        Some(why) => Err(Failure::Failed(format!("the simulation was cut short: {why}"))),
+        Some(why) => Err(CommandFailure::Failed(format!("the simulation was cut short: {why}"))),
     }
 }
 
-fn simulated(scenario: &Scenario) -> Result<Outcome, Failure> {
+fn simulated(scenario: &Scenario) -> Result<Outcome, CommandFailure> {
     let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(impossible)?;
-    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(outcome) }
+    if interrupt::requested() { Err(CommandFailure::Interrupted) } else { Ok(outcome) }
 }
 
-fn impossible(why: desim::Impossible) -> Failure {
-    Failure::Usage(why.to_string())
+fn impossible(why: desim::Impossible) -> CommandFailure {
+    CommandFailure::Usage(why.to_string())
 }
 
-fn wish(given: &Given) -> Result<Wish, Failure> {
+fn wish(given: &ParsedOptions) -> Result<Wish, CommandFailure> {
     let tree: Tree = match given.bare() {
-        [one] => one.parse().map_err(|error: topology::NotATree| Wrong(error.to_string()))?,
-        [] => return Err(Failure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [one] => one.parse().map_err(|error: topology::NotATree| UsageError(error.to_string()))?,
+        [] => return Err(CommandFailure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
     };
     let Some(size) = given.text("size") else {
-        return Err(Failure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
+        return Err(CommandFailure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
     };
-    let size = bytes(size).map_err(Wrong)? as u64;
+    let size = bytes(size).map_err(UsageError)? as u64;
     if given.has("profile") && given.has("costs") {
-        return Err(Failure::Usage("--profile and --costs both say what brokers cost".to_owned()));
+        return Err(CommandFailure::Usage("--profile and --costs both say what brokers cost".to_owned()));
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
     let (mut scenario, costs, predicted_per_s) = priced(given, &tree, size, ack)?;
@@ -165,10 +165,10 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
     scenario.prefetch = number("prefetch")?.and_then(bound);
     let queue_bytes = match given.text("queue-limit") {
         None => QUEUE_BYTES_USUAL,
-        Some(text) => bytes(text).map_err(Wrong)? as u64,
+        Some(text) => bytes(text).map_err(UsageError)? as u64,
     };
     if queue_bytes > SIMULATED_QUEUE_BYTES_MAX {
-        return Err(Failure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
+        return Err(CommandFailure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
     }
     scenario.queue_bytes_max = (queue_bytes > 0).then_some(queue_bytes);
     scenario.pace = pace(given)?;
@@ -177,7 +177,7 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
     scenario.failures = listed(given, "fail", |text| failure(text, &scenario.grove))?;
     if given.has("messages") && given.has("seconds") {
-        return Err(Failure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
+        return Err(CommandFailure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
     }
     let most = u64::from(desim::limits::MESSAGES_MAX);
     let usual = messages_usual(&scenario);
@@ -185,7 +185,7 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
     let seconds = given.decimal("seconds", 1.0, 0.001, SIMULATED_SECONDS_MAX)?;
     let seconds = given.has("seconds").then_some(seconds);
     scenario.check().map_err(|why| match why.0.contains("nothing limits") {
-        true => Failure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
+        true => CommandFailure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
         false => impossible(why),
     })?;
     // The model knows of none of these.
@@ -204,7 +204,7 @@ fn messages_usual(scenario: &Scenario) -> u64 {
 }
 
 /// How many messages a stream of so many seconds has: by its rate, or by that of a short one.
-fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
+fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, CommandFailure> {
     let per_s = match scenario.pace {
         Pace::Even(rate) | Pace::Poisson(rate) => rate,
         Pace::Closed => {
@@ -217,16 +217,16 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
     let messages = (per_s * seconds).round().max(1.0);
     if messages > f64::from(desim::limits::MESSAGES_MAX) {
         let most = desim::limits::MESSAGES_MAX;
-        return Err(Failure::Usage(format!("{seconds} s are {messages} messages, and at most {most} are simulated")));
+        return Err(CommandFailure::Usage(format!("{seconds} s are {messages} messages, and at most {most} are simulated")));
     }
     Ok(messages as u32)
 }
 
-fn pace(given: &Given) -> Result<Pace, Wrong> {
+fn pace(given: &ParsedOptions) -> Result<Pace, UsageError> {
     let arrivals = given.one_of("arrivals", &["even", "poisson"])?;
     if !given.has("rate") {
         return if given.has("arrivals") {
-            Err(Wrong("--arrivals needs a --rate".to_owned()))
+            Err(UsageError("--arrivals needs a --rate".to_owned()))
         } else {
             Ok(Pace::Closed)
         };
@@ -236,12 +236,12 @@ fn pace(given: &Given) -> Result<Pace, Wrong> {
 }
 
 /// A scenario with the costs of its brokers, what these rest on, and what the model says.
-fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), Failure> {
+fn priced(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), CommandFailure> {
     let link = given.text("link-rate").map(bits_per_s).transpose()?;
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
         if given.has("transport") || given.has("extrapolate") {
-            return Err(Failure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
+            return Err(CommandFailure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = Work { take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
@@ -279,36 +279,36 @@ fn size_costs(
     (transport, ack): (&str, &str),
     size: u64,
     beyond: bool,
-) -> Result<(SizeCosts, Resting), Failure> {
+) -> Result<(SizeCosts, Resting), CommandFailure> {
     let set = profile.costs_of(transport, ack).ok_or_else(|| {
         let there: Vec<String> =
             profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        Failure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
+        CommandFailure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
     })?;
     set.at(size, beyond).map_err(|why| {
         let hint = if beyond { "" } else { " (--extrapolate goes beyond, for a guess)" };
-        Failure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
+        CommandFailure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
     })
 }
 
-fn two_costs(text: &str) -> Result<[f64; 2], Wrong> {
+fn two_costs(text: &str) -> Result<[f64; 2], UsageError> {
     let parse = || -> Option<[f64; 2]> {
         let (take_in, copy) = text.split_once(':')?;
         let both = [take_in.parse::<f64>().ok()? * 1e3, copy.parse::<f64>().ok()? * 1e3];
         both.iter().all(|cost| (0.0..=desim::limits::COST_NS_MAX).contains(cost)).then_some(both)
     };
     parse().ok_or_else(|| {
-        Wrong(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
+        UsageError(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
     })
 }
 
 /// What the parts of an option say that are divided by commas.
-fn listed<T>(given: &Given, name: &str, part: impl Fn(&str) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
+fn listed<T>(given: &ParsedOptions, name: &str, part: impl Fn(&str) -> Result<T, UsageError>) -> Result<Vec<T>, UsageError> {
     given.texts(name).iter().flat_map(|text| text.split(',')).map(|text| part(text.trim())).collect()
 }
 
-fn stragglers(text: &str) -> Result<Vec<Straggler>, Wrong> {
+fn stragglers(text: &str) -> Result<Vec<Straggler>, UsageError> {
     let parse = || -> Option<Vec<Straggler>> {
         let (who, per_s) = text.split_once('@')?;
         let per_s: f64 = per_s.parse().ok()?;
@@ -323,17 +323,17 @@ fn stragglers(text: &str) -> Result<Vec<Straggler>, Wrong> {
     };
     parse().ok_or_else(|| {
         let most = desim::limits::STRAGGLERS_MAX;
-        Wrong(format!("--straggler is a consumer's number and messages a second, as in 5@500, or x3@500 for any three of at most {most}, not '{text}'"))
+        UsageError(format!("--straggler is a consumer's number and messages a second, as in 5@500, or x3@500 for any three of at most {most}, not '{text}'"))
     })
 }
 
-fn failure(text: &str, grove: &Grove) -> Result<Fail, Wrong> {
+fn failure(text: &str, grove: &Grove) -> Result<Fail, UsageError> {
     let wrong =
-        || Wrong(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
+        || UsageError(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
     let (name, times) = text.split_once('@').ok_or_else(wrong)?;
     let broker = grove.named(name).ok_or_else(|| {
         let last = grove.name(grove.brokers() - 1);
-        Wrong(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
+        UsageError(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
     })?;
     let (at, away) = times.split_once('+').map_or((times, None), |(at, away)| (at, Some(away)));
     let away_ns = away.map(|text| wait_ns("fail", text)).transpose()?;
@@ -344,9 +344,9 @@ fn failure(text: &str, grove: &Grove) -> Result<Fail, Wrong> {
 mod tests {
     use super::*;
 
-    fn wished(line: &str) -> Result<Wish, Failure> {
+    fn wished(line: &str) -> Result<Wish, CommandFailure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        wish(&Given::parse_with_bare(&words, &[OPTIONS])?)
+        wish(&ParsedOptions::parse_with_bare(&words, &[OPTIONS])?)
     }
 
     #[test]

@@ -8,8 +8,8 @@ use topology::Tree;
 
 use super::asked;
 use super::measure::Effort;
-use crate::arguments::Wrong;
-use crate::role::task::Transport;
+use crate::arguments::UsageError;
+use crate::role::role_tasks::TreeTransport;
 
 /// What varies, each for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Sweeps {
 /// How brokers are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Joint {
-    pub transport: Transport,
+    pub transport: TreeTransport,
     /// `none` or `confirm`.
     pub ack: &'static str,
 }
@@ -51,7 +51,7 @@ impl Sweeps {
     ///
     /// # Errors
     /// A tree with more nodes than one run starts.
-    pub fn stops(&self, joints: &[Joint]) -> Result<Vec<Stop>, Wrong> {
+    pub fn stops(&self, joints: &[Joint]) -> Result<Vec<Stop>, UsageError> {
         let chain = |depth: &usize| format!("{}C", "B-".repeat(*depth));
         let fan = |degree: &usize| format!("B-{degree}B-{degree}C");
         let notations = self.depths.iter().map(chain);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_tree_is_measured_once_and_one_broker_for_all_ways_of_joining() {
-        let joints = ["none", "confirm"].map(|ack| Joint { transport: Transport::Tcp, ack });
+        let joints = ["none", "confirm"].map(|ack| Joint { transport: TreeTransport::Tcp, ack });
         let stops = sweeps().stops(&joints).expect("small trees");
         let shown: Vec<String> = stops.iter().map(|stop| format!("{} {}", stop.tree, stop.joints.len())).collect();
         let expected =
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_tree_that_is_too_large_is_refused() {
         let sweeps = Sweeps { brokers: vec![300], ..sweeps() };
-        let joints = [Joint { transport: Transport::Tcp, ack: "none" }];
+        let joints = [Joint { transport: TreeTransport::Tcp, ack: "none" }];
         assert!(sweeps.stops(&joints).is_err_and(|wrong| wrong.0.contains("at most")));
     }
 

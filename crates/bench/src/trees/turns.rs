@@ -7,8 +7,8 @@
 use super::ground::Wish;
 use super::grown::{Grown, Plan};
 use super::measure::{Effort, Measured, measure};
-use crate::failure::Failure;
-use crate::record::go_on;
+use crate::failure::CommandFailure;
+use crate::run_recorder::check_interrupted;
 
 /// What is measured on what.
 pub(super) struct Turns<'a> {
@@ -30,12 +30,12 @@ impl Turns<'_> {
     ///
     /// # Errors
     /// A tree that cannot be grown, a node that failed, Ctrl-C, or what `told` fails with.
-    pub fn all(&self, mut told: impl FnMut(Step<'_>) -> Result<(), Failure>) -> Result<Vec<Vec<Measured>>, Failure> {
+    pub fn all(&self, mut told: impl FnMut(Step<'_>) -> Result<(), CommandFailure>) -> Result<Vec<Vec<Measured>>, CommandFailure> {
         let once = Effort { runs: 1, ..self.effort };
         let mut all: Vec<Vec<Measured>> = self.trees.iter().map(|_| Vec::new()).collect();
         for round in 0..self.effort.runs {
             for index in order(round, self.trees.len()) {
-                go_on()?;
+                check_interrupted()?;
                 told(Step::Grows { index, round })?;
                 let (plan, wish) = &self.trees[index];
                 let mut grown = Grown::grow(plan, wish).map_err(|why| format!("{}: {why}", plan.tree))?;

@@ -8,9 +8,9 @@
 use planner::{
     Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
 };
-use report::Progress;
-use report::page::{Section, number, write_file};
-use report::table::put;
+use report::ProgressLine;
+use report::page::{PageSection, number, write_file};
+use report::stdout::put;
 use serde::Serialize;
 use topology::Tree;
 
@@ -28,14 +28,14 @@ use super::sweep::{nodes, seconds};
 use super::turns::{Step, Turns};
 use super::verdict::{Asked, Better, Pair, Verdict, places};
 use super::{listed, planned, profiles};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
-use crate::files::raise_for;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
-use gauge::{Environment, judge};
+use gauge::{HostEnvironment, validity};
 
-const MEASURED: &[Option_] = &[
+const MEASURED: &[OptionSpec] = &[
     option("profile", None, "FILE", "what predictions come from (default profile.json)"),
     option(
         "all",
@@ -53,14 +53,14 @@ const MEASURED: &[Option_] = &[
     option("extrapolate", None, "", "also sizes beyond those of the profile: guesses, and marked so"),
 ];
 
-const TREES: &[Option_] = &[
+const TREES: &[OptionSpec] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
     option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
 ];
 
-const OUT: &[Option_] =
+const OUT: &[OptionSpec] =
     &[option("json", None, "FILE", "write everything as JSON"), option("help", Some('h'), "", "this text")];
 
 const ABOUT: &str = "\
@@ -113,9 +113,9 @@ struct Result_ {
 ///
 /// # Errors
 /// A wrong command line, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [MEASURED, TREES, PLACE, OUT];
-    let given = Given::parse_with_bare(words, &lists)?;
+    let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
@@ -126,7 +126,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
         _ => (given, None),
     };
-    let environment = Environment::read();
+    let environment = HostEnvironment::read();
     let verification = Verification::of(&given, listed)?;
     put(&format!("# harrier topology verify\n# {}\n{}", environment.line(), verification.told()))?;
     let all = verification.measure()?;
@@ -148,8 +148,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&document).map_err(|error| error.to_string())?;
         write_file(file.as_ref(), &(text + "\n"))?;
     }
-    if let Some(why) = judge::unoptimised(&environment) {
-        return Err(Failure::Invalid(why));
+    if let Some(why) = validity::unoptimised(&environment) {
+        return Err(CommandFailure::Invalid(why));
     }
     let missed = results
         .iter()
@@ -157,13 +157,13 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let missed: Vec<String> = missed.collect();
     match missed.as_slice() {
         [] => Ok(()),
-        some => Err(Failure::Missed(format!("missed: {}", some.join("; ")))),
+        some => Err(CommandFailure::Missed(format!("missed: {}", some.join("; ")))),
     }
 }
 
 impl Verification {
     /// Of the command line, and the trees on standard input if it says that they stand there, the chosen one first.
-    fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
+    fn of(given: &ParsedOptions, listed: Option<Vec<Tree>>) -> Result<Self, CommandFailure> {
         let wish = wish(given)?;
         let was_chosen = listed.is_some();
         let Every { mut trees, left_out } = match listed {
@@ -176,7 +176,7 @@ impl Verification {
         let Some(set) = profile.costs_of(transport, ack) else {
             let known: Vec<String> =
                 profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "the profile knows no brokers joined over {transport} with ack {ack}: it has {}",
                 if known.is_empty() { "nothing".to_owned() } else { known.join(", ") }
             )));
@@ -189,7 +189,7 @@ impl Verification {
         let mut guessed = Vec::new();
         for size in wanted {
             let (costs, resting) = set.at(size, given.has("extrapolate")).map_err(|why| {
-                Failure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
+                CommandFailure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
             })?;
             if matches!(resting, planner::Resting::Beyond(_)) {
                 guessed.push(size);
@@ -200,7 +200,7 @@ impl Verification {
         let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
         let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
         let host = Host { cores: profile.cores, link_bits_per_s, sharing };
-        let percent = |name: &str, usual: f64| Ok::<f64, Wrong>(given.decimal(name, usual, 0.0, 1_000.0)? / 100.0);
+        let percent = |name: &str, usual: f64| Ok::<f64, UsageError>(given.decimal(name, usual, 0.0, 1_000.0)? / 100.0);
         let asked = Asked { error_max: percent("within", 15.0)?, behind_max: percent("behind", 5.0)? };
         let effort = Effort {
             messages: None,
@@ -226,7 +226,7 @@ impl Verification {
             plan.broker_options.extend(fair.clone());
             Ok((plan, wish.clone()))
         });
-        let plans = plans.collect::<Result<Vec<_>, Wrong>>()?;
+        let plans = plans.collect::<Result<Vec<_>, UsageError>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
         raise_for(most as usize)?;
         Ok(Self { profile, trees: plans, chosen, sizes: priced, guessed, host, effort, asked, better, left_out })
@@ -258,8 +258,8 @@ impl Verification {
         )
     }
 
-    fn measure(&self) -> Result<Vec<Vec<Measured>>, Failure> {
-        let progress = Progress::begin();
+    fn measure(&self) -> Result<Vec<Vec<Measured>>, CommandFailure> {
+        let progress = ProgressLine::begin();
         let sizes: Vec<usize> = self.sizes.iter().map(|costs| costs.message_bytes as usize).collect();
         let all = (self.trees.len() * sizes.len() * self.effort.runs).max(1) as f64;
         let mut done = 0.0;
@@ -272,7 +272,7 @@ impl Verification {
                 Step::Measured { index, measured } => {
                     done += 1.0;
                     if let Some(why) = measured.complaint() {
-                        return Err(Failure::Invalid(format!("{}: {why}", self.trees[index].0.tree)));
+                        return Err(CommandFailure::Invalid(format!("{}: {why}", self.trees[index].0.tree)));
                     }
                 }
             }
@@ -335,7 +335,7 @@ impl Verification {
         })
     }
 
-    fn table(&self, result: &Result_) -> Section {
+    fn table(&self, result: &Result_) -> PageSection {
         let verdict = &result.verdict;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let allowed = |missed: bool| if missed { "MISS" } else { "pass" };
@@ -433,11 +433,11 @@ fn predicted_best(pairs: &[Pair], better: Better) -> Option<String> {
 }
 
 /// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
-fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, Failure> {
+fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, CommandFailure> {
     let wish = planner::Wish { consumers, beyond: true, ..planner::Wish::default() };
     let choice = |costs: &SizeCosts| {
         let refused =
-            |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
+            |why: String| CommandFailure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
         let front = search(&Nodes::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
         front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
     };
@@ -446,9 +446,9 @@ fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>,
 
 /// The trees on standard input: where a plan stands there, the one that it has chosen first, and its messages unless the words say
 /// otherwise.
-fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
+fn planned(words: &[String], given: ParsedOptions, lists: &[&[OptionSpec]]) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
     if has_ranks() {
-        return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+        return Err(CommandFailure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
     }
     let text = listed::standard_input()?;
     let mut trees = listed::trees(&text)?;
@@ -459,36 +459,36 @@ fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Give
     trees.insert(0, chosen);
     let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
     let all: Vec<String> = words.iter().cloned().chain(more).collect();
-    Ok((Given::parse_with_bare(&all, lists)?, trees))
+    Ok((ParsedOptions::parse_with_bare(&all, lists)?, trees))
 }
 
 /// The trees that the command line names.
-fn named(given: &Given) -> Result<Every, Failure> {
+fn named(given: &ParsedOptions) -> Result<Every, CommandFailure> {
     let whole = |trees: Vec<Tree>| Every { trees, left_out: 0 };
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
     match (given.has("all"), consumers, given.bare()) {
         (true, Some(consumers), []) => Ok(Every::of(consumers as u32)?),
-        (true, None, _) => Err(Failure::Usage("--all needs to know of how many: --consumers".to_owned())),
+        (true, None, _) => Err(CommandFailure::Usage("--all needs to know of how many: --consumers".to_owned())),
         (true, _, [word, ..]) => {
-            Err(Failure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
+            Err(CommandFailure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
         }
         (false, Some(_), _) => {
-            Err(Failure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
+            Err(CommandFailure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
         }
         (false, None, []) => {
-            Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
+            Err(CommandFailure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
         }
         (false, None, words) => {
             let mut trees = Vec::new();
             for word in words {
                 let one = tree(word)?;
                 if trees.contains(&one) {
-                    return Err(Failure::Usage(format!("{one} stands there twice")));
+                    return Err(CommandFailure::Usage(format!("{one} stands there twice")));
                 }
                 trees.push(one);
             }
             if trees.len() > LISTED_TREES_MAX {
-                return Err(Failure::Usage(format!("at most {LISTED_TREES_MAX} trees are measured")));
+                return Err(CommandFailure::Usage(format!("at most {LISTED_TREES_MAX} trees are measured")));
             }
             Ok(whole(trees))
         }

@@ -1,8 +1,4 @@
-//! Which RDMA device an end uses, and what it is.
-//!
-//! Enters: a context, or nothing but this machine.  Leaves: facts for the record, an address to listen on.
-//! Owns:   the sentence that stands beside every figure of a device of software.
-//! Never:  opens a connection.
+//! The RDMA device that an endpoint uses: its facts and an address to listen on, and the warning for software devices.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,7 +11,7 @@ pub const SOFTWARE_SENTENCE: &str =
 
 /// What is known of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DeviceFacts {
     /// Its name, as in `/sys/class/infiniband`.
     pub name: String,
     /// What its driver calls it: `rxe` is Soft-RoCE.
@@ -24,7 +20,7 @@ pub struct Facts {
     pub software: Option<bool>,
 }
 
-impl Facts {
+impl DeviceFacts {
     /// Asks a device.
     pub fn of(context: &DeviceContext) -> Self {
         Self { name: context.name(), description: context.description(), software: context.is_software() }

@@ -8,7 +8,7 @@ use super::findings::{self, Problem};
 use super::paths::{BODY_BYTES_MAX, Body, Ends, Path};
 use super::walk::Tried;
 use crate::{print, usage_error};
-use gauge::{Summary, bootstrap_interval, ratio_interval};
+use gauge::{RunSummary, bootstrap_interval, ratio_interval};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -31,9 +31,9 @@ const _: () = assert!(LARGE[LARGE.len() - 1] == BODY_BYTES_MAX);
 /// Two paths at one size: microseconds of each, and the first as a share of the second.
 struct Held {
     bytes: usize,
-    one_us: Summary,
-    other_us: Summary,
-    ratio: Summary,
+    one_us: RunSummary,
+    other_us: RunSummary,
+    ratio: RunSummary,
 }
 
 /// What was found on a device.
@@ -161,7 +161,7 @@ impl Found {
             put("#".to_owned());
             put(format!("# {:>8} {:>16} {:>12} {:>8}  95 %", "bytes", format!("{name} (us)"), "eager (us)", "ratio"));
             for held in all {
-                let Summary { median, low, high, .. } = held.ratio;
+                let RunSummary { median, low, high, .. } = held.ratio;
                 let open = if is_open(held) { "  open" } else { "" };
                 let (one, other) = (held.one_us.median, held.other_us.median);
                 put(format!(
@@ -182,7 +182,7 @@ impl Found {
 
     fn json(&self) -> String {
         let summary =
-            |of: &Summary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
+            |of: &RunSummary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
         let list = |held: &[Held]| -> Value {
             let one = |held: &Held| {
                 json!({
@@ -213,10 +213,10 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, Summary, from, is_open, up_to};
+    use super::{Held, RunSummary, from, is_open, up_to};
 
     fn held(ratios: &[f64]) -> Vec<Held> {
-        let summary = |median: f64| Summary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
+        let summary = |median: f64| RunSummary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
         let one = |(at, &ratio): (usize, &f64)| Held {
             bytes: 1 << at,
             one_us: summary(ratio),

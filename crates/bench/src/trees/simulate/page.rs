@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use desim::{Film, Load, Outcome, Pace, Spread};
-use report::page::{Curve, Section, Value, curves, escaped, opening, table};
+use report::page::{Curve, PageSection, CurveValue, curves, escaped, opening, table};
 
 use super::Wish;
 use super::drawing;
@@ -82,7 +82,7 @@ pub(super) fn render(wish: &Wish, outcome: &Outcome) -> String {
     html.push_str(&over_time(wish, &outcome.film));
     html.push_str("</div>\n</section>\n<section id=\"levels\">\n<h2>Levels</h2>\n<p>Medians of the brokers of a level, over the whole run; queues in messages.</p>\n");
     let columns = COLUMNS.map(str::to_owned).to_vec();
-    html.push_str(&table(&Section { name: String::new(), facts: Vec::new(), columns, rows: rows(outcome) }));
+    html.push_str(&table(&PageSection { name: String::new(), facts: Vec::new(), columns, rows: rows(outcome) }));
     html + "</section>\n<footer><p>Simulated: nothing was measured. The same options and the same seed give the same page.</p></footer>\n</body>\n</html>\n"
 }
 
@@ -148,7 +148,7 @@ fn over_time(wish: &Wish, film: &Film) -> String {
                     let [least, median, most] =
                         [spread.least, spread.median, spread.most].map(|value| value * measure.factor);
                     let x = frames[part.end - 1].to_ns as f64 / 1e9;
-                    Value { x, y: median, interval: (least < most).then_some((least, most)) }
+                    CurveValue { x, y: median, interval: (least < most).then_some((least, most)) }
                 };
                 Curve { label: format!("level {level}"), values: parts.iter().map(value).collect() }
             })

@@ -10,7 +10,7 @@ use desim::{Histogram, Outcome, Pace, Spread};
 use serde_json::{Value, json};
 
 use super::Wish;
-use crate::arguments::Given;
+use crate::arguments::ParsedOptions;
 
 /// The document's name and version.
 const SCHEMA: &str = "harrier-simulation";
@@ -172,7 +172,7 @@ fn spread(spread: Spread) -> Value {
 }
 
 /// The document.
-pub(super) fn json(wish: &Wish, outcome: &Outcome, given: &Given) -> String {
+pub(super) fn json(wish: &Wish, outcome: &Outcome, given: &ParsedOptions) -> String {
     let quantiles = |histogram: &Histogram| {
         let of = |(name, share): (&str, f64)| (name.to_owned(), json!(histogram.quantile_ns(share)));
         QUANTILES.into_iter().map(of).collect::<serde_json::Map<_, _>>()
