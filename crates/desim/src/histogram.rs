@@ -4,8 +4,8 @@
 //! Owns:   the buckets: 32 to each doubling.
 //! Never:  forgets the least and the greatest.
 
-const PARTS: u64 = 32;
-const PARTS_BITS: u32 = PARTS.trailing_zeros();
+const SUB_BUCKETS: u64 = 32;
+const SUB_BUCKETS_BITS: u32 = SUB_BUCKETS.trailing_zeros();
 
 /// A histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +23,15 @@ impl Default for Histogram {
 }
 
 fn bucket(ns: u64) -> usize {
-    let shift = (63 - (ns | PARTS).leading_zeros()) - PARTS_BITS;
-    (u64::from(shift) * PARTS + (ns >> shift)) as usize
+    let shift = (63 - (ns | SUB_BUCKETS).leading_zeros()) - SUB_BUCKETS_BITS;
+    (u64::from(shift) * SUB_BUCKETS + (ns >> shift)) as usize
 }
 
 /// The middle of a bucket.
 fn value(bucket: usize) -> u64 {
     let bucket = bucket as u64;
-    let shift = (bucket / PARTS).saturating_sub(1);
-    ((bucket - shift * PARTS) << shift) + ((1 << shift) >> 1)
+    let shift = (bucket / SUB_BUCKETS).saturating_sub(1);
+    ((bucket - shift * SUB_BUCKETS) << shift) + ((1 << shift) >> 1)
 }
 
 impl Histogram {

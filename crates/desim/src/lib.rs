@@ -11,25 +11,25 @@
 #![forbid(unsafe_code)]
 
 mod calendar;
-mod calibrated;
-mod chance;
+mod costs_to_scenario;
+mod split_mix;
 mod edge;
-mod engine;
-mod failure;
-mod film;
-mod grove;
+mod simulation;
+mod broker_failure;
+mod load_trace;
+mod tree_topology;
 mod histogram;
 pub mod limits;
-mod outcome;
-mod run;
+mod simulation_result;
+mod sequence_ranges;
 mod scenario;
-mod seen;
-mod watch;
+mod sequence_tracker;
+mod latency_tracker;
 
-pub use calibrated::calibrated;
-pub use engine::{simulate, simulate_while};
-pub use film::{Film, Frame, Load, Spread};
-pub use grove::{Grove, Work};
+pub use costs_to_scenario::scenario_from_costs;
+pub use simulation::{simulate, simulate_while};
+pub use load_trace::{LoadTrace, SampleInterval, BrokerLoad, Spread};
+pub use tree_topology::{TreeTopology, ServiceTimes};
 pub use histogram::Histogram;
-pub use outcome::{LevelOutcome, Outcome};
-pub use scenario::{Ack, Fail, Impossible, Link, Pace, Scenario, Straggler};
+pub use simulation_result::{LevelResult, SimulationResult};
+pub use scenario::{AckMode, BrokerFailure, InvalidScenario, LinkModel, ArrivalProcess, Scenario, Straggler};

@@ -23,15 +23,15 @@ pub const SIMULATED_NS_MAX: u64 = 86_400_000_000_000;
 /// Longest time that one message may cost one broker, or a link may add, in nanoseconds: a minute.
 pub const COST_NS_MAX: f64 = 60e9;
 /// Messages whose way is timed: every one of a short stream, every n-th of a long one.
-pub const WATCHED_MAX: u32 = 20_000;
+pub const TIMED_MESSAGES_MAX: u32 = 20_000;
 /// Pictures of a run. When there would be more, every second one goes, and they are taken half as often.
-pub const FRAMES_MAX: usize = 96;
+pub const SAMPLES_MAX: usize = 96;
 /// Brokers that are drawn one by one; of more the least, the median and the greatest of each level are.
-pub const DRAWN_MAX: usize = 64;
+pub const PLOTTED_BROKERS_MAX: usize = 64;
 /// Brokers whose loads are kept over time; of a level with more than its part of them some are, evenly spread.
-pub const FILMED_MAX: usize = 8_192;
+pub const TRACED_BROKERS_MAX: usize = 8_192;
 /// First distance of two pictures, in nanoseconds; it doubles as a run goes on.
-pub const FRAME_NS_FIRST: u64 = 1_000;
+pub const SAMPLE_INTERVAL_NS_FIRST: u64 = 1_000;
 /// Cores of one broker.
 pub const CORES_MAX: u32 = 1_024;
 
@@ -53,4 +53,4 @@ pub const RETURN_NS: u64 = 6_000_000_000;
 
 const _: () = assert!(RETURN_NS > BACK_OFF_NS_MAX);
 const _: () = assert!(TRAIN_BYTES <= WINDOW_BYTES && BATCH_BYTES <= WINDOW_BYTES);
-const _: () = assert!(WATCHED_MAX <= MESSAGES_MAX && FRAMES_MAX.is_multiple_of(2));
+const _: () = assert!(TIMED_MESSAGES_MAX <= MESSAGES_MAX && SAMPLES_MAX.is_multiple_of(2));

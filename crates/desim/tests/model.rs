@@ -1,6 +1,6 @@
 //! The simulation beside the planner's model: the same rate, where the model knows all that bounds a stream.
 
-use desim::{calibrated, simulate};
+use desim::{scenario_from_costs, simulate};
 use planner::{Basis, Estimate, Host, Reach, Sharing, SizeCosts, predict};
 use topology::Tree;
 
@@ -42,7 +42,7 @@ fn check(costs: &SizeCosts, host: Host, messages: u32, away_max: f64) {
     for notation in TREES {
         let tree: Tree = notation.parse().expect("a tree");
         let predicted = predict(&tree, costs, &host).stream_per_s.value;
-        let scenario = calibrated(&tree, costs, &host, messages).expect("a scenario");
+        let scenario = scenario_from_costs(&tree, costs, &host, messages).expect("a scenario");
         let simulated = simulate(&scenario).expect("an outcome").steady_per_s;
         let away = simulated / predicted - 1.0;
         assert!(away.abs() < away_max, "{notation} at {} B: {simulated:.0}, {predicted:.0}", costs.message_bytes);
@@ -74,10 +74,10 @@ fn one_message_takes_as_long_as_the_model_says() {
     for notation in TREES {
         let tree: Tree = notation.parse().expect("a tree");
         let predicted = predict(&tree, &costs, &host).latency_us.expect("latencies").value;
-        let mut scenario = calibrated(&tree, &costs, &host, 50).expect("a scenario");
-        scenario.pace = desim::Pace::Even(1_000.0);
+        let mut scenario = scenario_from_costs(&tree, &costs, &host, 50).expect("a scenario");
+        scenario.arrivals = desim::ArrivalProcess::Even(1_000.0);
         let outcome = simulate(&scenario).expect("an outcome");
-        let simulated = outcome.last.quantile_ns(0.5).expect("latencies") as f64 / 1e3;
+        let simulated = outcome.last_delivery.quantile_ns(0.5).expect("latencies") as f64 / 1e3;
         assert!((simulated / predicted - 1.0).abs() < 0.1, "{notation}: {simulated:.1} us, {predicted:.1} us");
     }
 }
@@ -98,8 +98,8 @@ fn trees_that_ran_on_limited_links_are_met() {
     const BYTES: u64 = 65_536;
     for (notation, measured) in MEASURED_MB_PER_S {
         let tree: Tree = notation.parse().expect("a tree");
-        let grove = desim::Grove::of(&tree, |_, _| desim::Work::default()).expect("a grove");
-        let mut scenario = desim::Scenario::new(grove, BYTES, 2_000);
+        let topology = desim::TreeTopology::from_tree(&tree, |_, _| desim::ServiceTimes::default()).expect("a topology");
+        let mut scenario = desim::Scenario::new(topology, BYTES, 2_000);
         scenario.wire_bytes = planner::wire_bytes_presumed(BYTES);
         scenario.link.bits_per_s = Some(200_000_000);
         let outcome = simulate(&scenario).expect("an outcome");

@@ -8,7 +8,7 @@ mod drawing;
 mod page;
 mod told;
 
-use desim::{Ack, Fail, Grove, Outcome, Pace, Scenario, Straggler, Work};
+use desim::{AckMode, BrokerFailure, TreeTopology, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes};
 use planner::{Host, Profile, Resting, Sharing, SizeCosts};
 use report::page::write_file;
 use report::table::put;
@@ -133,12 +133,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     }
 }
 
-fn simulated(scenario: &Scenario) -> Result<Outcome, Failure> {
+fn simulated(scenario: &Scenario) -> Result<SimulationResult, Failure> {
     let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(impossible)?;
     if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(outcome) }
 }
 
-fn impossible(why: desim::Impossible) -> Failure {
+fn impossible(why: desim::InvalidScenario) -> Failure {
     Failure::Usage(why.to_string())
 }
 
@@ -158,7 +158,7 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
     let ack = given.one_of("ack", &["none", "confirm"])?;
     let (mut scenario, costs, predicted_per_s) = priced(given, &tree, size, ack)?;
     scenario.link.delay_ns = given.text("link-delay").map(|text| wait_ns("link-delay", text)).transpose()?.unwrap_or(0);
-    scenario.ack = if ack == "confirm" { Ack::Confirm } else { Ack::None };
+    scenario.ack = if ack == "confirm" { AckMode::Confirm } else { AckMode::None };
     let bound = |count: u64| u32::try_from(count).ok().filter(|count| *count > 0);
     let number = |name: &str| given.number_if_given(name, 0, u64::from(u16::MAX));
     scenario.credit = bound(number("credit")?.unwrap_or(CREDIT_USUAL));
@@ -171,11 +171,11 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
         return Err(Failure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
     }
     scenario.queue_bytes_max = (queue_bytes > 0).then_some(queue_bytes);
-    scenario.pace = pace(given)?;
+    scenario.arrivals = pace(given)?;
     scenario.jitter = given.decimal("jitter", 0.0, 0.0, 0.99)?;
     scenario.seed = given.number("seed", 1, 0, u64::MAX)?;
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
-    scenario.failures = listed(given, "fail", |text| failure(text, &scenario.grove))?;
+    scenario.failures = listed(given, "fail", |text| failure(text, &scenario.tree))?;
     if given.has("messages") && given.has("seconds") {
         return Err(Failure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
     }
@@ -189,25 +189,25 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
         false => impossible(why),
     })?;
     // The model knows of none of these.
-    let is_plain = scenario.pace == Pace::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
+    let is_plain = scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
     Ok(Wish { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
 }
 
 fn messages_usual(scenario: &Scenario) -> u64 {
-    match scenario.pace {
-        Pace::Closed => {
+    match scenario.arrivals {
+        ArrivalProcess::Closed => {
             let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes.max(1)).max(1);
             (batch * BATCHES_USUAL).clamp(*MESSAGES_USUAL.start(), *MESSAGES_USUAL.end())
         }
-        Pace::Even(_) | Pace::Poisson(_) => *MESSAGES_USUAL.start(),
+        ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => *MESSAGES_USUAL.start(),
     }
 }
 
 /// How many messages a stream of so many seconds has: by its rate, or by that of a short one.
 fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
-    let per_s = match scenario.pace {
-        Pace::Even(rate) | Pace::Poisson(rate) => rate,
-        Pace::Closed => {
+    let per_s = match scenario.arrivals {
+        ArrivalProcess::Even(rate) | ArrivalProcess::Poisson(rate) => rate,
+        ArrivalProcess::Closed => {
             let mut short = scenario.clone();
             short.messages = messages_usual(scenario) as u32;
             short.failures.clear();
@@ -222,17 +222,17 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
     Ok(messages as u32)
 }
 
-fn pace(given: &Given) -> Result<Pace, Wrong> {
+fn pace(given: &Given) -> Result<ArrivalProcess, Wrong> {
     let arrivals = given.one_of("arrivals", &["even", "poisson"])?;
     if !given.has("rate") {
         return if given.has("arrivals") {
             Err(Wrong("--arrivals needs a --rate".to_owned()))
         } else {
-            Ok(Pace::Closed)
+            Ok(ArrivalProcess::Closed)
         };
     }
     let rate = given.decimal("rate", 1.0, 0.001, 1e9)?;
-    Ok(if arrivals == "poisson" { Pace::Poisson(rate) } else { Pace::Even(rate) })
+    Ok(if arrivals == "poisson" { ArrivalProcess::Poisson(rate) } else { ArrivalProcess::Even(rate) })
 }
 
 /// A scenario with the costs of its brokers, what these rest on, and what the model says.
@@ -244,8 +244,8 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
             return Err(Failure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
-        let work = Work { take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
-        let mut scenario = Scenario::new(Grove::of(tree, |_, _| work).map_err(impossible)?, size, 1);
+        let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
+        let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(impossible)?, size, 1);
         scenario.wire_bytes = planner::wire_bytes_presumed(size);
         scenario.link.bits_per_s = link;
         scenario.cores = (cores.unwrap_or(CORES_USUAL) as u32).saturating_sub(1).max(1);
@@ -263,7 +263,7 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
     let link_bits_per_s = link.or(profile.link_bits_per_s);
     // Each broker has a host for itself here, whatever it was measured on.
     let host = Host { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
-    let scenario = desim::calibrated(tree, &costs, &host, 1).map_err(impossible)?;
+    let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(impossible)?;
     let rests = match resting {
         Resting::Measured => "measured".to_owned(),
         Resting::Between(less, more) => format!("between those measured at {less} and {more} B"),
@@ -327,17 +327,17 @@ fn stragglers(text: &str) -> Result<Vec<Straggler>, Wrong> {
     })
 }
 
-fn failure(text: &str, grove: &Grove) -> Result<Fail, Wrong> {
+fn failure(text: &str, topology: &TreeTopology) -> Result<BrokerFailure, Wrong> {
     let wrong =
         || Wrong(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
     let (name, times) = text.split_once('@').ok_or_else(wrong)?;
-    let broker = grove.named(name).ok_or_else(|| {
-        let last = grove.name(grove.brokers() - 1);
+    let broker = topology.find(name).ok_or_else(|| {
+        let last = topology.name(topology.brokers() - 1);
         Wrong(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
     })?;
     let (at, away) = times.split_once('+').map_or((times, None), |(at, away)| (at, Some(away)));
     let away_ns = away.map(|text| wait_ns("fail", text)).transpose()?;
-    Ok(Fail { broker, at_ns: wait_ns("fail", at)?, away_ns })
+    Ok(BrokerFailure { broker, at_ns: wait_ns("fail", at)?, away_ns })
 }
 
 #[cfg(test)]
@@ -359,10 +359,10 @@ mod tests {
         let it = it.unwrap_or_else(|why| panic!("{why}")).scenario;
         assert_eq!((it.message_bytes, it.cores, it.messages, it.seed), (1_024, 3, 7, 5));
         assert_eq!((it.link.bits_per_s, it.link.delay_ns), (Some(200_000_000), 50_000));
-        assert_eq!((it.pace, it.ack, it.credit, it.prefetch), (Pace::Poisson(100.0), Ack::Confirm, None, Some(9)));
+        assert_eq!((it.arrivals, it.ack, it.credit, it.prefetch), (ArrivalProcess::Poisson(100.0), AckMode::Confirm, None, Some(9)));
         assert_eq!((it.queue_bytes_max, it.stragglers.len()), (Some(2 << 20), 3));
-        assert_eq!(it.failures[0], Fail { broker: 2, at_ns: 2_000_000_000, away_ns: Some(500_000_000) });
-        assert_eq!(it.failures[1], Fail { broker: 0, at_ns: 1_000_000_000, away_ns: None });
+        assert_eq!(it.failures[0], BrokerFailure { broker: 2, at_ns: 2_000_000_000, away_ns: Some(500_000_000) });
+        assert_eq!(it.failures[1], BrokerFailure { broker: 0, at_ns: 1_000_000_000, away_ns: None });
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A tree drawn with the loads of its brokers and links, which change as the run goes on.
 //!
-//! Enters: a grove, an outcome.  Leaves: an `<svg>` with its style.
+//! Enters: a topology, an outcome.  Leaves: an `<svg>` with its style.
 //! Owns:   where nodes stand; what a load looks like: a disc that fills its ring, a line that widens, a bar that rises.
 //! Never:  a script: style sheets move what moves, a box stops it, and who wants no motion or prints sees the means.
 
 use std::fmt::Write as _;
 
-use desim::{Grove, Load, Outcome};
+use desim::{TreeTopology, BrokerLoad, SimulationResult};
 use report::page::escaped;
 
 use super::page::chosen;
@@ -49,20 +49,20 @@ struct Node {
 }
 
 /// The drawing with what explains it.
-pub(super) fn render(grove: &Grove, outcome: &Outcome) -> String {
-    let film = &outcome.film;
-    let frames: Vec<desim::Frame> = film.frames().collect();
+pub(super) fn render(topology: &TreeTopology, outcome: &SimulationResult) -> String {
+    let trace = &outcome.trace;
+    let frames: Vec<desim::SampleInterval> = trace.intervals().collect();
     let Some(last) = frames.last() else { return "<p>The run is too short to be seen over time.</p>\n".to_owned() };
-    let nodes = if film.is_small() { all(grove, outcome) } else { folded(outcome) };
+    let nodes = if trace.is_small() { all(topology, outcome) } else { folded(outcome) };
     let shown = chosen(frames.len(), SHOWN_MAX);
-    let loads: Vec<Vec<Load>> =
-        nodes.iter().map(|node| shown.iter().map(|&frame| film.load(frame, node.place)).collect()).collect();
-    let most = |of: fn(&Load) -> f64| loads.iter().flatten().map(of).fold(0.0, f64::max);
+    let loads: Vec<Vec<BrokerLoad>> =
+        nodes.iter().map(|node| shown.iter().map(|&frame| trace.load(frame, node.place)).collect()).collect();
+    let most = |of: fn(&BrokerLoad) -> f64| loads.iter().flatten().map(of).fold(0.0, f64::max);
     let (rate_most, queue_most) = (most(|load| load.taken_per_s), most(|load| load.queued));
     let share = |value: f64, most: f64| if most > 0.0 { value / most } else { 0.0 };
 
     let (radius, thick) = sizes(&nodes);
-    let height = TOP + ROW * film.levels() as f64 + 50.0;
+    let height = TOP + ROW * trace.levels() as f64 + 50.0;
     let (mut style, mut ways, mut discs) = (STYLE.to_owned(), String::new(), String::new());
     _ = writeln!(
         style,
@@ -71,14 +71,14 @@ pub(super) fn render(grove: &Grove, outcome: &Outcome) -> String {
     for (number, (node, loads)) in nodes.iter().zip(&loads).enumerate() {
         let (x, y) = node.at;
         let (from_x, from_y) = node.above.map_or((x, y - ROW * 0.55), |above| nodes[above].at);
-        let wide = |load: &Load| format!("stroke-width: {:.1}px;", 0.8 + 8.0 * share(load.taken_per_s, rate_most));
+        let wide = |load: &BrokerLoad| format!("stroke-width: {:.1}px;", 0.8 + 8.0 * share(load.taken_per_s, rate_most));
         let mean = keyframes(&mut style, &format!("way{number}"), loads, wide);
         _ = writeln!(
             ways,
             "<path class=\"way moves\" style=\"animation-name: way{number}; {mean}\" d=\"M{from_x:.1} {from_y:.1}L{x:.1} {y:.1}\"/>"
         );
         let filled =
-            |load: &Load| format!("transform: scale({:.2}); opacity: {:.0};", load.processor.sqrt(), load.is_up);
+            |load: &BrokerLoad| format!("transform: scale({:.2}); opacity: {:.0};", load.processor.sqrt(), load.is_up);
         let mean = keyframes(&mut style, &format!("disc{number}"), loads, filled);
         _ = writeln!(
             discs,
@@ -87,7 +87,7 @@ pub(super) fn render(grove: &Grove, outcome: &Outcome) -> String {
             radius - 0.8
         );
         if queue_most > 0.0 {
-            let risen = |load: &Load| format!("transform: scaleY({:.3});", share(load.queued, queue_most));
+            let risen = |load: &BrokerLoad| format!("transform: scaleY({:.3});", share(load.queued, queue_most));
             let mean = keyframes(&mut style, &format!("bar{number}"), loads, risen);
             _ = writeln!(
                 discs,
@@ -115,7 +115,7 @@ pub(super) fn render(grove: &Grove, outcome: &Outcome) -> String {
     if queue_most > 0.0 {
         _ = write!(html, "The bar beside a broker is its longest queue, {queue_most:.0} messages at its full height. ");
     }
-    if !film.is_small() {
+    if !trace.is_small() {
         html.push_str(
             "Of each level three brokers stand for all: those with the least, the median and the most to do. ",
         );
@@ -156,7 +156,7 @@ fn sizes(nodes: &[Node]) -> (f64, f64) {
 }
 
 /// Writes how something changes, leaving out what does not; gives back how it is on average.
-fn keyframes(style: &mut String, name: &str, loads: &[Load], look: impl Fn(&Load) -> String) -> String {
+fn keyframes(style: &mut String, name: &str, loads: &[BrokerLoad], look: impl Fn(&BrokerLoad) -> String) -> String {
     let looks: Vec<String> = loads.iter().map(&look).collect();
     let last = looks.len().saturating_sub(1);
     _ = write!(style, "@keyframes {name} {{");
@@ -168,8 +168,8 @@ fn keyframes(style: &mut String, name: &str, loads: &[Load], look: impl Fn(&Load
         }
     }
     style.push_str("}\n");
-    let mean = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>() / loads.len().max(1) as f64;
-    look(&Load {
+    let mean = |of: fn(&BrokerLoad) -> f64| loads.iter().map(of).sum::<f64>() / loads.len().max(1) as f64;
+    look(&BrokerLoad {
         processor: mean(|load| load.processor),
         link: mean(|load| load.link),
         taken_per_s: mean(|load| load.taken_per_s),
@@ -180,10 +180,10 @@ fn keyframes(style: &mut String, name: &str, loads: &[Load], look: impl Fn(&Load
 }
 
 /// Every broker: those of the widest level evenly, the others above the middle of what is below them.
-fn all(grove: &Grove, outcome: &Outcome) -> Vec<Node> {
-    let film = &outcome.film;
-    let count = grove.brokers() as usize;
-    let below = |broker: usize| (0..count).filter(move |&other| grove.above(other as u32) == Some(broker as u32));
+fn all(topology: &TreeTopology, outcome: &SimulationResult) -> Vec<Node> {
+    let trace = &outcome.trace;
+    let count = topology.brokers() as usize;
+    let below = |broker: usize| (0..count).filter(move |&other| topology.parent(other as u32) == Some(broker as u32));
     // How wide what hangs on a broker is, in brokers that have none below.
     let mut widths = vec![0.0f64; count];
     for broker in (0..count).rev() {
@@ -199,19 +199,19 @@ fn all(grove: &Grove, outcome: &Outcome) -> Vec<Node> {
         }
     }
     let mut nodes = Vec::new();
-    for (place, &broker) in film.brokers().iter().enumerate() {
+    for (place, &broker) in trace.brokers().iter().enumerate() {
         let number = broker as usize;
-        let level = grove.level_of(broker);
-        let of_level = (0..count).filter(|&other| grove.level_of(other as u32) == level).count();
-        let consumers = match grove.consumers_of(broker) {
+        let level = topology.level_of(broker);
+        let of_level = (0..count).filter(|&other| topology.level_of(other as u32) == level).count();
+        let consumers = match topology.consumers_of(broker) {
             0 => String::new(),
             consumers => format!(", {consumers}C"),
         };
-        let name = grove.name(broker);
+        let name = topology.name(broker);
         nodes.push(Node {
             at: (from[number] + widths[number] * unit / 2.0, TOP + ROW * (f64::from(level) + 0.3)),
             place,
-            above: grove.above(broker).map(|above| above as usize),
+            above: topology.parent(broker).map(|above| above as usize),
             name: if of_level <= NAMED_MAX { format!("{name}{consumers}") } else { String::new() },
             told: format!("{name}{consumers}"),
         });
@@ -220,14 +220,14 @@ fn all(grove: &Grove, outcome: &Outcome) -> Vec<Node> {
 }
 
 /// Three brokers of each level: by the time that their threads are busy over the whole run.
-fn folded(outcome: &Outcome) -> Vec<Node> {
-    let film = &outcome.film;
-    let frames = film.frames().count();
+fn folded(outcome: &SimulationResult) -> Vec<Node> {
+    let trace = &outcome.trace;
+    let frames = trace.intervals().count();
     let mut nodes: Vec<Node> = Vec::new();
     let mut first = 0;
     for (level, of_level) in outcome.levels.iter().enumerate() {
-        let places: Vec<usize> = film.places_of(level).collect();
-        let busy = |place: usize| (0..frames).map(|frame| film.load(frame, place).processor).sum::<f64>();
+        let places: Vec<usize> = trace.indexes_of(level).collect();
+        let busy = |place: usize| (0..frames).map(|frame| trace.load(frame, place).processor).sum::<f64>();
         let mut order: Vec<(f64, usize)> = places.iter().map(|&place| (busy(place), place)).collect();
         order.sort_by(|one, other| one.0.total_cmp(&other.0));
         let ranks = if order.len() == 1 {

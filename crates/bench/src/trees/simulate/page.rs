@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use desim::{Film, Load, Outcome, Pace, Spread};
+use desim::{LoadTrace, BrokerLoad, SimulationResult, ArrivalProcess, Spread};
 use report::page::{Curve, Section, Value, curves, escaped, opening, table};
 
 use super::Wish;
@@ -24,7 +24,7 @@ struct Measure {
     title: &'static str,
     axis: &'static str,
     factor: f64,
-    of: fn(&Load) -> f64,
+    of: fn(&BrokerLoad) -> f64,
 }
 
 const MEASURES: [Measure; 5] = [
@@ -54,7 +54,7 @@ const MEASURES: [Measure; 5] = [
 ];
 
 /// The page.
-pub(super) fn render(wish: &Wish, outcome: &Outcome) -> String {
+pub(super) fn render(wish: &Wish, outcome: &SimulationResult) -> String {
     let title = format!("{}, simulated", wish.tree);
     let mut html = opening(&title);
     _ = writeln!(html, "<header>\n<h1>{}</h1>", escaped(&title));
@@ -77,9 +77,9 @@ pub(super) fn render(wish: &Wish, outcome: &Outcome) -> String {
     let of_all = figures(wish, outcome).into_iter().map(|(name, value)| vec![name.trim().to_owned(), value]);
     html.push_str(&in_words("what", "simulated", of_all));
     html.push_str("</section>\n<section id=\"tree\">\n<h2>The tree over time</h2>\n");
-    html.push_str(&drawing::render(&wish.scenario.grove, outcome));
+    html.push_str(&drawing::render(&wish.scenario.tree, outcome));
     html.push_str("</section>\n<section id=\"time\">\n<h2>Levels over time</h2>\n<div class=\"figures\">\n");
-    html.push_str(&over_time(wish, &outcome.film));
+    html.push_str(&over_time(wish, &outcome.trace));
     html.push_str("</div>\n</section>\n<section id=\"levels\">\n<h2>Levels</h2>\n<p>Medians of the brokers of a level, over the whole run; queues in messages.</p>\n");
     let columns = COLUMNS.map(str::to_owned).to_vec();
     html.push_str(&table(&Section { name: String::new(), facts: Vec::new(), columns, rows: rows(outcome) }));
@@ -113,40 +113,40 @@ pub(super) fn chosen(count: usize, most: usize) -> Vec<usize> {
 }
 
 /// What a level comes to between two chosen pictures: the mean of the frames between them.
-fn between(film: &Film, frames: std::ops::Range<usize>, level: usize, of: fn(&Load) -> f64) -> Spread {
+fn between(trace: &LoadTrace, frames: std::ops::Range<usize>, level: usize, of: fn(&BrokerLoad) -> f64) -> Spread {
     let count = frames.len().max(1) as f64;
     let mut sum = Spread::default();
     for frame in frames {
-        let Spread { least, median, most } = film.level(frame, level, of);
-        sum = Spread { least: sum.least + least, median: sum.median + median, most: sum.most + most };
+        let Spread { min: least, median, max: most } = trace.level(frame, level, of);
+        sum = Spread { min: sum.min + least, median: sum.median + median, max: sum.max + most };
     }
-    Spread { least: sum.least / count, median: sum.median / count, most: sum.most / count }
+    Spread { min: sum.min / count, median: sum.median / count, max: sum.max / count }
 }
 
-fn over_time(wish: &Wish, film: &Film) -> String {
-    let frames: Vec<desim::Frame> = film.frames().collect();
+fn over_time(wish: &Wish, trace: &LoadTrace) -> String {
+    let frames: Vec<desim::SampleInterval> = trace.intervals().collect();
     if frames.len() < 2 {
         return "<p>The run is too short to be seen over time.</p>\n".to_owned();
     }
     let points = frames.len().min(POINTS_MAX);
     let parts: Vec<std::ops::Range<usize>> =
         (0..points).map(|at| at * frames.len() / points..(at + 1) * frames.len() / points).collect();
-    let levels = chosen(film.levels(), LINES_MAX);
-    let some = if levels.len() < film.levels() {
-        format!(" {} of {} levels.", levels.len(), film.levels())
+    let levels = chosen(trace.levels(), LINES_MAX);
+    let some = if levels.len() < trace.levels() {
+        format!(" {} of {} levels.", levels.len(), trace.levels())
     } else {
         String::new()
     };
-    let pace = if wish.scenario.pace == Pace::Closed { "Closed loop" } else { "Open loop" };
+    let pace = if wish.scenario.arrivals == ArrivalProcess::Closed { "Closed loop" } else { "Open loop" };
     let mut html = String::new();
     for measure in &MEASURES {
         let lines: Vec<Curve> = levels
             .iter()
             .map(|&level| {
                 let value = |part: &std::ops::Range<usize>| {
-                    let spread = between(film, part.clone(), level, measure.of);
+                    let spread = between(trace, part.clone(), level, measure.of);
                     let [least, median, most] =
-                        [spread.least, spread.median, spread.most].map(|value| value * measure.factor);
+                        [spread.min, spread.median, spread.max].map(|value| value * measure.factor);
                     let x = frames[part.end - 1].to_ns as f64 / 1e9;
                     Value { x, y: median, interval: (least < most).then_some((least, most)) }
                 };

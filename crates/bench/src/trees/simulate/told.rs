@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use desim::{Histogram, Outcome, Pace, Spread};
+use desim::{Histogram, SimulationResult, ArrivalProcess, Spread};
 use serde_json::{Value, json};
 
 use super::Wish;
@@ -33,26 +33,26 @@ pub(super) fn facts(wish: &Wish) -> Vec<String> {
     let it = &wish.scenario;
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let bound = |bound: Option<u32>| bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string());
-    let pace = match it.pace {
-        Pace::Closed => "closed loop, as fast as it goes".to_owned(),
-        Pace::Even(rate) => format!("open loop, {rate} messages/s, evenly"),
-        Pace::Poisson(rate) => format!("open loop, {rate} messages/s, by chance"),
+    let pace = match it.arrivals {
+        ArrivalProcess::Closed => "closed loop, as fast as it goes".to_owned(),
+        ArrivalProcess::Even(rate) => format!("open loop, {rate} messages/s, evenly"),
+        ArrivalProcess::Poisson(rate) => format!("open loop, {rate} messages/s, by chance"),
     };
     let link = it.link.bits_per_s.map_or_else(
         || "links without a limit".to_owned(),
         |bits| format!("links of {} Mbit/s, {:.0} B a copy with all heads", bits as f64 / 1e6, it.wire_bytes),
     );
     let ack = match it.ack {
-        desim::Ack::None => "ack none".to_owned(),
-        desim::Ack::Confirm => format!("ack confirm, credit {}", bound(it.credit)),
+        desim::AckMode::None => "ack none".to_owned(),
+        desim::AckMode::Confirm => format!("ack confirm, credit {}", bound(it.credit)),
     };
     let prefetch = it.prefetch.map_or_else(|| "unlimited".to_owned(), |prefetch| prefetch.to_string());
     let queue = it.queue_bytes_max.map_or_else(|| "unlimited".to_owned(), |bytes| format!("of {bytes} B"));
     let mut facts = vec![
         format!(
             "{}, {}; {} of {} B; {pace}; seed {}",
-            count(it.grove.brokers(), "broker"),
-            count(it.grove.consumers(), "consumer"),
+            count(it.tree.brokers(), "broker"),
+            count(it.tree.consumers(), "consumer"),
             count(it.messages, "message"),
             it.message_bytes,
             it.seed
@@ -65,13 +65,13 @@ pub(super) fn facts(wish: &Wish) -> Vec<String> {
     }
     for fail in &it.failures {
         let away = fail.away_ns.map_or_else(|| "for ever".to_owned(), |away| format!("for {}", time(away as f64)));
-        facts.push(format!("{} goes after {} {away}", it.grove.name(fail.broker), time(fail.at_ns as f64)));
+        facts.push(format!("{} goes after {} {away}", it.tree.name(fail.broker), time(fail.at_ns as f64)));
     }
     facts
 }
 
 /// Names, values and what they say of the outcome as a whole.
-pub(super) fn figures(wish: &Wish, outcome: &Outcome) -> Vec<(&'static str, String)> {
+pub(super) fn figures(wish: &Wish, outcome: &SimulationResult) -> Vec<(&'static str, String)> {
     let mb = outcome.aggregate_per_s() * wish.scenario.message_bytes as f64 / 1e6;
     let mut rows = vec![
         ("messages/s per stream", format!("{:.0}", outcome.stream_per_s)),
@@ -95,13 +95,13 @@ pub(super) fn figures(wish: &Wish, outcome: &Outcome) -> Vec<(&'static str, Stri
         QUANTILES.map(one).join(", ")
     };
     rows.push(("latency to a consumer", quantiles(&outcome.delivery)));
-    rows.push(("latency to the last", quantiles(&outcome.last)));
+    rows.push(("latency to the last", quantiles(&outcome.last_delivery)));
     rows.push(("lost or waiting", losses(outcome)));
     rows
 }
 
-fn losses(outcome: &Outcome) -> String {
-    if outcome.missing + outcome.again + outcome.late == 0 {
+fn losses(outcome: &SimulationResult) -> String {
+    if outcome.missing + outcome.redelivered + outcome.late == 0 {
         return "nothing: every consumer got every message once and in order".to_owned();
     }
     let all = outcome.published * outcome.consumers;
@@ -109,7 +109,7 @@ fn losses(outcome: &Outcome) -> String {
     format!(
         "{} deliveries of {all} are missing ({share:.2} %), {} at one consumer at most; {} came again, {} behind newer ones; \
          {} messages wait at the end",
-        outcome.missing, outcome.missing_max, outcome.again, outcome.late, outcome.waiting
+        outcome.missing, outcome.missing_max, outcome.redelivered, outcome.late, outcome.waiting
     )
 }
 
@@ -127,9 +127,9 @@ pub(super) const COLUMNS: [&str; 9] = [
 ];
 
 /// Rows of the table of levels: medians of a level's brokers, and the worst queue of all.
-pub(super) fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
+pub(super) fn rows(outcome: &SimulationResult) -> Vec<Vec<String>> {
     let percent = |spread: Spread| format!("{:.1}", spread.median * 100.0);
-    let of = |level: &desim::LevelOutcome| {
+    let of = |level: &desim::LevelResult| {
         vec![
             level.level.to_string(),
             level.brokers.to_string(),
@@ -138,15 +138,15 @@ pub(super) fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
             format!("{:.1}", level.queue_mean.median),
             format!("{:.0}", level.queue_max.median),
             format!("{:.0}", level.unread_max.median),
-            format!("{:.0}", level.under_way_max.median),
-            format!("{:.0}", level.queue_max.most),
+            format!("{:.0}", level.in_flight_max.median),
+            format!("{:.0}", level.queue_max.max),
         ]
     };
     outcome.levels.iter().map(of).collect()
 }
 
 /// The whole text.
-pub(super) fn text(wish: &Wish, outcome: &Outcome) -> String {
+pub(super) fn text(wish: &Wish, outcome: &SimulationResult) -> String {
     let mut text = format!("# harrier topology simulate {}\n", wish.tree);
     for fact in facts(wish) {
         _ = writeln!(text, "# {fact}");
@@ -168,11 +168,11 @@ pub(super) fn text(wish: &Wish, outcome: &Outcome) -> String {
 }
 
 fn spread(spread: Spread) -> Value {
-    json!({ "least": spread.least, "median": spread.median, "most": spread.most })
+    json!({ "least": spread.min, "median": spread.median, "most": spread.max })
 }
 
 /// The document.
-pub(super) fn json(wish: &Wish, outcome: &Outcome, given: &Given) -> String {
+pub(super) fn json(wish: &Wish, outcome: &SimulationResult, given: &Given) -> String {
     let quantiles = |histogram: &Histogram| {
         let of = |(name, share): (&str, f64)| (name.to_owned(), json!(histogram.quantile_ns(share)));
         QUANTILES.into_iter().map(of).collect::<serde_json::Map<_, _>>()
@@ -185,23 +185,23 @@ pub(super) fn json(wish: &Wish, outcome: &Outcome, given: &Given) -> String {
                 "level": level.level, "brokers": level.brokers,
                 "processor_share": spread(level.processor), "link_share": spread(level.link),
                 "queue_messages_mean": spread(level.queue_mean), "queue_messages_max": spread(level.queue_max),
-                "unread_messages_max": spread(level.unread_max), "under_way_messages_max": spread(level.under_way_max),
+                "unread_messages_max": spread(level.unread_max), "under_way_messages_max": spread(level.in_flight_max),
             })
         })
         .collect();
-    let film = &outcome.film;
-    let frames: Vec<Value> = film
-        .frames()
+    let trace = &outcome.trace;
+    let frames: Vec<Value> = trace
+        .intervals()
         .enumerate()
         .map(|(at, frame)| {
-            let levels = (0..film.levels()).map(|level| {
+            let levels = (0..trace.levels()).map(|level| {
                 json!({
-                    "processor_share": spread(film.level(at, level, |load| load.processor)),
-                    "link_share": spread(film.level(at, level, |load| load.link)),
-                    "taken_per_s": spread(film.level(at, level, |load| load.taken_per_s)),
-                    "queue_messages": spread(film.level(at, level, |load| load.queued)),
-                    "unread_messages": spread(film.level(at, level, |load| load.unread)),
-                    "present_share": spread(film.level(at, level, |load| load.is_up)),
+                    "processor_share": spread(trace.level(at, level, |load| load.processor)),
+                    "link_share": spread(trace.level(at, level, |load| load.link)),
+                    "taken_per_s": spread(trace.level(at, level, |load| load.taken_per_s)),
+                    "queue_messages": spread(trace.level(at, level, |load| load.queued)),
+                    "unread_messages": spread(trace.level(at, level, |load| load.unread)),
+                    "present_share": spread(trace.level(at, level, |load| load.is_up)),
                 })
             });
             json!({ "from_ns": frame.from_ns, "to_ns": frame.to_ns, "levels": levels.collect::<Vec<Value>>() })
@@ -210,14 +210,14 @@ pub(super) fn json(wish: &Wish, outcome: &Outcome, given: &Given) -> String {
     let document = json!({
         "schema": SCHEMA, "version": VERSION, "topology": wish.tree.to_string(), "options": given.shown(),
         "costs": wish.costs, "predicted_per_s": wish.predicted_per_s,
-        "brokers": wish.scenario.grove.brokers(), "consumers": outcome.consumers,
+        "brokers": wish.scenario.tree.brokers(), "consumers": outcome.consumers,
         "message_bytes": wish.scenario.message_bytes, "wire_bytes_per_copy": wish.scenario.wire_bytes,
-        "published": outcome.published, "delivered": outcome.delivered, "again": outcome.again, "late": outcome.late,
+        "published": outcome.published, "delivered": outcome.delivered, "again": outcome.redelivered, "late": outcome.late,
         "missing": outcome.missing, "missing_max": outcome.missing_max, "waiting": outcome.waiting,
         "elapsed_ns": outcome.elapsed_ns, "stream_per_s": outcome.stream_per_s,
         "steady_per_s": outcome.steady_per_s, "steady_median_per_s": outcome.steady_median_per_s,
         "aggregate_per_s": outcome.aggregate_per_s(),
-        "delivery_ns": quantiles(&outcome.delivery), "last_consumer_ns": quantiles(&outcome.last),
+        "delivery_ns": quantiles(&outcome.delivery), "last_consumer_ns": quantiles(&outcome.last_delivery),
         "levels": levels, "frames": frames, "events": outcome.events, "cut_short": outcome.cut_short,
     });
     format!("{document:#}\n")

@@ -4,12 +4,12 @@
 //! Owns:   when pictures are taken: so many at most, at equal distances, whatever a run lasts.
 //! Never:  more brokers than it has room for: of a large level some, evenly spread.
 
-use crate::grove::Grove;
-use crate::limits::{DRAWN_MAX, FILMED_MAX, FRAME_NS_FIRST, FRAMES_MAX};
+use crate::tree_topology::TreeTopology;
+use crate::limits::{PLOTTED_BROKERS_MAX, TRACED_BROKERS_MAX, SAMPLE_INTERVAL_NS_FIRST, SAMPLES_MAX};
 
 /// What a broker has come to by a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct BrokerCounters {
     pub busy_ns: u64,
     pub link_ns: u64,
     /// Messages sent to it.
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
 
 /// What a broker does between two pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct BrokerLoad {
     /// Share of the time in which its busiest thread works.
     pub processor: f64,
     /// Share of the time in which its link sends.
@@ -41,11 +41,11 @@ pub struct Load {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// The least.
-    pub least: f64,
+    pub min: f64,
     /// The one in the middle.
     pub median: f64,
     /// The greatest.
-    pub most: f64,
+    pub max: f64,
 }
 
 impl Spread {
@@ -55,7 +55,7 @@ impl Spread {
         match values[..] {
             [] => Self::default(),
             [least, ..] => {
-                Self { least, median: values[values.len() / 2], most: values.last().copied().unwrap_or(least) }
+                Self { min: least, median: values[values.len() / 2], max: values.last().copied().unwrap_or(least) }
             }
         }
     }
@@ -63,7 +63,7 @@ impl Spread {
 
 /// The time between two pictures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frame {
+pub struct SampleInterval {
     /// When it begins, in nanoseconds.
     pub from_ns: u64,
     /// When it ends.
@@ -72,21 +72,21 @@ pub struct Frame {
 
 /// The pictures of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Film {
+pub struct LoadTrace {
     brokers: Vec<u32>,
     levels: Vec<std::ops::Range<usize>>,
-    every_ns: u64,
-    pictures: Vec<Vec<Tally>>,
+    interval_ns: u64,
+    samples: Vec<Vec<BrokerCounters>>,
 }
 
-impl Film {
-    pub(crate) fn new(grove: &Grove) -> Self {
+impl LoadTrace {
+    pub(crate) fn new(topology: &TreeTopology) -> Self {
         let (mut brokers, mut levels) = (Vec::new(), Vec::new());
-        let quota = FILMED_MAX / grove.levels().max(1) as usize;
-        let mut all = (0..grove.brokers()).peekable();
-        for level in 0..grove.levels() {
+        let quota = TRACED_BROKERS_MAX / topology.levels().max(1) as usize;
+        let mut all = (0..topology.brokers()).peekable();
+        for level in 0..topology.levels() {
             let mut own = Vec::new();
-            while let Some(broker) = all.next_if(|&broker| grove.level_of(broker) == level) {
+            while let Some(broker) = all.next_if(|&broker| topology.level_of(broker) == level) {
                 own.push(broker);
             }
             let from = brokers.len();
@@ -94,7 +94,7 @@ impl Film {
             brokers.extend((0..kept).map(|place| own[place * own.len() / kept]));
             levels.push(from..brokers.len());
         }
-        Self { brokers, levels, every_ns: FRAME_NS_FIRST, pictures: Vec::new() }
+        Self { brokers, levels, interval_ns: SAMPLE_INTERVAL_NS_FIRST, samples: Vec::new() }
     }
 
     /// The brokers that are in it, by number.
@@ -104,38 +104,38 @@ impl Film {
 
     /// Whether all brokers are so few that each can be drawn.
     pub fn is_small(&self) -> bool {
-        self.brokers.len() <= DRAWN_MAX
+        self.brokers.len() <= PLOTTED_BROKERS_MAX
     }
 
     /// When the next picture is due. The first is of time 0, and needs none.
-    pub(crate) fn next_ns(&self) -> u64 {
-        self.every_ns * (self.pictures.len() as u64 + 1)
+    pub(crate) fn next_sample_ns(&self) -> u64 {
+        self.interval_ns * (self.samples.len() as u64 + 1)
     }
 
-    pub(crate) fn keep(&mut self, picture: Vec<Tally>) {
-        self.pictures.push(picture);
-        if self.pictures.len() == FRAMES_MAX {
+    pub(crate) fn push(&mut self, picture: Vec<BrokerCounters>) {
+        self.samples.push(picture);
+        if self.samples.len() == SAMPLES_MAX {
             let mut is_second = true;
-            self.pictures.retain(|_| {
+            self.samples.retain(|_| {
                 is_second = !is_second;
                 is_second
             });
-            self.every_ns *= 2;
+            self.interval_ns *= 2;
         }
     }
 
     /// The times between pictures.
-    pub fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
-        let every_ns = self.every_ns;
-        (0..self.pictures.len() as u64).map(move |at| Frame { from_ns: at * every_ns, to_ns: (at + 1) * every_ns })
+    pub fn intervals(&self) -> impl Iterator<Item = SampleInterval> + '_ {
+        let every_ns = self.interval_ns;
+        (0..self.samples.len() as u64).map(move |at| SampleInterval { from_ns: at * every_ns, to_ns: (at + 1) * every_ns })
     }
 
     /// The load of the broker at a place of [`brokers`](Self::brokers), in a frame.
-    pub fn load(&self, frame: usize, place: usize) -> Load {
-        let to = self.pictures[frame][place];
-        let from = frame.checked_sub(1).map_or_else(Tally::default, |before| self.pictures[before][place]);
-        let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / self.every_ns as f64;
-        Load {
+    pub fn load(&self, frame: usize, place: usize) -> BrokerLoad {
+        let to = self.samples[frame][place];
+        let from = frame.checked_sub(1).map_or_else(BrokerCounters::default, |before| self.samples[before][place]);
+        let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / self.interval_ns as f64;
+        BrokerLoad {
             processor: share(from.busy_ns, to.busy_ns).min(1.0),
             link: share(from.link_ns, to.link_ns).min(1.0),
             taken_per_s: share(from.carried, to.carried) * 1e9,
@@ -151,12 +151,12 @@ impl Film {
     }
 
     /// The places of a level's brokers among [`brokers`](Self::brokers).
-    pub fn places_of(&self, level: usize) -> std::ops::Range<usize> {
+    pub fn indexes_of(&self, level: usize) -> std::ops::Range<usize> {
         self.levels[level].clone()
     }
 
     /// One value of the loads of a level, in a frame.
-    pub fn level(&self, frame: usize, level: usize, value: impl Fn(&Load) -> f64) -> Spread {
+    pub fn level(&self, frame: usize, level: usize, value: impl Fn(&BrokerLoad) -> f64) -> Spread {
         Spread::of(self.levels[level].clone().map(|place| value(&self.load(frame, place))).collect())
     }
 }
@@ -164,34 +164,34 @@ impl Film {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grove::Work;
+    use crate::tree_topology::ServiceTimes;
 
     #[test]
-    fn a_film_has_so_many_pictures_whatever_it_lasts() {
+    fn a_trace_has_a_bounded_number_of_samples_however_long_it_lasts() {
         let tree = "B-4B-8C".parse().expect("a tree");
-        let grove = Grove::of(&tree, |_, _| Work::default()).expect("a grove");
-        let mut film = Film::new(&grove);
+        let topology = TreeTopology::from_tree(&tree, |_, _| ServiceTimes::default()).expect("a topology");
+        let mut trace = LoadTrace::new(&topology);
         for _ in 0..1_000 {
-            let at_ns = film.next_ns();
+            let at_ns = trace.next_sample_ns();
             // The third broker is busy for half of the time.
-            let tally = |place| Tally { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..Tally::default() };
-            film.keep((0..5).map(tally).collect());
+            let tally = |place| BrokerCounters { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..BrokerCounters::default() };
+            trace.push((0..5).map(tally).collect());
         }
-        let frames: Vec<Frame> = film.frames().collect();
-        assert!(frames.len() < FRAMES_MAX && frames.len() >= FRAMES_MAX / 2, "{}", frames.len());
+        let frames: Vec<SampleInterval> = trace.intervals().collect();
+        assert!(frames.len() < SAMPLES_MAX && frames.len() >= SAMPLES_MAX / 2, "{}", frames.len());
         assert!(frames.windows(2).all(|two| two[0].to_ns == two[1].from_ns));
         for frame in 0..frames.len() {
-            assert_eq!(film.load(frame, 2).processor, 0.5);
-            let spread = film.level(frame, 1, |load| load.processor);
-            assert_eq!((spread.least, spread.median, spread.most), (0.0, 0.0, 0.5));
+            assert_eq!(trace.load(frame, 2).processor, 0.5);
+            let spread = trace.level(frame, 1, |load| load.processor);
+            assert_eq!((spread.min, spread.median, spread.max), (0.0, 0.0, 0.5));
         }
     }
 
     #[test]
     fn a_large_level_is_thinned_out_evenly() {
         let tree = "B-20000B-20000C".parse().expect("a tree");
-        let film = Film::new(&Grove::of(&tree, |_, _| Work::default()).expect("a grove"));
-        assert!(film.brokers().len() <= FILMED_MAX && !film.is_small());
-        assert!(film.brokers().windows(2).all(|two| two[0] < two[1]));
+        let trace = LoadTrace::new(&TreeTopology::from_tree(&tree, |_, _| ServiceTimes::default()).expect("a topology"));
+        assert!(trace.brokers().len() <= TRACED_BROKERS_MAX && !trace.is_small());
+        assert!(trace.brokers().windows(2).all(|two| two[0] < two[1]));
     }
 }

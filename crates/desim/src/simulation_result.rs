@@ -4,14 +4,14 @@
 //! Owns:   what these words mean.
 //! Never:  a figure of a run that did not end without saying so.
 
-use crate::edge::{Edge, Taker};
-use crate::engine::Engine;
-use crate::film::{Film, Spread};
+use crate::edge::{Edge, ConsumerGroup};
+use crate::simulation::Simulation;
+use crate::load_trace::{LoadTrace, Spread};
 use crate::histogram::Histogram;
 
 /// One level of brokers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LevelOutcome {
+pub struct LevelResult {
     /// 0 for the root.
     pub level: u32,
     /// How many brokers it has.
@@ -27,12 +27,12 @@ pub struct LevelOutcome {
     /// Messages that had come and were not read, at the most.
     pub unread_max: Spread,
     /// Messages under way to one broker or consumer below, at the most.
-    pub under_way_max: Spread,
+    pub in_flight_max: Spread,
 }
 
 /// What a simulation came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SimulationResult {
     /// Messages published.
     pub published: u64,
     /// Consumers.
@@ -40,7 +40,7 @@ pub struct Outcome {
     /// Messages that consumers had, each once for each consumer.
     pub delivered: u64,
     /// Messages that a consumer had again, over all consumers.
-    pub again: u64,
+    pub redelivered: u64,
     /// Of these, those that were not marked.
     pub unmarked: u64,
     /// Messages that a consumer never had, over all consumers; those that still wait count.
@@ -62,18 +62,18 @@ pub struct Outcome {
     /// From publication until a consumer has a message.
     pub delivery: Histogram,
     /// From publication until the last consumer has it.
-    pub last: Histogram,
+    pub last_delivery: Histogram,
     /// Levels of brokers, from the root on.
-    pub levels: Vec<LevelOutcome>,
+    pub levels: Vec<LevelResult>,
     /// Loads over time.
-    pub film: Film,
+    pub trace: LoadTrace,
     /// How many events there were.
     pub events: u64,
     /// Why it did not go on to its end, if it did not.
     pub cut_short: Option<&'static str>,
 }
 
-impl Outcome {
+impl SimulationResult {
     /// Messages a second over all consumers.
     pub fn aggregate_per_s(&self) -> f64 {
         self.delivered as f64 * 1e9 / self.elapsed_ns.max(1) as f64
@@ -81,9 +81,9 @@ impl Outcome {
 }
 
 /// The rate of a consumer from a quarter of all messages on.
-fn steady(taker: &Taker) -> Option<f64> {
-    let (count, at_ns) = taker.quarter?;
-    let (count, ns) = (taker.seen.unique - count, taker.last_ns - at_ns);
+fn steady(group: &ConsumerGroup) -> Option<f64> {
+    let (count, at_ns) = group.quarter?;
+    let (count, ns) = (group.received.unique - count, group.last_ns - at_ns);
     (count > 0 && ns > 0).then(|| count as f64 * 1e9 / ns as f64)
 }
 
@@ -99,63 +99,63 @@ fn median(mut rates: Vec<(f64, u32)>) -> f64 {
     middle.map_or(0.0, |(rate, _)| *rate)
 }
 
-pub(crate) fn told(mut engine: Engine<'_>, cut_short: Option<&'static str>) -> Outcome {
+pub(crate) fn summarize(mut engine: Simulation<'_>, cut_short: Option<&'static str>) -> SimulationResult {
     let now_ns = engine.calendar.now_ns();
-    engine.edges.iter_mut().for_each(|edge| edge.wait_until(now_ns));
-    let grove = engine.grove;
+    engine.edges.iter_mut().for_each(|edge| edge.accumulate_queue_area(now_ns));
+    let topology = engine.tree;
     let published = u64::from(engine.scenario.messages);
-    let over = |value: &dyn Fn(&Taker) -> u64| -> u64 {
-        engine.takers.iter().map(|taker| value(taker) * u64::from(taker.consumers)).sum()
+    let over = |value: &dyn Fn(&ConsumerGroup) -> u64| -> u64 {
+        engine.consumer_groups.iter().map(|group| value(group) * u64::from(group.consumers)).sum()
     };
-    let delivered = over(&|taker| taker.seen.unique);
-    let consumers = u64::from(grove.consumers());
+    let delivered = over(&|group| group.received.unique);
+    let consumers = u64::from(topology.consumers());
     let elapsed_ns = engine.last_ns;
     let rates: Vec<(f64, u32)> =
-        engine.takers.iter().map(|taker| (steady(taker).unwrap_or(0.0), taker.consumers)).collect();
+        engine.consumer_groups.iter().map(|group| (steady(group).unwrap_or(0.0), group.consumers)).collect();
     let unread: u64 = engine.hosts.iter().map(|host| host.inbox.len()).sum();
-    let kept: u64 = engine.edges.iter().map(|edge| edge.queue.len() + edge.under_way).sum();
-    Outcome {
+    let kept: u64 = engine.edges.iter().map(|edge| edge.queue.len() + edge.in_flight).sum();
+    SimulationResult {
         published,
         consumers,
         delivered,
-        again: over(&|taker| taker.seen.again),
-        unmarked: over(&|taker| taker.seen.unmarked),
+        redelivered: over(&|group| group.received.redelivered),
+        unmarked: over(&|group| group.received.unmarked),
         missing: published * consumers - delivered,
-        missing_max: engine.takers.iter().map(|taker| published - taker.seen.unique).max().unwrap_or(0),
-        late: over(&|taker| taker.seen.late),
+        missing_max: engine.consumer_groups.iter().map(|group| published - group.received.unique).max().unwrap_or(0),
+        late: over(&|group| group.received.late),
         waiting: unread + kept,
         elapsed_ns,
         stream_per_s: delivered as f64 / consumers as f64 * 1e9 / elapsed_ns.max(1) as f64,
         steady_per_s: rates.iter().map(|(rate, _)| *rate).fold(f64::INFINITY, f64::min),
         steady_median_per_s: median(rates),
-        delivery: engine.watch.delivery.clone(),
-        last: engine.watch.last(grove.consumers()),
-        levels: (0..grove.levels()).map(|level| of_level(&engine, level, now_ns)).collect(),
-        film: engine.film.clone(),
-        events: engine.calendar.made(),
+        delivery: engine.latencies.delivery.clone(),
+        last_delivery: engine.latencies.last_delivery(topology.consumers()),
+        levels: (0..topology.levels()).map(|level| summarize_level(&engine, level, now_ns)).collect(),
+        trace: engine.trace.clone(),
+        events: engine.calendar.scheduled(),
         cut_short,
     }
 }
 
-fn of_level(engine: &Engine<'_>, level: u32, now_ns: u64) -> LevelOutcome {
-    let own: Vec<u32> = (0..engine.grove.brokers()).filter(|&broker| engine.grove.level_of(broker) == level).collect();
+fn summarize_level(engine: &Simulation<'_>, level: u32, now_ns: u64) -> LevelResult {
+    let own: Vec<u32> = (0..engine.tree.brokers()).filter(|&broker| engine.tree.level_of(broker) == level).collect();
     let spread = |value: &dyn Fn(u32) -> f64| Spread::of(own.iter().map(|&broker| value(broker)).collect());
     let host = |broker: u32| &engine.hosts[broker as usize];
     let edges = |broker: u32| {
-        let node = &engine.grove.nodes()[broker as usize];
-        let all = node.below.clone().chain(engine.to_consumers[broker as usize].clone());
+        let node = &engine.tree.nodes()[broker as usize];
+        let all = node.children.clone().chain(engine.to_consumers[broker as usize].clone());
         all.map(|edge| &engine.edges[edge as usize])
     };
     let most = |broker: u32, value: &dyn Fn(&Edge) -> f64| edges(broker).map(value).fold(0.0, f64::max);
     let elapsed_ns = engine.last_ns.max(1) as f64;
-    LevelOutcome {
+    LevelResult {
         level,
         brokers: own.len() as u32,
         processor: spread(&|broker| (host(broker).busy_ns as f64 / elapsed_ns).min(1.0)),
         link: spread(&|broker| (host(broker).link.busy_ns as f64 / elapsed_ns).min(1.0)),
         queue_max: spread(&|broker| most(broker, &|edge| edge.queue_max as f64)),
-        queue_mean: spread(&|broker| most(broker, &|edge| edge.waited_mean(now_ns))),
+        queue_mean: spread(&|broker| most(broker, &|edge| edge.mean_queue_depth(now_ns))),
         unread_max: spread(&|broker| host(broker).unread_max as f64),
-        under_way_max: spread(&|broker| most(broker, &|edge| edge.under_way_max as f64)),
+        in_flight_max: spread(&|broker| most(broker, &|edge| edge.in_flight_max as f64)),
     }
 }

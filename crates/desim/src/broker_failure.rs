@@ -8,21 +8,21 @@
 //! confirms it keeps what was under way and all that comes later, without it forgets both. Those below dial again with waits
 //! that double, as the real ones do; consumers do the same, and the publisher, who keeps what is due.
 
-use crate::edge::Below;
-use crate::engine::{Engine, Event};
+use crate::edge::EdgeTarget;
+use crate::simulation::{Simulation, SimulationEvent};
 use crate::limits::{BACK_OFF_NS_MAX, BACK_OFF_NS_MIN, RETURN_NS};
-use crate::scenario::Ack;
+use crate::scenario::AckMode;
 
-impl Engine<'_> {
-    pub fn fails(&mut self, number: u32) {
+impl Simulation<'_> {
+    pub fn on_broker_fails(&mut self, number: u32) {
         let now_ns = self.calendar.now_ns();
         let failure = self.scenario.failures[number as usize];
         let broker = failure.broker;
         let host = &mut self.hosts[broker as usize];
-        (host.is_up, host.gone_ns) = (false, now_ns);
+        (host.is_up, host.failed_ns) = (false, now_ns);
         host.epoch += 1;
         host.inbox.clear();
-        (host.full, host.stale) = (0, 0);
+        (host.full_queues, host.stale) = (0, 0);
         if host.is_busy {
             host.busy_ns -= host.until_ns - now_ns;
         }
@@ -30,70 +30,70 @@ impl Engine<'_> {
             host.link.busy_ns -= host.link.until_ns - now_ns;
         }
         (host.is_busy, host.link.is_busy) = (false, false);
-        host.link.turns.clear();
-        let node = &self.grove.nodes()[broker as usize];
-        for edge in node.below.clone().chain(self.to_consumers[broker as usize].clone()) {
+        host.link.waiting.clear();
+        let node = &self.tree.nodes()[broker as usize];
+        for edge in node.children.clone().chain(self.to_consumers[broker as usize].clone()) {
             let edge = &mut self.edges[edge as usize];
             edge.is_full = false;
-            edge.break_off(false, now_ns);
-            match edge.below {
+            edge.disconnect(false, now_ns);
+            match edge.target {
                 // It goes on with what it has.
-                Below::Broker(below) => {
+                EdgeTarget::Broker(below) => {
                     let host = &mut self.hosts[below as usize];
-                    let worked_on = if host.is_busy && self.scenario.ack == Ack::Confirm { host.batch } else { 0 };
+                    let worked_on = if host.is_busy && self.scenario.ack == AckMode::Confirm { host.batch } else { 0 };
                     host.stale = host.inbox.len() + u64::from(worked_on);
                 }
-                Below::Consumers(taker) => self.takers[taker as usize].inbox.clear(),
+                EdgeTarget::Consumers(group) => self.consumer_groups[group as usize].inbox.clear(),
             }
         }
         // The publisher keeps what it has not sent, a broker above what is to be confirmed.
-        let keeps = match node.above {
+        let keeps = match node.parent {
             None => true,
-            Some(above) => self.scenario.ack == Ack::Confirm && self.hosts[above as usize].is_up,
+            Some(above) => self.scenario.ack == AckMode::Confirm && self.hosts[above as usize].is_up,
         };
-        self.edges[broker as usize].break_off(keeps, now_ns);
-        self.drained(broker);
-        self.filled(broker);
+        self.edges[broker as usize].disconnect(keeps, now_ns);
+        self.on_queue_drained(broker);
+        self.on_queue_filled(broker);
         if let Some(away_ns) = failure.away_ns {
-            self.calendar.at(now_ns + away_ns, Event::Returns { broker });
+            self.calendar.schedule(now_ns + away_ns, SimulationEvent::BrokerReturns { broker });
         }
     }
 
-    pub fn returns(&mut self, broker: u32) {
+    pub fn on_broker_returns(&mut self, broker: u32) {
         let now_ns = self.calendar.now_ns();
         self.hosts[broker as usize].is_up = true;
-        let gone_ns = self.hosts[broker as usize].gone_ns;
-        let node = &self.grove.nodes()[broker as usize];
-        let above_ns = match node.above {
-            None => Some(self.dials_again(gone_ns, now_ns)),
+        let gone_ns = self.hosts[broker as usize].failed_ns;
+        let node = &self.tree.nodes()[broker as usize];
+        let above_ns = match node.parent {
+            None => Some(self.reconnect_ns(gone_ns, now_ns)),
             // It dials at once, and takes nothing before those below had time to ask for what they want.
             Some(above) if self.hosts[above as usize].is_up => {
-                Some(now_ns + if self.scenario.ack == Ack::Confirm { RETURN_NS } else { 0 })
+                Some(now_ns + if self.scenario.ack == AckMode::Confirm { RETURN_NS } else { 0 })
             }
             Some(_) => None,
         };
         if let Some(at_ns) = above_ns {
-            self.calendar.at(at_ns, Event::Stands { edge: broker, epoch: self.edges[broker as usize].epoch });
+            self.calendar.schedule(at_ns, SimulationEvent::Reconnected { edge: broker, epoch: self.edges[broker as usize].epoch });
         }
-        for edge in node.below.clone().filter(|child| self.hosts[*child as usize].is_up).collect::<Vec<_>>() {
-            self.dial(edge, gone_ns, now_ns);
+        for edge in node.children.clone().filter(|child| self.hosts[*child as usize].is_up).collect::<Vec<_>>() {
+            self.schedule_reconnect(edge, gone_ns, now_ns);
         }
         for edge in self.to_consumers[broker as usize].clone() {
-            self.dial(edge, gone_ns, now_ns);
+            self.schedule_reconnect(edge, gone_ns, now_ns);
         }
     }
 
-    fn dial(&mut self, edge: u32, gone_ns: u64, back_ns: u64) {
-        let at_ns = self.dials_again(gone_ns, back_ns);
-        self.calendar.at(at_ns, Event::Stands { edge, epoch: self.edges[edge as usize].epoch });
+    fn schedule_reconnect(&mut self, edge: u32, gone_ns: u64, back_ns: u64) {
+        let at_ns = self.reconnect_ns(gone_ns, back_ns);
+        self.calendar.schedule(at_ns, SimulationEvent::Reconnected { edge, epoch: self.edges[edge as usize].epoch });
     }
 
     /// The first try after a broker was back, of one that has tried since it went: each wait is between half and all of what
     /// doubles.
-    fn dials_again(&mut self, gone_ns: u64, back_ns: u64) -> u64 {
+    fn reconnect_ns(&mut self, gone_ns: u64, back_ns: u64) -> u64 {
         let (mut at_ns, mut whole_ns) = (gone_ns, BACK_OFF_NS_MIN);
         loop {
-            at_ns += whole_ns / 2 + self.chance.below(whole_ns / 2 + 1);
+            at_ns += whole_ns / 2 + self.random.below(whole_ns / 2 + 1);
             if at_ns >= back_ns {
                 return at_ns;
             }
@@ -101,18 +101,18 @@ impl Engine<'_> {
         }
     }
 
-    pub fn stands(&mut self, number: u32, epoch: u32) {
+    pub fn on_reconnected(&mut self, number: u32, epoch: u32) {
         let edge = &self.edges[number as usize];
         let is_up = |broker: Option<u32>| broker.is_none_or(|broker| self.hosts[broker as usize].is_up);
-        let below = match edge.below {
-            Below::Broker(broker) => Some(broker),
-            Below::Consumers(_) => None,
+        let below = match edge.target {
+            EdgeTarget::Broker(broker) => Some(broker),
+            EdgeTarget::Consumers(_) => None,
         };
         if edge.epoch != epoch || !is_up(edge.above) || !is_up(below) {
             return;
         }
         let edge = &mut self.edges[number as usize];
-        (edge.is_up, edge.collects) = (true, true);
-        self.pump(number);
+        (edge.is_up, edge.has_queue) = (true, true);
+        self.send_queued(number);
     }
 }

@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 /// Messages that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SequenceRange {
     pub first: u32,
     pub count: u32,
     /// They come again, after a connection that broke, and are marked.
-    pub again: bool,
+    pub is_redelivered: bool,
 }
 
-impl Run {
+impl SequenceRange {
     /// The number behind its last.
     pub fn end(self) -> u32 {
         self.first + self.count
@@ -24,12 +24,12 @@ impl Run {
 
 /// A queue of runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Runs {
-    runs: VecDeque<Run>,
+pub(crate) struct SequenceRanges {
+    ranges: VecDeque<SequenceRange>,
     count: u64,
 }
 
-impl Runs {
+impl SequenceRanges {
     pub fn len(&self) -> u64 {
         self.count
     }
@@ -39,29 +39,29 @@ impl Runs {
     }
 
     /// Puts a run behind all others.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: SequenceRange) {
         if run.count == 0 {
             return;
         }
         self.count += u64::from(run.count);
-        match self.runs.back_mut() {
-            Some(last) if last.end() == run.first && last.again == run.again => last.count += run.count,
-            _ => self.runs.push_back(run),
+        match self.ranges.back_mut() {
+            Some(last) if last.end() == run.first && last.is_redelivered == run.is_redelivered => last.count += run.count,
+            _ => self.ranges.push_back(run),
         }
     }
 
     /// Takes the first run, or as much of it as there is room for.
-    pub fn take(&mut self, most: u64) -> Option<Run> {
-        let first = self.runs.front_mut()?;
+    pub fn take(&mut self, most: u64) -> Option<SequenceRange> {
+        let first = self.ranges.front_mut()?;
         let count = u64::from(first.count).min(most) as u32;
         if count == 0 {
             return None;
         }
-        let taken = Run { count, ..*first };
+        let taken = SequenceRange { count, ..*first };
         first.first += count;
         first.count -= count;
         if first.count == 0 {
-            self.runs.pop_front();
+            self.ranges.pop_front();
         }
         self.count -= u64::from(count);
         Some(taken)
@@ -76,12 +76,12 @@ impl Runs {
     }
 
     /// Puts what was under way back before everything else, marked.
-    pub fn put_back(&mut self, mut under_way: Runs) {
+    pub fn put_back(&mut self, mut under_way: SequenceRanges) {
         let behind = std::mem::take(self);
         while let Some(run) = under_way.take(u64::MAX) {
-            self.push(Run { again: true, ..run });
+            self.push(SequenceRange { is_redelivered: true, ..run });
         }
-        behind.runs.into_iter().for_each(|run| self.push(run));
+        behind.ranges.into_iter().for_each(|run| self.push(run));
     }
 
     pub fn clear(&mut self) {
@@ -93,13 +93,13 @@ impl Runs {
 mod tests {
     use super::*;
 
-    fn run(first: u32, count: u32) -> Run {
-        Run { first, count, again: false }
+    fn run(first: u32, count: u32) -> SequenceRange {
+        SequenceRange { first, count, is_redelivered: false }
     }
 
     #[test]
     fn what_follows_is_one_run_and_is_cut_where_room_ends() {
-        let mut runs = Runs::default();
+        let mut runs = SequenceRanges::default();
         runs.push(run(0, 10));
         runs.push(run(10, 5));
         runs.push(run(20, 5));
@@ -111,18 +111,18 @@ mod tests {
 
     #[test]
     fn what_was_under_way_comes_first_and_is_marked() {
-        let (mut queue, mut under_way) = (Runs::default(), Runs::default());
+        let (mut queue, mut under_way) = (SequenceRanges::default(), SequenceRanges::default());
         under_way.push(run(5, 5));
         queue.push(run(10, 2));
         queue.put_back(under_way);
-        assert_eq!(queue.take(100), Some(Run { again: true, ..run(5, 5) }));
+        assert_eq!(queue.take(100), Some(SequenceRange { is_redelivered: true, ..run(5, 5) }));
         assert_eq!(queue.take(100), Some(run(10, 2)));
         assert!(queue.is_empty());
     }
 
     #[test]
     fn forgetting_crosses_runs() {
-        let mut runs = Runs::default();
+        let mut runs = SequenceRanges::default();
         runs.push(run(0, 2));
         runs.push(run(5, 3));
         runs.drop_first(3);

@@ -4,26 +4,26 @@
 //! Owns:   the highest number seen, and the gaps below it.
 //! Never:  trusts a mark: a message is there twice if its number was there before.
 
-use crate::run::Run;
+use crate::sequence_ranges::SequenceRange;
 
 /// The account of one consumer, or of identical ones.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SequenceTracker {
     /// Behind the highest number seen.
     end: u32,
     /// What is missing below, as first and end, ascending.
     gaps: Vec<(u32, u32)>,
     pub unique: u64,
-    pub again: u64,
+    pub redelivered: u64,
     /// Messages that are new, and came behind newer ones.
     pub late: u64,
     /// Messages that came again, and were not marked.
     pub unmarked: u64,
 }
 
-impl Seen {
+impl SequenceTracker {
     /// Takes a run in. What of it is beyond everything seen before comes back; it may be empty.
-    pub fn take(&mut self, run: Run) -> Run {
+    pub fn receive(&mut self, run: SequenceRange) -> SequenceRange {
         let (mut first, end) = (run.first, run.end());
         if first < self.end {
             let old_end = end.min(self.end);
@@ -31,8 +31,8 @@ impl Seen {
             self.unique += filled;
             self.late += filled;
             let again = u64::from(old_end - first) - filled;
-            self.again += again;
-            self.unmarked += if run.again { 0 } else { again };
+            self.redelivered += again;
+            self.unmarked += if run.is_redelivered { 0 } else { again };
             first = old_end;
         }
         if first < end {
@@ -42,7 +42,7 @@ impl Seen {
             self.unique += u64::from(end - first);
             self.end = end;
         }
-        Run { first, count: end - first.min(end), ..run }
+        SequenceRange { first, count: end - first.min(end), ..run }
     }
 
     /// Takes what is missing between two numbers as come; how many.
@@ -67,10 +67,10 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn seen(runs: &[(u32, u32, bool)]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(runs: &[(u32, u32, bool)]) -> SequenceTracker {
+        let mut seen = SequenceTracker::default();
         for &(first, count, again) in runs {
-            seen.take(Run { first, count, again });
+            seen.receive(SequenceRange { first, count, is_redelivered: again });
         }
         seen
     }
@@ -78,15 +78,15 @@ mod tests {
     #[track_caller]
     fn check(runs: &[(u32, u32, bool)], unique: u64, again: u64, late: u64, unmarked: u64) {
         let seen = seen(runs);
-        assert_eq!((seen.unique, seen.again, seen.late, seen.unmarked), (unique, again, late, unmarked), "{runs:?}");
+        assert_eq!((seen.unique, seen.redelivered, seen.late, seen.unmarked), (unique, again, late, unmarked), "{runs:?}");
     }
 
     #[test]
     fn only_what_is_beyond_all_others_comes_back() {
         let mut seen = seen(&[(0, 5, false)]);
-        let run = |first, count| Run { first, count, again: true };
-        assert_eq!(seen.take(run(3, 4)), run(5, 2));
-        assert_eq!(seen.take(run(1, 2)).count, 0);
+        let run = |first, count| SequenceRange { first, count, is_redelivered: true };
+        assert_eq!(seen.receive(run(3, 4)), run(5, 2));
+        assert_eq!(seen.receive(run(1, 2)).count, 0);
         assert_eq!(seen.end, 7);
     }
 

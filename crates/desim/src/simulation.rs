@@ -5,94 +5,94 @@
 //! Never:  looks ahead: whatever is decided follows from what has happened.
 
 use crate::calendar::Calendar;
-use crate::chance::Chance;
-use crate::edge::{Below, Edge, Taker};
-use crate::film::{Film, Tally};
-use crate::grove::Grove;
+use crate::split_mix::SplitMix64;
+use crate::edge::{EdgeTarget, Edge, ConsumerGroup};
+use crate::load_trace::{LoadTrace, BrokerCounters};
+use crate::tree_topology::TreeTopology;
 use crate::limits::{BATCH_BYTES, EVENTS_MAX, QUEUE_RESUMES_PERCENT, SIMULATED_NS_MAX, TRAIN_BYTES, WINDOW_BYTES};
-use crate::outcome::{Outcome, told};
-use crate::run::{Run, Runs};
-use crate::scenario::{Ack, Impossible, Pace, Scenario};
-use crate::watch::{Arrival, Watch};
+use crate::simulation_result::{SimulationResult, summarize};
+use crate::sequence_ranges::{SequenceRange, SequenceRanges};
+use crate::scenario::{AckMode, InvalidScenario, ArrivalProcess, Scenario};
+use crate::latency_tracker::{BatchArrival, LatencyTracker};
 use std::collections::VecDeque;
 
 /// How long a slow consumer takes messages in before it acknowledges them, in nanoseconds: those of one read.
-const TAKEN_TOGETHER_NS: f64 = 1e6;
+const ACK_BATCH_NS: f64 = 1e6;
 
 /// Events until somebody is asked whether to go on.
-const EVENTS_A_QUESTION: u32 = 1 << 16;
+const EVENTS_PER_CHECK: u32 = 1 << 16;
 
 /// What happens at some time. An epoch that is over makes it void.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum SimulationEvent {
     /// The next message of an open loop is due.
-    Due,
+    PublishDue,
     /// A batch has been copied for one connection, by a broker in its epoch.
-    Copied { edge: u32, run: Run, epoch: u32 },
+    Copied { edge: u32, run: SequenceRange, epoch: u32 },
     /// A batch is over.
-    Done { broker: u32, run: Run, epoch: u32 },
+    BatchDone { broker: u32, run: SequenceRange, epoch: u32 },
     /// The link of the upper end has carried a run.
-    Carried { edge: u32, run: Run, epoch: u32, host_epoch: u32 },
+    Transmitted { edge: u32, run: SequenceRange, epoch: u32, host_epoch: u32 },
     /// A run is at the lower end.
-    Arrived { edge: u32, run: Run, epoch: u32 },
+    Arrived { edge: u32, run: SequenceRange, epoch: u32 },
     /// It is known at the upper end that so many are no longer under way.
     Settled { edge: u32, count: u32, epoch: u32 },
     /// A slow consumer has taken a run, which came in an epoch of its connection.
-    Taken { taker: u32, run: Run, epoch: u32 },
+    Consumed { group: u32, run: SequenceRange, epoch: u32 },
     /// A broker goes.
-    Fails { failure: u32 },
+    BrokerFails { failure: u32 },
     /// It is back.
-    Returns { broker: u32 },
+    BrokerReturns { broker: u32 },
     /// A connection stands again.
-    Stands { edge: u32, epoch: u32 },
+    Reconnected { edge: u32, epoch: u32 },
 }
 
 /// A host: that of a broker, or the publisher's.
 #[derive(Debug, Default)]
-pub(crate) struct Host {
+pub(crate) struct SimulatedHost {
     pub is_up: bool,
     pub is_busy: bool,
     pub epoch: u32,
     /// What has come, and is not read.
-    pub inbox: Runs,
+    pub inbox: SequenceRanges,
     pub unread_max: u64,
     /// Messages of the batch that it works on.
     pub batch: u32,
     /// Of what it has read or not, what came by a connection that is no more: the next to be settled are nobody's.
     pub stale: u64,
     /// Queues of it that are over their limit.
-    pub full: u32,
+    pub full_queues: u32,
     pub until_ns: u64,
     pub busy_ns: u64,
-    pub link: Lane,
+    pub link: EgressLink,
     /// When it went, last.
-    pub gone_ns: u64,
+    pub failed_ns: u64,
 }
 
 /// A host's link, in the direction away from it.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct EgressLink {
     pub is_busy: bool,
     pub until_ns: u64,
     pub busy_ns: u64,
     /// Connections that wait for it, in turns.
-    pub turns: VecDeque<u32>,
+    pub waiting: VecDeque<u32>,
 }
 
-pub(crate) struct Engine<'a> {
+pub(crate) struct Simulation<'a> {
     pub scenario: &'a Scenario,
-    pub grove: &'a Grove,
-    pub calendar: Calendar<Event>,
-    pub chance: Chance,
+    pub tree: &'a TreeTopology,
+    pub calendar: Calendar<SimulationEvent>,
+    pub random: SplitMix64,
     /// Those of brokers by number, and the publisher's behind them.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<SimulatedHost>,
     /// That to each broker by its number (the root's is the publisher's), and those to consumers behind them.
     pub edges: Vec<Edge>,
     /// Connections to the consumers of each broker, as a range of `edges`.
     pub to_consumers: Vec<std::ops::Range<u32>>,
-    pub takers: Vec<Taker>,
-    pub watch: Watch,
-    pub film: Film,
+    pub consumer_groups: Vec<ConsumerGroup>,
+    pub latencies: LatencyTracker,
+    pub trace: LoadTrace,
     due: u32,
     due_ns: f64,
     batch_messages: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Engine<'a> {
 ///
 /// # Errors
 /// A scenario that cannot be.
-pub fn simulate(scenario: &Scenario) -> Result<Outcome, Impossible> {
+pub fn simulate(scenario: &Scenario) -> Result<SimulationResult, InvalidScenario> {
     simulate_while(scenario, || true)
 }
 
@@ -114,30 +114,30 @@ pub fn simulate(scenario: &Scenario) -> Result<Outcome, Impossible> {
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn simulate_while(scenario: &Scenario, goes_on: impl FnMut() -> bool) -> Result<Outcome, Impossible> {
+pub fn simulate_while(scenario: &Scenario, goes_on: impl FnMut() -> bool) -> Result<SimulationResult, InvalidScenario> {
     scenario.check()?;
-    let mut engine = Engine::new(scenario);
+    let mut engine = Simulation::new(scenario);
     let cut_short = engine.run(goes_on);
-    Ok(told(engine, cut_short))
+    Ok(summarize(engine, cut_short))
 }
 
-impl<'a> Engine<'a> {
+impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario) -> Self {
-        let grove = &scenario.grove;
+        let topology = &scenario.tree;
         let wire_bytes = scenario.wire_bytes;
         let window = ((WINDOW_BYTES as f64 / wire_bytes) as u64).max(1);
         let copy_wire_ns = scenario.link.bits_per_s.map_or(0.0, |bits| wire_bytes * 8e9 / bits as f64);
         let mut engine = Self {
             scenario,
-            grove,
+            tree: topology,
             calendar: Calendar::new(),
-            chance: Chance::new(scenario.seed),
-            hosts: (0..=grove.brokers()).map(|_| Host { is_up: true, ..Host::default() }).collect(),
+            random: SplitMix64::new(scenario.seed),
+            hosts: (0..=topology.brokers()).map(|_| SimulatedHost { is_up: true, ..SimulatedHost::default() }).collect(),
             edges: Vec::new(),
             to_consumers: Vec::new(),
-            takers: Vec::new(),
-            watch: Watch::new(scenario.messages),
-            film: Film::new(grove),
+            consumer_groups: Vec::new(),
+            latencies: LatencyTracker::new(scenario.messages),
+            trace: LoadTrace::new(topology),
             due: 0,
             due_ns: 0.0,
             batch_messages: (BATCH_BYTES / scenario.message_bytes).max(1),
@@ -145,26 +145,26 @@ impl<'a> Engine<'a> {
             train_messages: ((TRAIN_BYTES as f64 / wire_bytes) as u64).max(1),
             last_ns: 0,
         };
-        engine.lay_edges(window);
+        engine.create_edges(window);
         engine
     }
 
     /// Connections between brokers, then those to consumers: the stragglers of a leaf one by one, the others as one group.
-    fn lay_edges(&mut self, window: u64) {
-        let (scenario, grove) = (self.scenario, self.grove);
-        let keeps = scenario.ack == Ack::Confirm;
+    fn create_edges(&mut self, window: u64) {
+        let (scenario, topology) = (self.scenario, self.tree);
+        let keeps = scenario.ack == AckMode::Confirm;
         let credit = scenario.credit.filter(|_| keeps).map_or(window, |credit| window.min(u64::from(credit)));
         let threads = scenario.cores;
-        for (number, node) in grove.nodes().iter().enumerate() {
-            let room = if node.above.is_some() { credit } else { window };
-            let mut edge = Edge::new(node.above, Below::Broker(number as u32), 1, room, keeps);
+        for (number, node) in topology.nodes().iter().enumerate() {
+            let room = if node.parent.is_some() { credit } else { window };
+            let mut edge = Edge::new(node.parent, EdgeTarget::Broker(number as u32), 1, room, keeps);
             edge.delay_ns = scenario.link.delay_ns;
-            if let Some(above) = node.above {
-                let upper = &grove.nodes()[above as usize];
-                let place = number as u32 - upper.below.start;
+            if let Some(above) = node.parent {
+                let upper = &topology.nodes()[above as usize];
+                let place = number as u32 - upper.children.start;
                 let copies = place / threads + 1;
-                edge.copied_ns = upper.work.take_in_ns + f64::from(copies) * upper.work.to_broker_ns;
-                edge.delay_ns += scenario.hop_delay_ns + (f64::from(place) * scenario.place_delay_ns) as u64;
+                edge.copied_ns = upper.service.receive_ns + f64::from(copies) * upper.service.to_broker_ns;
+                edge.delay_ns += scenario.hop_delay_ns + (f64::from(place) * scenario.sibling_delay_ns) as u64;
             }
             self.edges.push(edge);
         }
@@ -172,7 +172,7 @@ impl<'a> Engine<'a> {
         let mut slow = slow.iter().peekable();
         let keeps = scenario.prefetch.is_some();
         let room = scenario.prefetch.map_or(window, |prefetch| window.min(u64::from(prefetch)));
-        for (number, node) in grove.nodes().iter().enumerate() {
+        for (number, node) in topology.nodes().iter().enumerate() {
             let from = self.edges.len() as u32;
             let end = node.consumers_from + node.consumers;
             let mut own = Vec::new();
@@ -180,24 +180,24 @@ impl<'a> Engine<'a> {
                 slow.next();
                 own.push(take_ns);
             }
-            let children = node.below.len() as u32;
-            let to_children_ns = f64::from(children.div_ceil(threads)) * node.work.to_broker_ns;
+            let children = node.children.len() as u32;
+            let to_children_ns = f64::from(children.div_ceil(threads)) * node.service.to_broker_ns;
             let mut place = 0;
             let group = node.consumers - own.len() as u32;
             let groups =
                 (group > 0).then_some((group, 0.0)).into_iter().chain(own.into_iter().map(|take_ns| (1, take_ns)));
             for (copies, take_ns) in groups {
-                let taker = self.takers.len() as u32;
-                let mut edge = Edge::new(Some(number as u32), Below::Consumers(taker), copies, room, keeps);
+                let group = self.consumer_groups.len() as u32;
+                let mut edge = Edge::new(Some(number as u32), EdgeTarget::Consumers(group), copies, room, keeps);
                 place += copies;
-                let to_consumers_ns = f64::from(place.div_ceil(threads)) * node.work.to_consumer_ns;
-                edge.copied_ns = node.work.take_in_ns + to_children_ns + to_consumers_ns;
-                let places_ns = f64::from(children + place - 1) * scenario.place_delay_ns;
+                let to_consumers_ns = f64::from(place.div_ceil(threads)) * node.service.to_consumer_ns;
+                edge.copied_ns = node.service.receive_ns + to_children_ns + to_consumers_ns;
+                let places_ns = f64::from(children + place - 1) * scenario.sibling_delay_ns;
                 edge.delay_ns = scenario.link.delay_ns + scenario.consumer_delay_ns + places_ns as u64;
                 let rest = f64::from(copies - 1);
-                edge.spread_ns = rest * (node.work.to_consumer_ns / f64::from(threads) + scenario.place_delay_ns);
+                edge.spread_ns = rest * (node.service.to_consumer_ns / f64::from(threads) + scenario.sibling_delay_ns);
                 let number = self.edges.len() as u32;
-                self.takers.push(Taker { edge: number, consumers: copies, take_ns, ..Taker::default() });
+                self.consumer_groups.push(ConsumerGroup { edge: number, consumers: copies, service_ns: take_ns, ..ConsumerGroup::default() });
                 self.edges.push(edge);
             }
             self.to_consumers.push(from..self.edges.len() as u32);
@@ -211,10 +211,10 @@ impl<'a> Engine<'a> {
         taken.extend(self.scenario.stragglers.iter().filter_map(|one| one.consumer));
         for straggler in &self.scenario.stragglers {
             let consumer = straggler.consumer.unwrap_or_else(|| {
-                let mut drawn = self.chance.below(u64::from(self.grove.consumers())) as u32;
+                let mut drawn = self.random.below(u64::from(self.tree.consumers())) as u32;
                 // The next free one, round about: the scenario was checked to have as many.
                 while !taken.insert(drawn) {
-                    drawn = (drawn + 1) % self.grove.consumers();
+                    drawn = (drawn + 1) % self.tree.consumers();
                 }
                 drawn
             });
@@ -228,49 +228,49 @@ impl<'a> Engine<'a> {
     fn run(&mut self, mut goes_on: impl FnMut() -> bool) -> Option<&'static str> {
         let mut events = 0u32;
         for (number, failure) in self.scenario.failures.iter().enumerate() {
-            self.calendar.at(failure.at_ns, Event::Fails { failure: number as u32 });
+            self.calendar.schedule(failure.at_ns, SimulationEvent::BrokerFails { failure: number as u32 });
         }
-        match self.scenario.pace {
-            Pace::Closed => {
-                let all = Run { first: 0, count: self.scenario.messages, again: false };
+        match self.scenario.arrivals {
+            ArrivalProcess::Closed => {
+                let all = SequenceRange { first: 0, count: self.scenario.messages, is_redelivered: false };
                 self.edges[0].enqueue(all, 0);
-                self.pump(0);
+                self.send_queued(0);
             }
-            Pace::Even(_) | Pace::Poisson(_) => self.calendar.at(0, Event::Due),
+            ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => self.calendar.schedule(0, SimulationEvent::PublishDue),
         }
-        while let Some(at_ns) = self.calendar.next_ns() {
-            if self.calendar.made() > EVENTS_MAX {
+        while let Some(at_ns) = self.calendar.next_event_ns() {
+            if self.calendar.scheduled() > EVENTS_MAX {
                 return Some("too many events");
             }
             if at_ns > SIMULATED_NS_MAX {
                 return Some("a day was simulated");
             }
             events = events.wrapping_add(1);
-            if events.is_multiple_of(EVENTS_A_QUESTION) && !goes_on() {
+            if events.is_multiple_of(EVENTS_PER_CHECK) && !goes_on() {
                 return Some("interrupted");
             }
-            while self.film.next_ns() <= at_ns {
-                self.shoot();
+            while self.trace.next_sample_ns() <= at_ns {
+                self.sample_loads();
             }
-            if let Some(event) = self.calendar.next() {
-                self.happen(event);
+            if let Some(event) = self.calendar.pop() {
+                self.handle(event);
             }
         }
         None
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: SimulationEvent) {
         match event {
-            Event::Due => self.publish(),
-            Event::Copied { edge, run, epoch } => self.copied(edge, run, epoch),
-            Event::Done { broker, run, epoch } => self.done(broker, run, epoch),
-            Event::Carried { edge, run, epoch, host_epoch } => self.carried(edge, run, epoch, host_epoch),
-            Event::Arrived { edge, run, epoch } => self.arrived(edge, run, epoch),
-            Event::Settled { edge, count, epoch } => self.settled(edge, count, epoch),
-            Event::Taken { taker, run, epoch } => self.taken(taker, run, epoch),
-            Event::Fails { failure } => self.fails(failure),
-            Event::Returns { broker } => self.returns(broker),
-            Event::Stands { edge, epoch } => self.stands(edge, epoch),
+            SimulationEvent::PublishDue => self.publish(),
+            SimulationEvent::Copied { edge, run, epoch } => self.on_copied(edge, run, epoch),
+            SimulationEvent::BatchDone { broker, run, epoch } => self.on_batch_done(broker, run, epoch),
+            SimulationEvent::Transmitted { edge, run, epoch, host_epoch } => self.on_transmitted(edge, run, epoch, host_epoch),
+            SimulationEvent::Arrived { edge, run, epoch } => self.on_arrived(edge, run, epoch),
+            SimulationEvent::Settled { edge, count, epoch } => self.on_settled(edge, count, epoch),
+            SimulationEvent::Consumed { group, run, epoch } => self.on_consumed(group, run, epoch),
+            SimulationEvent::BrokerFails { failure } => self.on_broker_fails(failure),
+            SimulationEvent::BrokerReturns { broker } => self.on_broker_returns(broker),
+            SimulationEvent::Reconnected { edge, epoch } => self.on_reconnected(edge, epoch),
         }
     }
 
@@ -285,77 +285,77 @@ impl<'a> Engine<'a> {
 
     fn publish(&mut self) {
         let now_ns = self.calendar.now_ns();
-        let run = Run { first: self.due, count: 1, again: false };
-        self.watch.published(run, now_ns);
+        let run = SequenceRange { first: self.due, count: 1, is_redelivered: false };
+        self.latencies.on_published(run, now_ns);
         self.edges[0].enqueue(run, now_ns);
         self.due += 1;
         if self.due < self.scenario.messages {
-            self.due_ns = match self.scenario.pace {
-                Pace::Poisson(rate) => self.due_ns + self.chance.exponential() * 1e9 / rate,
-                Pace::Even(rate) => f64::from(self.due) * 1e9 / rate,
-                Pace::Closed => self.due_ns,
+            self.due_ns = match self.scenario.arrivals {
+                ArrivalProcess::Poisson(rate) => self.due_ns + self.random.exponential() * 1e9 / rate,
+                ArrivalProcess::Even(rate) => f64::from(self.due) * 1e9 / rate,
+                ArrivalProcess::Closed => self.due_ns,
             };
-            self.calendar.at((self.due_ns as u64).max(now_ns), Event::Due);
+            self.calendar.schedule((self.due_ns as u64).max(now_ns), SimulationEvent::PublishDue);
         }
-        self.pump(0);
+        self.send_queued(0);
     }
 
     /// Sends what waits for a connection and has room on it.
-    pub fn pump(&mut self, number: u32) {
+    pub fn send_queued(&mut self, number: u32) {
         let now_ns = self.calendar.now_ns();
         let host = self.host_above(number);
         while let Some(run) = self.edges[number as usize].send(now_ns) {
-            if host == self.publisher() && self.scenario.pace == Pace::Closed && !run.again {
-                self.watch.published(run, now_ns);
+            if host == self.publisher() && self.scenario.arrivals == ArrivalProcess::Closed && !run.is_redelivered {
+                self.latencies.on_published(run, now_ns);
             }
             let edge = &mut self.edges[number as usize];
             if self.copy_wire_ns > 0.0 {
                 if edge.outbox.is_empty() {
-                    self.hosts[host].link.turns.push_back(number);
+                    self.hosts[host].link.waiting.push_back(number);
                 }
                 edge.outbox.push(run);
-                self.carry(host);
+                self.transmit_next(host);
             } else {
-                let event = Event::Arrived { edge: number, run, epoch: edge.epoch };
-                self.calendar.at(now_ns + edge.delay_ns, event);
+                let event = SimulationEvent::Arrived { edge: number, run, epoch: edge.epoch };
+                self.calendar.schedule(now_ns + edge.delay_ns, event);
             }
         }
-        self.drained(number);
+        self.on_queue_drained(number);
     }
 
     /// A queue that was full may have room again.
-    pub fn drained(&mut self, number: u32) {
+    pub fn on_queue_drained(&mut self, number: u32) {
         let Some(most) = self.scenario.queue_bytes_max else { return };
         let edge = &mut self.edges[number as usize];
         let Some(above) = edge.above.filter(|_| edge.is_full) else { return };
         if edge.queue.len() * self.scenario.message_bytes * 100 <= most.saturating_mul(QUEUE_RESUMES_PERCENT) {
             edge.is_full = false;
-            self.hosts[above as usize].full -= 1;
-            self.read(above);
+            self.hosts[above as usize].full_queues -= 1;
+            self.start_batch(above);
         }
     }
 
     /// The link of a host carries the next train of the connection whose turn it is.
-    fn carry(&mut self, host: usize) {
+    fn transmit_next(&mut self, host: usize) {
         let now_ns = self.calendar.now_ns();
         let (copy_wire_ns, most) = (self.copy_wire_ns, self.train_messages);
-        let Host { link, epoch: host_epoch, .. } = &mut self.hosts[host];
+        let SimulatedHost { link, epoch: host_epoch, .. } = &mut self.hosts[host];
         while !link.is_busy {
-            let Some(number) = link.turns.pop_front() else { return };
+            let Some(number) = link.waiting.pop_front() else { return };
             let edge = &mut self.edges[number as usize];
             let Some(run) = edge.outbox.take(most) else { continue };
             let takes_ns = (f64::from(run.count) * f64::from(edge.copies) * copy_wire_ns).round() as u64;
             (link.is_busy, link.until_ns) = (true, now_ns + takes_ns);
             link.busy_ns += takes_ns;
             if !edge.outbox.is_empty() {
-                link.turns.push_back(number);
+                link.waiting.push_back(number);
             }
-            let event = Event::Carried { edge: number, run, epoch: edge.epoch, host_epoch: *host_epoch };
-            self.calendar.at(link.until_ns, event);
+            let event = SimulationEvent::Transmitted { edge: number, run, epoch: edge.epoch, host_epoch: *host_epoch };
+            self.calendar.schedule(link.until_ns, event);
         }
     }
 
-    fn carried(&mut self, number: u32, run: Run, epoch: u32, host_epoch: u32) {
+    fn on_transmitted(&mut self, number: u32, run: SequenceRange, epoch: u32, host_epoch: u32) {
         let host = self.host_above(number);
         if self.hosts[host].epoch != host_epoch {
             return;
@@ -364,84 +364,84 @@ impl<'a> Engine<'a> {
         let edge = &self.edges[number as usize];
         if edge.epoch == epoch {
             let at_ns = self.calendar.now_ns() + edge.delay_ns;
-            self.calendar.at(at_ns, Event::Arrived { edge: number, run, epoch });
+            self.calendar.schedule(at_ns, SimulationEvent::Arrived { edge: number, run, epoch });
         }
-        self.carry(host);
+        self.transmit_next(host);
     }
 
-    fn arrived(&mut self, number: u32, run: Run, epoch: u32) {
+    fn on_arrived(&mut self, number: u32, run: SequenceRange, epoch: u32) {
         let edge = &self.edges[number as usize];
         if edge.epoch != epoch {
             return;
         }
-        match edge.below {
-            Below::Broker(broker) => {
+        match edge.target {
+            EdgeTarget::Broker(broker) => {
                 let host = &mut self.hosts[broker as usize];
                 host.inbox.push(run);
                 host.unread_max = host.unread_max.max(host.inbox.len());
-                self.read(broker);
+                self.start_batch(broker);
             }
-            Below::Consumers(number) => {
-                let taker = &mut self.takers[number as usize];
-                if taker.take_ns > 0.0 {
-                    taker.inbox.push(run);
-                    self.take(number);
+            EdgeTarget::Consumers(number) => {
+                let group = &mut self.consumer_groups[number as usize];
+                if group.service_ns > 0.0 {
+                    group.inbox.push(run);
+                    self.start_consuming(number);
                 } else {
-                    self.take_at_once(number, run);
+                    self.consume_at_once(number, run);
                 }
             }
         }
     }
 
     /// A broker that has nothing else to do reads what has come, unless a queue of it is full.
-    pub fn read(&mut self, broker: u32) {
+    pub fn start_batch(&mut self, broker: u32) {
         let now_ns = self.calendar.now_ns();
         let host = &mut self.hosts[broker as usize];
-        if !host.is_up || host.is_busy || host.full > 0 {
+        if !host.is_up || host.is_busy || host.full_queues > 0 {
             return;
         }
         let Some(run) = host.inbox.take(self.batch_messages) else { return };
-        let node = &self.grove.nodes()[broker as usize];
+        let node = &self.tree.nodes()[broker as usize];
         let jitter = match self.scenario.jitter {
             0.0 => 1.0,
-            jitter => 1.0 + jitter * (2.0 * self.chance.share() - 1.0),
+            jitter => 1.0 + jitter * (2.0 * self.random.uniform() - 1.0),
         };
         let count = f64::from(run.count) * jitter;
         let epoch = host.epoch;
-        let mut takes_ns = (count * node.work.take_in_ns).round() as u64;
-        for edge in node.below.clone().chain(self.to_consumers[broker as usize].clone()) {
+        let mut takes_ns = (count * node.service.receive_ns).round() as u64;
+        for edge in node.children.clone().chain(self.to_consumers[broker as usize].clone()) {
             let copied_ns = (count * self.edges[edge as usize].copied_ns).round() as u64;
             takes_ns = takes_ns.max(copied_ns);
-            self.calendar.at(now_ns + copied_ns, Event::Copied { edge, run, epoch });
+            self.calendar.schedule(now_ns + copied_ns, SimulationEvent::Copied { edge, run, epoch });
         }
         let host = &mut self.hosts[broker as usize];
         (host.is_busy, host.until_ns) = (true, now_ns + takes_ns);
         host.busy_ns += takes_ns;
         host.batch = run.count;
-        self.calendar.at(host.until_ns, Event::Done { broker, run, epoch });
-        if self.scenario.ack == Ack::None {
+        self.calendar.schedule(host.until_ns, SimulationEvent::BatchDone { broker, run, epoch });
+        if self.scenario.ack == AckMode::None {
             // Without confirms what is read makes room.
-            self.answer(broker, run.count);
+            self.settle_upstream(broker, run.count);
         }
     }
 
-    fn copied(&mut self, number: u32, run: Run, epoch: u32) {
+    fn on_copied(&mut self, number: u32, run: SequenceRange, epoch: u32) {
         let now_ns = self.calendar.now_ns();
         let host = self.host_above(number);
         if self.hosts[host].epoch != epoch {
             return;
         }
         let edge = &mut self.edges[number as usize];
-        if !edge.collects {
+        if !edge.has_queue {
             return;
         }
         edge.enqueue(run, now_ns);
-        self.pump(number);
-        self.filled(number);
+        self.send_queued(number);
+        self.on_queue_filled(number);
     }
 
     /// A queue may be full now.
-    pub fn filled(&mut self, number: u32) {
+    pub fn on_queue_filled(&mut self, number: u32) {
         let Some(most) = self.scenario.queue_bytes_max else { return };
         let edge = &mut self.edges[number as usize];
         if let Some(above) = edge.above
@@ -449,24 +449,24 @@ impl<'a> Engine<'a> {
             && edge.queue.len() * self.scenario.message_bytes > most
         {
             edge.is_full = true;
-            self.hosts[above as usize].full += 1;
+            self.hosts[above as usize].full_queues += 1;
         }
     }
 
-    fn done(&mut self, broker: u32, run: Run, epoch: u32) {
+    fn on_batch_done(&mut self, broker: u32, run: SequenceRange, epoch: u32) {
         let host = &mut self.hosts[broker as usize];
         if host.epoch != epoch {
             return;
         }
         host.is_busy = false;
-        if self.scenario.ack == Ack::Confirm {
-            self.answer(broker, run.count);
+        if self.scenario.ack == AckMode::Confirm {
+            self.settle_upstream(broker, run.count);
         }
-        self.read(broker);
+        self.start_batch(broker);
     }
 
     /// A broker lets the one above know what it has read or routed, as far as that came by the connection that there is.
-    fn answer(&mut self, broker: u32, count: u32) {
+    fn settle_upstream(&mut self, broker: u32, count: u32) {
         let host = &mut self.hosts[broker as usize];
         let stale = host.stale.min(u64::from(count));
         host.stale -= stale;
@@ -480,86 +480,86 @@ impl<'a> Engine<'a> {
         }
         let edge = &self.edges[number as usize];
         match edge.delay_ns {
-            0 => self.settled(number, count, edge.epoch),
+            0 => self.on_settled(number, count, edge.epoch),
             delay_ns => {
-                let event = Event::Settled { edge: number, count, epoch: edge.epoch };
-                self.calendar.at(self.calendar.now_ns() + delay_ns, event);
+                let event = SimulationEvent::Settled { edge: number, count, epoch: edge.epoch };
+                self.calendar.schedule(self.calendar.now_ns() + delay_ns, event);
             }
         }
     }
 
-    fn settled(&mut self, number: u32, count: u32, epoch: u32) {
+    fn on_settled(&mut self, number: u32, count: u32, epoch: u32) {
         let edge = &mut self.edges[number as usize];
         if edge.epoch == epoch {
             edge.settle(u64::from(count));
-            self.pump(number);
+            self.send_queued(number);
         }
     }
 
     /// Consumers that are never behind have a run.
-    fn take_at_once(&mut self, number: u32, run: Run) {
+    fn consume_at_once(&mut self, number: u32, run: SequenceRange) {
         let now_ns = self.calendar.now_ns() as f64;
-        let (edge, copies) = (self.takers[number as usize].edge, self.takers[number as usize].consumers);
+        let (edge, copies) = (self.consumer_groups[number as usize].edge, self.consumer_groups[number as usize].consumers);
         let one_ns = self.copy_wire_ns;
         let each_ns = one_ns * f64::from(copies);
         let spread_ns = if one_ns > 0.0 { each_ns - one_ns } else { self.edges[edge as usize].spread_ns };
         let first_ns = now_ns - f64::from(run.count - 1) * each_ns - spread_ns;
-        self.account(number, run, Arrival { first_ns, each_ns, spread_ns, copies });
+        self.record_delivery(number, run, BatchArrival { first_ns, each_ns, spread_ns, copies });
         self.settle(edge, run.count);
     }
 
     /// A slow consumer begins with what has come.
-    fn take(&mut self, number: u32) {
-        let taker = &mut self.takers[number as usize];
-        if taker.is_busy {
+    fn start_consuming(&mut self, number: u32) {
+        let group = &mut self.consumer_groups[number as usize];
+        if group.is_busy {
             return;
         }
-        let most = ((TAKEN_TOGETHER_NS / taker.take_ns) as u64).max(1);
-        let Some(run) = taker.inbox.take(most) else { return };
-        taker.is_busy = true;
-        let takes_ns = (f64::from(run.count) * taker.take_ns).round() as u64;
-        let epoch = self.edges[taker.edge as usize].epoch;
-        self.calendar.at(self.calendar.now_ns() + takes_ns, Event::Taken { taker: number, run, epoch });
+        let most = ((ACK_BATCH_NS / group.service_ns) as u64).max(1);
+        let Some(run) = group.inbox.take(most) else { return };
+        group.is_busy = true;
+        let takes_ns = (f64::from(run.count) * group.service_ns).round() as u64;
+        let epoch = self.edges[group.edge as usize].epoch;
+        self.calendar.schedule(self.calendar.now_ns() + takes_ns, SimulationEvent::Consumed { group: number, run, epoch });
     }
 
-    fn taken(&mut self, number: u32, run: Run, epoch: u32) {
+    fn on_consumed(&mut self, number: u32, run: SequenceRange, epoch: u32) {
         let now_ns = self.calendar.now_ns() as f64;
-        let taker = &mut self.takers[number as usize];
-        taker.is_busy = false;
-        let (edge, each_ns) = (taker.edge, taker.take_ns);
+        let group = &mut self.consumer_groups[number as usize];
+        group.is_busy = false;
+        let (edge, each_ns) = (group.edge, group.service_ns);
         let first_ns = now_ns - f64::from(run.count - 1) * each_ns;
-        self.account(number, run, Arrival { first_ns, each_ns, spread_ns: 0.0, copies: 1 });
+        self.record_delivery(number, run, BatchArrival { first_ns, each_ns, spread_ns: 0.0, copies: 1 });
         if self.edges[edge as usize].epoch == epoch {
             self.settle(edge, run.count);
         }
-        self.take(number);
+        self.start_consuming(number);
     }
 
-    fn account(&mut self, number: u32, run: Run, arrival: Arrival) {
+    fn record_delivery(&mut self, number: u32, run: SequenceRange, arrival: BatchArrival) {
         let now_ns = self.calendar.now_ns();
-        let taker = &mut self.takers[number as usize];
-        let new = taker.seen.take(run);
+        let group = &mut self.consumer_groups[number as usize];
+        let new = group.received.receive(run);
         let behind = f64::from(new.first - run.first);
-        self.watch.arrived(new, Arrival { first_ns: arrival.first_ns + behind * arrival.each_ns, ..arrival });
-        if taker.quarter.is_none() && taker.seen.unique * 4 >= u64::from(self.scenario.messages) {
-            taker.quarter = Some((taker.seen.unique, now_ns));
+        self.latencies.on_arrived(new, BatchArrival { first_ns: arrival.first_ns + behind * arrival.each_ns, ..arrival });
+        if group.quarter.is_none() && group.received.unique * 4 >= u64::from(self.scenario.messages) {
+            group.quarter = Some((group.received.unique, now_ns));
         }
-        taker.last_ns = now_ns;
+        group.last_ns = now_ns;
         self.last_ns = self.last_ns.max(now_ns);
     }
 
     /// Takes a picture.
-    fn shoot(&mut self) {
-        let at_ns = self.film.next_ns();
-        let tallies = self.film.brokers().iter().map(|&broker| {
+    fn sample_loads(&mut self) {
+        let at_ns = self.trace.next_sample_ns();
+        let tallies = self.trace.brokers().iter().map(|&broker| {
             let host = &self.hosts[broker as usize];
             let past = |is_busy: bool, busy_ns: u64, until_ns: u64| {
                 if is_busy { busy_ns - until_ns.saturating_sub(at_ns) } else { busy_ns }
             };
-            let node = &self.grove.nodes()[broker as usize];
-            let own = node.below.clone().chain(self.to_consumers[broker as usize].clone());
+            let node = &self.tree.nodes()[broker as usize];
+            let own = node.children.clone().chain(self.to_consumers[broker as usize].clone());
             let queued = own.map(|edge| self.edges[edge as usize].queue.len()).max().unwrap_or(0);
-            Tally {
+            BrokerCounters {
                 busy_ns: past(host.is_busy, host.busy_ns, host.until_ns),
                 link_ns: past(host.link.is_busy, host.link.busy_ns, host.link.until_ns),
                 carried: self.edges[broker as usize].carried,
@@ -569,6 +569,6 @@ impl<'a> Engine<'a> {
             }
         });
         let tallies = tallies.collect();
-        self.film.keep(tallies);
+        self.trace.push(tallies);
     }
 }

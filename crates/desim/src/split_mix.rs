@@ -6,9 +6,9 @@
 
 /// A generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub(crate) struct SplitMix64(u64);
 
-impl Chance {
+impl SplitMix64 {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -27,7 +27,7 @@ impl Chance {
     }
 
     /// From 0 to below 1.
-    pub fn share(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -36,10 +36,10 @@ impl Chance {
     pub fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {
-            let first = self.share();
+            let first = self.uniform();
             let (mut last, mut length) = (first, 1u32);
             loop {
-                let next = self.share();
+                let next = self.uniform();
                 if next > last {
                     break;
                 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn exponential_times_have_their_mean_and_tail() {
-        let mut chance = Chance::new(7);
+        let mut chance = SplitMix64::new(7);
         let times: Vec<f64> = (0..200_000).map(|_| chance.exponential()).collect();
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let beyond = |bound: f64| times.iter().filter(|time| **time > bound).count() as f64 / times.len() as f64;
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_below_their_end_and_reach_all() {
-        let mut chance = Chance::new(1);
+        let mut chance = SplitMix64::new(1);
         let mut found = [0u32; 10];
         (0..10_000).for_each(|_| found[chance.below(10) as usize] += 1);
         assert!(found.iter().all(|count| (800..1_200).contains(count)), "{found:?}");

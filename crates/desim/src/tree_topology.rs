@@ -5,15 +5,15 @@
 //! Never:  changes while a simulation runs.
 
 use crate::limits::{BROKERS_MAX, CONSUMERS_MAX, COST_NS_MAX};
-use crate::scenario::Impossible;
+use crate::scenario::InvalidScenario;
 use std::ops::Range;
 use topology::{Broker, Tree};
 
 /// What one message costs one thread of a broker, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Work {
+pub struct ServiceTimes {
     /// To take it in.
-    pub take_in_ns: f64,
+    pub receive_ns: f64,
     /// For each copy to a broker below.
     pub to_broker_ns: f64,
     /// For each copy to a consumer.
@@ -22,73 +22,73 @@ pub struct Work {
 
 /// One broker.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub above: Option<u32>,
-    pub below: Range<u32>,
+pub(crate) struct BrokerNode {
+    pub parent: Option<u32>,
+    pub children: Range<u32>,
     pub consumers: u32,
     /// Number of its first consumer.
     pub consumers_from: u32,
-    pub work: Work,
+    pub service: ServiceTimes,
     pub level: u32,
-    pub place: u32,
+    pub index: u32,
 }
 
-impl Node {
+impl BrokerNode {
     /// Its name, as a tree has it.
     pub fn name(&self) -> String {
-        Broker { level: self.level, place: self.place }.to_string()
+        Broker { level: self.level, place: self.index }.to_string()
     }
 }
 
 /// Brokers and who is below whom.
 #[derive(Clone, Debug)]
-pub struct Grove {
-    nodes: Vec<Node>,
+pub struct TreeTopology {
+    nodes: Vec<BrokerNode>,
     consumers: u32,
     levels: u32,
 }
 
-impl Grove {
+impl TreeTopology {
     /// Of brokers in the order of a tree, level by level and from left to right: the number of the broker above (the root has
     /// none), its consumers, its costs.
     ///
     /// # Errors
     /// No tree in this order, too many brokers or consumers, costs that are none.
-    pub fn new(brokers: impl IntoIterator<Item = (Option<u32>, u32, Work)>) -> Result<Self, Impossible> {
-        let mut nodes: Vec<Node> = Vec::new();
+    pub fn new(brokers: impl IntoIterator<Item = (Option<u32>, u32, ServiceTimes)>) -> Result<Self, InvalidScenario> {
+        let mut nodes: Vec<BrokerNode> = Vec::new();
         let mut consumers = 0u32;
         for (above, own, work) in brokers {
             let number = nodes.len() as u32;
             if number >= BROKERS_MAX {
-                return Err(Impossible(format!("at most {BROKERS_MAX} brokers are simulated")));
+                return Err(InvalidScenario(format!("at most {BROKERS_MAX} brokers are simulated")));
             }
-            let costs = [work.take_in_ns, work.to_broker_ns, work.to_consumer_ns];
+            let costs = [work.receive_ns, work.to_broker_ns, work.to_consumer_ns];
             if !costs.iter().all(|cost| (0.0..=COST_NS_MAX).contains(cost)) {
-                return Err(Impossible(format!("a message costs a broker from 0 to {COST_NS_MAX} ns, not {costs:?}")));
+                return Err(InvalidScenario(format!("a message costs a broker from 0 to {COST_NS_MAX} ns, not {costs:?}")));
             }
             let in_order = match (above, nodes.last()) {
                 (None, None) => true,
-                (Some(above), Some(last)) => above < number && last.above.is_none_or(|before| before <= above),
+                (Some(above), Some(last)) => above < number && last.parent.is_none_or(|before| before <= above),
                 _ => false,
             };
             if !in_order {
-                return Err(Impossible(format!("broker {number} does not come level by level, from left to right")));
+                return Err(InvalidScenario(format!("broker {number} does not come level by level, from left to right")));
             }
             let (mut level, mut place) = (0, 0);
             if let Some(above) = above {
                 level = nodes[above as usize].level + 1;
-                place = nodes.last().filter(|last| last.level == level).map_or(0, |last| last.place + 1);
-                let below = &mut nodes[above as usize].below;
+                place = nodes.last().filter(|last| last.level == level).map_or(0, |last| last.index + 1);
+                let below = &mut nodes[above as usize].children;
                 let first = if below.start == below.end { number } else { below.start };
                 *below = first..number + 1;
             }
             let sum = consumers.checked_add(own).filter(|sum| *sum <= CONSUMERS_MAX);
-            let sum = sum.ok_or_else(|| Impossible(format!("at most {CONSUMERS_MAX} consumers are simulated")))?;
+            let sum = sum.ok_or_else(|| InvalidScenario(format!("at most {CONSUMERS_MAX} consumers are simulated")))?;
             let consumers_from = std::mem::replace(&mut consumers, sum);
-            nodes.push(Node { above, below: 0..0, consumers: own, consumers_from, work, level, place });
+            nodes.push(BrokerNode { parent: above, children: 0..0, consumers: own, consumers_from, service: work, level, index: place });
         }
         if consumers == 0 {
-            return Err(Impossible("a tree without consumers carries nothing".to_owned()));
+            return Err(InvalidScenario("a tree without consumers carries nothing".to_owned()));
         }
         let levels = nodes.last().map_or(0, |last| last.level + 1);
         Ok(Self { nodes, consumers, levels })
@@ -98,9 +98,9 @@ impl Grove {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn of(tree: &Tree, work: impl Fn(u32, u32) -> Work) -> Result<Self, Impossible> {
+    pub fn from_tree(tree: &Tree, work: impl Fn(u32, u32) -> ServiceTimes) -> Result<Self, InvalidScenario> {
         if tree.brokers_count() > BROKERS_MAX {
-            return Err(Impossible(format!("{tree}: at most {BROKERS_MAX} brokers are simulated")));
+            return Err(InvalidScenario(format!("{tree}: at most {BROKERS_MAX} brokers are simulated")));
         }
         Self::new(tree.brokers().map(|broker| {
             let above = tree.parent(broker).map(|above| tree.number(above));
@@ -110,7 +110,7 @@ impl Grove {
         }))
     }
 
-    pub(crate) fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[BrokerNode] {
         &self.nodes
     }
 
@@ -135,8 +135,8 @@ impl Grove {
     }
 
     /// The broker above; the root has none.
-    pub fn above(&self, broker: u32) -> Option<u32> {
-        self.nodes[broker as usize].above
+    pub fn parent(&self, broker: u32) -> Option<u32> {
+        self.nodes[broker as usize].parent
     }
 
     /// The consumers of a broker.
@@ -150,7 +150,7 @@ impl Grove {
     }
 
     /// The number of the broker with this name.
-    pub fn named(&self, name: &str) -> Option<u32> {
+    pub fn find(&self, name: &str) -> Option<u32> {
         (0..self.brokers()).find(|&broker| self.name(broker) == name)
     }
 }
@@ -162,28 +162,28 @@ mod tests {
     #[test]
     fn a_tree_keeps_its_numbers_and_names() {
         let tree: Tree = "B-2B-4B-8C".parse().expect("a tree");
-        let grove = Grove::of(&tree, |_, _| Work::default()).expect("a grove");
-        assert_eq!((grove.brokers(), grove.consumers(), grove.levels()), (7, 8, 3));
-        assert_eq!(grove.named("b2.3"), Some(6));
-        assert_eq!(grove.nodes()[1].below, 3..5);
-        assert_eq!((grove.nodes()[6].consumers, grove.nodes()[6].consumers_from), (2, 6));
-        assert_eq!(grove.above(6), Some(2));
+        let topology = TreeTopology::from_tree(&tree, |_, _| ServiceTimes::default()).expect("a topology");
+        assert_eq!((topology.brokers(), topology.consumers(), topology.levels()), (7, 8, 3));
+        assert_eq!(topology.find("b2.3"), Some(6));
+        assert_eq!(topology.nodes()[1].children, 3..5);
+        assert_eq!((topology.nodes()[6].consumers, topology.nodes()[6].consumers_from), (2, 6));
+        assert_eq!(topology.parent(6), Some(2));
     }
 
     #[test]
     fn degrees_may_differ_and_the_order_may_not() {
-        let work = Work::default();
-        let grove = Grove::new([(None, 3, work), (Some(0), 1, work), (Some(0), 0, work), (Some(2), 5, work)]);
-        let grove = grove.expect("consumers at several levels");
-        assert_eq!((grove.consumers(), grove.name(3)), (9, "b2.0".to_owned()));
+        let work = ServiceTimes::default();
+        let topology = TreeTopology::new([(None, 3, work), (Some(0), 1, work), (Some(0), 0, work), (Some(2), 5, work)]);
+        let topology = topology.expect("consumers at several levels");
+        assert_eq!((topology.consumers(), topology.name(3)), (9, "b2.0".to_owned()));
         for wrong in [
             vec![(Some(0), 1, work)],
             vec![(None, 1, work), (None, 1, work)],
             vec![(None, 0, work), (Some(0), 0, work), (Some(1), 1, work), (Some(0), 1, work)],
             vec![(None, 0, work)],
-            vec![(None, 1, Work { take_in_ns: f64::NAN, ..work })],
+            vec![(None, 1, ServiceTimes { receive_ns: f64::NAN, ..work })],
         ] {
-            assert!(Grove::new(wrong.clone()).is_err(), "{wrong:?}");
+            assert!(TreeTopology::new(wrong.clone()).is_err(), "{wrong:?}");
         }
     }
 }

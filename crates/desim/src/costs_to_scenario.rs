@@ -5,13 +5,13 @@
 //! Owns:   how a broker's time for a message is divided among taking in and copies, and what of a measured latency is no processor's.
 //! Never:  fits, or knows better than the planner what a broker costs.
 
-use crate::grove::{Grove, Work};
-use crate::scenario::{Impossible, Scenario};
+use crate::tree_topology::{TreeTopology, ServiceTimes};
+use crate::scenario::{InvalidScenario, Scenario};
 use planner::{Estimate, Host, Nodes, Place, SizeCosts};
 use topology::Tree;
 
 /// Copies that one thread makes, where a message has so many and they are spread over threads.
-fn rounds(degree: u32, threads: u32) -> f64 {
+fn copies_of_busiest_thread(degree: u32, threads: u32) -> f64 {
     f64::from(degree.div_ceil(threads))
 }
 
@@ -22,7 +22,7 @@ fn rounds(degree: u32, threads: u32) -> f64 {
 ///
 /// # Errors
 /// A tree that is too large, or costs that are none.
-pub fn calibrated(tree: &Tree, costs: &SizeCosts, host: &Host, messages: u32) -> Result<Scenario, Impossible> {
+pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &Host, messages: u32) -> Result<Scenario, InvalidScenario> {
     let nodes = Nodes::new(costs, *host);
     let threads = nodes.shards();
     let levels = tree.levels().len() as i32;
@@ -32,11 +32,11 @@ pub fn calibrated(tree: &Tree, costs: &SizeCosts, host: &Host, messages: u32) ->
         let whole_us = nodes.time(place, degree).cores_us.value / kept;
         let take_in = if place.is_first() { costs.take_in_us } else { costs.relay_in_us };
         let take_in_us = take_in.value.min(whole_us);
-        let copy_ns = (whole_us - take_in_us) * 1e3 / rounds(degree, threads);
+        let copy_ns = (whole_us - take_in_us) * 1e3 / copies_of_busiest_thread(degree, threads);
         let (to_broker_ns, to_consumer_ns) = if place.is_last() { (0.0, copy_ns) } else { (copy_ns, 0.0) };
-        Work { take_in_ns: take_in_us * 1e3, to_broker_ns, to_consumer_ns }
+        ServiceTimes { receive_ns: take_in_us * 1e3, to_broker_ns, to_consumer_ns }
     };
-    let mut scenario = Scenario::new(Grove::of(tree, work)?, costs.message_bytes, messages);
+    let mut scenario = Scenario::new(TreeTopology::from_tree(tree, work)?, costs.message_bytes, messages);
     scenario.wire_bytes = costs.wire_bytes_per_copy;
     scenario.cores = threads;
     scenario.link.bits_per_s = host.link_bits_per_s;
@@ -49,6 +49,6 @@ pub fn calibrated(tree: &Tree, costs: &SizeCosts, host: &Host, messages: u32) ->
         (costs.copy_to_consumer_us.value.min(costs.copy_to_broker_us.value) / f64::from(threads)).max(wire_us);
     scenario.consumer_delay_ns = rest_ns(costs.first_latency_us, first_us) as u64;
     scenario.hop_delay_ns = rest_ns(costs.hop_latency_us, hop_us) as u64;
-    scenario.place_delay_ns = rest_ns(costs.copy_latency_us, copy_us);
+    scenario.sibling_delay_ns = rest_ns(costs.copy_latency_us, copy_us);
     Ok(scenario)
 }
