@@ -7,7 +7,7 @@
 
 use crate::tree_topology::{TreeTopology, ServiceTimes};
 use crate::scenario::{InvalidScenario, Scenario};
-use planner::{Estimate, Host, Nodes, Place, SizeCosts};
+use planner::{Estimate, HostModel, NodeModel, TreePosition, SizeCosts};
 use topology::Tree;
 
 /// Copies that one thread makes, where a message has so many and they are spread over threads.
@@ -22,13 +22,13 @@ fn copies_of_busiest_thread(degree: u32, threads: u32) -> f64 {
 ///
 /// # Errors
 /// A tree that is too large, or costs that are none.
-pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &Host, messages: u32) -> Result<Scenario, InvalidScenario> {
-    let nodes = Nodes::new(costs, *host);
+pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &HostModel, messages: u32) -> Result<Scenario, InvalidScenario> {
+    let nodes = NodeModel::new(costs, *host);
     let threads = nodes.shards();
     let levels = tree.levels().len() as i32;
     let kept = costs.per_level_ratio.value.powi((levels - 2).max(0));
     let work = |level: u32, degree: u32| {
-        let place = Place::of(tree, level);
+        let place = TreePosition::of(tree, level);
         let whole_us = nodes.time(place, degree).cores_us.value / kept;
         let take_in = if place.is_first() { costs.take_in_us } else { costs.relay_in_us };
         let take_in_us = take_in.value.min(whole_us);
@@ -43,8 +43,8 @@ pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &Host, messages
     let rest_ns =
         |latency: Option<Estimate>, work_us: f64| latency.map_or(0.0, |it| (it.value - work_us).max(0.0) * 1e3);
     let wire_us = host.link_bits_per_s.map_or(0.0, |bits| costs.wire_bytes_per_copy * 8e6 / bits as f64);
-    let first_us = nodes.time(Place::Alone, 1).cores_us.value + 2.0 * wire_us;
-    let hop_us = nodes.time(Place::Inner, 1).cores_us.value + wire_us;
+    let first_us = nodes.time(TreePosition::Alone, 1).cores_us.value + 2.0 * wire_us;
+    let hop_us = nodes.time(TreePosition::Inner, 1).cores_us.value + wire_us;
     let copy_us =
         (costs.copy_to_consumer_us.value.min(costs.copy_to_broker_us.value) / f64::from(threads)).max(wire_us);
     scenario.consumer_delay_ns = rest_ns(costs.first_latency_us, first_us) as u64;

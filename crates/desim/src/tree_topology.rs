@@ -7,7 +7,7 @@
 use crate::limits::{BROKERS_MAX, CONSUMERS_MAX, COST_NS_MAX};
 use crate::scenario::InvalidScenario;
 use std::ops::Range;
-use topology::{Broker, Tree};
+use topology::{TreeBroker, Tree};
 
 /// What one message costs one thread of a broker, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +36,7 @@ pub(crate) struct BrokerNode {
 impl BrokerNode {
     /// Its name, as a tree has it.
     pub fn name(&self) -> String {
-        Broker { level: self.level, place: self.index }.to_string()
+        TreeBroker { level: self.level, index: self.index }.to_string()
     }
 }
 

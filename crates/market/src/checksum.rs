@@ -4,9 +4,9 @@
 //! Owns:   the hash, and how those of symbols make one.
 //! Never:  depends on how symbols take turns.
 
-use crate::layout::Order;
+use crate::messages::NewOrder;
 use crate::order_id::OrderId;
-use crate::terms::{Side, Symbol, Ticks};
+use crate::terms::{OrderSide, Symbol, Ticks};
 
 /// Takes a word into a hash. The order of words counts.
 #[inline]
@@ -22,8 +22,8 @@ pub struct OrdersChecksum(u64);
 impl OrdersChecksum {
     /// Takes in an order, with its whole sequence number.
     #[inline]
-    pub fn add(&mut self, order: &Order, sequence: u64) {
-        let side = u64::from(order.side == Side::Sell);
+    pub fn add(&mut self, order: &NewOrder, sequence: u64) {
+        let side = u64::from(order.side == OrderSide::Sell);
         let what = u64::from(order.symbol.0) << 48 | u64::from(order.price) << 32 | side << 31 | u64::from(order.lots);
         self.0 = fold(fold(self.0, what), sequence);
     }
@@ -36,11 +36,11 @@ impl OrdersChecksum {
 
 /// Of all trades of an engine: a hash for each symbol, in which the order of its trades counts, and one of all those.
 #[derive(Clone, Debug)]
-pub struct Checksum {
+pub struct TradesChecksum {
     of_symbols: Box<[u64]>,
 }
 
-impl Checksum {
+impl TradesChecksum {
     /// For so many symbols.
     pub fn new(symbols: u16) -> Self {
         Self { of_symbols: vec![0; usize::from(symbols)].into() }
@@ -48,9 +48,9 @@ impl Checksum {
 
     /// Takes in a trade between an order that came, on this side, and one that rested. Symbols that are none change nothing.
     #[inline]
-    pub fn add(&mut self, symbol: Symbol, price: Ticks, lots: u8, side: Side, taker: OrderId, maker: OrderId) {
+    pub fn add(&mut self, symbol: Symbol, price: Ticks, lots: u8, side: OrderSide, taker: OrderId, maker: OrderId) {
         let Some(hash) = self.of_symbols.get_mut(usize::from(symbol.0)) else { return };
-        let side = u64::from(side == Side::Sell);
+        let side = u64::from(side == OrderSide::Sell);
         let what = u64::from(symbol.0) << 48 | u64::from(price) << 32 | side << 31 | u64::from(lots);
         *hash = fold(fold(fold(*hash, what), taker.word()), maker.word());
     }

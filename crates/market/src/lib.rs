@@ -9,29 +9,29 @@
 //! what came out. What is in the journal builds the same engine again by [`Engine::replay`].
 #![forbid(unsafe_code)]
 
-pub mod book;
+pub mod order_book;
 mod checksum;
-mod engine;
-mod flow;
-mod layout;
-mod ledger;
+mod matching_engine;
+mod order_flow;
+mod messages;
+mod gateway_ledger;
 pub mod limits;
 mod order_id;
-mod outstanding;
-mod prices;
-mod resting;
+mod outstanding_orders;
+mod price_set;
+mod resting_orders;
 mod sample;
 mod sequence;
-mod show;
+mod display;
 mod terms;
 
-pub use checksum::{Checksum, OrdersChecksum};
-pub use engine::{Answers, Counts, Engine, NotAJournal, Rules, Taken, To};
-pub use flow::{Flow, FlowRules};
-pub use layout::{Confirmation, Encoded, End, Malformed, Message, ORDER_BYTES, Order, Quote, Reject, Trade};
-pub use ledger::Gap;
+pub use checksum::{TradesChecksum, OrdersChecksum};
+pub use matching_engine::{MessageSink, EngineCounts, MatchingEngine, JournalError, EngineRules, InputOutcome, Recipient};
+pub use order_flow::{OrderFlow, OrderFlowRules};
+pub use messages::{OrderConfirmation, EncodedMessage, EndOfStream, MalformedMessage, MarketMessage, ORDER_BYTES, NewOrder, Quote, OrderReject, Trade};
+pub use gateway_ledger::SequenceGap;
 pub use order_id::OrderId;
-pub use outstanding::{Heard, Outstanding};
-pub use sample::{Role, Sample};
-pub use sequence::Short;
-pub use terms::{Gateway, Lots, Matching, Reason, Side, Symbol, Ticks};
+pub use outstanding_orders::{GatewayEvent, OutstandingOrders};
+pub use sample::{SampleSource, MarketSample};
+pub use sequence::ShortSequence;
+pub use terms::{GatewayId, Lots, Matching, RejectReason, OrderSide, Symbol, Ticks};

@@ -16,7 +16,7 @@ pub const QUANTITY_LOTS_MAX: u8 = u8::MAX;
 pub const SEQUENCE_BITS: u32 = 24;
 /// Orders of one gateway that may be sent and not yet answered. It makes every sequence number a receiver can see lie within half
 /// of the numbers that [`SEQUENCE_BITS`] tell apart, with as many again for orders that are delivered twice.
-pub const ORDERS_UNDER_WAY_MAX: u64 = 1 << 22;
+pub const ORDERS_IN_FLIGHT_MAX: u64 = 1 << 22;
 /// Orders that may rest in one book, unless the rules say less.
 pub const RESTING_BOOK_MAX: u32 = 1 << 20;
 /// Orders that may rest in all books of an engine together, unless the rules say less: 64 MiB.
@@ -26,7 +26,7 @@ pub const GAPS_MAX: usize = 1_024;
 /// Non-empty buckets of the histogram in one sample.
 pub const BUCKETS_MAX: usize = 1 << 16;
 
-const _: () = assert!(ORDERS_UNDER_WAY_MAX * 2 <= 1 << (SEQUENCE_BITS - 1), "sequence numbers can be told apart");
+const _: () = assert!(ORDERS_IN_FLIGHT_MAX * 2 <= 1 << (SEQUENCE_BITS - 1), "sequence numbers can be told apart");
 const _: () =
     assert!((PRICE_TICKS_MAX as usize + 1).is_power_of_two(), "a price is masked, not checked, where it indexes");
 const _: () =

@@ -4,7 +4,7 @@
 //! Owns:   how they are packed.
 //! Never:  knows what was ordered.
 
-use crate::terms::Gateway;
+use crate::terms::GatewayId;
 use std::fmt;
 
 const SEQUENCE_BITS: u32 = 56;
@@ -16,14 +16,14 @@ pub struct OrderId(u64);
 impl OrderId {
     /// The order of this number from this gateway; of a number only 56 bits count.
     #[inline]
-    pub fn new(gateway: Gateway, sequence: u64) -> Self {
+    pub fn new(gateway: GatewayId, sequence: u64) -> Self {
         Self(u64::from(gateway.nibble()) << SEQUENCE_BITS | sequence & ((1 << SEQUENCE_BITS) - 1))
     }
 
     /// Whose it is.
     #[inline]
-    pub fn gateway(self) -> Gateway {
-        Gateway::of_nibble((self.0 >> SEQUENCE_BITS) as u8)
+    pub fn gateway(self) -> GatewayId {
+        GatewayId::of_nibble((self.0 >> SEQUENCE_BITS) as u8)
     }
 
     /// Its number among all of its gateway.

@@ -4,24 +4,24 @@
 //! Owns:   the layout of samples.
 //! Never:  panics on what somebody sends, measures.
 
-use crate::layout::kind;
+use crate::messages::kind;
 use crate::limits::BUCKETS_MAX;
-use crate::terms::{Gateway, Reason};
+use crate::terms::{GatewayId, RejectReason};
 
 /// Who has measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum SampleSource {
     /// A gateway.
-    Gateway(Gateway),
+    Gateway(GatewayId),
     /// The engine.
     Engine,
 }
 
 /// What somebody has measured in one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct MarketSample {
     /// Who.
-    pub role: Role,
+    pub role: SampleSource,
     /// The number of the sample among those of its role, from 0.
     pub number: u32,
     /// The end of the interval, in nanoseconds since the role began.
@@ -52,13 +52,13 @@ pub(crate) const NAMES: [&str; NUMBERS] =
     ["at_ns", "span_ns", "orders", "trades", "confirmations", "rejects", "quotes", "user_us", "system_us"];
 const HEAD_BYTES: usize = 1 + 4 + 8 * NUMBERS + 4;
 
-impl Sample {
+impl MarketSample {
     /// Writes its bytes into a place that is emptied before. Of the histogram the first [`BUCKETS_MAX`] buckets are written.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         into.push(match self.role {
-            Role::Gateway(gateway) => kind::GATEWAY_SAMPLE << 4 | gateway.nibble(),
-            Role::Engine => kind::ENGINE_SAMPLE << 4,
+            SampleSource::Gateway(gateway) => kind::GATEWAY_SAMPLE << 4 | gateway.nibble(),
+            SampleSource::Engine => kind::ENGINE_SAMPLE << 4,
         });
         into.extend(self.number.to_be_bytes());
         for number in self.numbers() {
@@ -93,33 +93,33 @@ impl Sample {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Reason> {
-        let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(Reason::Length)?;
+    pub fn decode(bytes: &[u8]) -> Result<Self, RejectReason> {
+        let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(RejectReason::Length)?;
         let role = match (head[0] >> 4, head[0] & 0x0F) {
-            (kind::GATEWAY_SAMPLE, gateway) => Role::Gateway(Gateway::of_nibble(gateway)),
-            (kind::ENGINE_SAMPLE, 0) => Role::Engine,
-            _ => return Err(Reason::Kind),
+            (kind::GATEWAY_SAMPLE, gateway) => SampleSource::Gateway(GatewayId::of_nibble(gateway)),
+            (kind::ENGINE_SAMPLE, 0) => SampleSource::Engine,
+            _ => return Err(RejectReason::Kind),
         };
         let short = |from: usize| u32::from_be_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
         let long = |at: usize| u64::from(short(5 + 8 * at)) << 32 | u64::from(short(9 + 8 * at));
         let buckets = short(HEAD_BYTES - 4) as usize;
         // A bucket has two bytes at least: nothing is allocated for one that was not sent.
         if buckets > BUCKETS_MAX || buckets > rest.len() / 2 {
-            return Err(Reason::Histogram);
+            return Err(RejectReason::Histogram);
         }
         let mut completions = Vec::with_capacity(buckets);
         let mut value = 0u64;
         for at in 0..buckets {
-            let more = read_varint(&mut rest).ok_or(Reason::Histogram)?;
-            let count = read_varint(&mut rest).ok_or(Reason::Histogram)?;
-            value = value.checked_add(more).ok_or(Reason::Histogram)?;
+            let more = read_varint(&mut rest).ok_or(RejectReason::Histogram)?;
+            let count = read_varint(&mut rest).ok_or(RejectReason::Histogram)?;
+            value = value.checked_add(more).ok_or(RejectReason::Histogram)?;
             if count == 0 || (more == 0 && at > 0) {
-                return Err(Reason::Histogram);
+                return Err(RejectReason::Histogram);
             }
             completions.push((value, count));
         }
         if !rest.is_empty() {
-            return Err(Reason::Length);
+            return Err(RejectReason::Length);
         }
         Ok(Self {
             role,

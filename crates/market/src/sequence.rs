@@ -11,9 +11,9 @@ const HALF: u64 = 1 << (SEQUENCE_BITS - 1);
 
 /// The low [`SEQUENCE_BITS`] bits of a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Short(u32);
+pub struct ShortSequence(u32);
 
-impl Short {
+impl ShortSequence {
     /// Of a whole number.
     #[inline]
     pub fn of(whole: u64) -> Self {
@@ -29,7 +29,7 @@ impl Short {
     /// The whole number with these low bits that is nearest to another: less than 2^23 above it, or at most so much below. Near 0,
     /// where there is no such number below, it is the one above.
     #[inline]
-    pub fn near(self, other: u64) -> u64 {
+    pub fn expand_near(self, other: u64) -> u64 {
         let ahead = u64::from(self.0).wrapping_sub(other) & MASK;
         if ahead < HALF {
             return other.saturating_add(ahead);
@@ -70,13 +70,13 @@ mod tests {
             (7 * WRAP + 3, 7 * WRAP - 3),
             (u64::MAX >> 8, (u64::MAX >> 8) - 4_000_000),
         ] {
-            assert_eq!(Short::of(whole).near(near), whole, "{whole} near {near}");
-            assert_eq!(Short::read(Short::of(whole).write()), Short::of(whole));
+            assert_eq!(ShortSequence::of(whole).expand_near(near), whole, "{whole} near {near}");
+            assert_eq!(ShortSequence::read(ShortSequence::of(whole).write()), ShortSequence::of(whole));
         }
     }
 
     #[test]
     fn below_0_there_is_nothing() {
-        assert_eq!(Short::of((1 << SEQUENCE_BITS) - 1).near(0), (1 << SEQUENCE_BITS) - 1);
+        assert_eq!(ShortSequence::of((1 << SEQUENCE_BITS) - 1).expand_near(0), (1 << SEQUENCE_BITS) - 1);
     }
 }

@@ -15,28 +15,28 @@ pub type Lots = u32;
 
 /// Which side of the market an order is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum OrderSide {
     /// Buys, at its price or lower.
     Buy,
     /// Sells, at its price or higher.
     Sell,
 }
 
-impl Side {
+impl OrderSide {
     /// The side it trades with.
     pub fn other(self) -> Self {
         match self {
-            Side::Buy => Side::Sell,
-            Side::Sell => Side::Buy,
+            OrderSide::Buy => OrderSide::Sell,
+            OrderSide::Sell => OrderSide::Buy,
         }
     }
 }
 
 /// The number of a gateway, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Gateway(u8);
+pub struct GatewayId(u8);
 
-impl Gateway {
+impl GatewayId {
     /// The gateway of this number, if there can be one.
     pub const fn new(number: usize) -> Option<Self> {
         if number < GATEWAYS_MAX { Some(Self(number as u8)) } else { None }
@@ -60,7 +60,7 @@ impl Gateway {
     }
 }
 
-impl fmt::Display for Gateway {
+impl fmt::Display for GatewayId {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}", self.0)
     }
@@ -104,7 +104,7 @@ impl fmt::Display for Matching {
 /// Why a message is no order, or an order is not taken. The numbers are those of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Reason {
+pub enum RejectReason {
     /// The length is not that of its kind.
     Length = 1,
     /// No such kind of message, or flags that mean nothing.
@@ -129,20 +129,20 @@ pub enum Reason {
     Count = 11,
 }
 
-impl Reason {
+impl RejectReason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 11] = [
-        Reason::Length,
-        Reason::Kind,
-        Reason::NotAnOrder,
-        Reason::Symbol,
-        Reason::Price,
-        Reason::Quantity,
-        Reason::BookFull,
-        Reason::EngineFull,
-        Reason::Reason,
-        Reason::Histogram,
-        Reason::Count,
+    pub const ALL: [RejectReason; 11] = [
+        RejectReason::Length,
+        RejectReason::Kind,
+        RejectReason::NotAnOrder,
+        RejectReason::Symbol,
+        RejectReason::Price,
+        RejectReason::Quantity,
+        RejectReason::BookFull,
+        RejectReason::EngineFull,
+        RejectReason::Reason,
+        RejectReason::Histogram,
+        RejectReason::Count,
     ];
 
     /// The reason of this number.
@@ -156,20 +156,20 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectReason {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
-            Reason::Length => "wrong length",
-            Reason::Kind => "unknown kind",
-            Reason::NotAnOrder => "not an order",
-            Reason::Symbol => "unknown symbol",
-            Reason::Price => "price out of range",
-            Reason::Quantity => "no quantity",
-            Reason::BookFull => "book full",
-            Reason::EngineFull => "engine full",
-            Reason::Reason => "unknown reason",
-            Reason::Histogram => "no histogram",
-            Reason::Count => "wrong count of orders",
+            RejectReason::Length => "wrong length",
+            RejectReason::Kind => "unknown kind",
+            RejectReason::NotAnOrder => "not an order",
+            RejectReason::Symbol => "unknown symbol",
+            RejectReason::Price => "price out of range",
+            RejectReason::Quantity => "no quantity",
+            RejectReason::BookFull => "book full",
+            RejectReason::EngineFull => "engine full",
+            RejectReason::Reason => "unknown reason",
+            RejectReason::Histogram => "no histogram",
+            RejectReason::Count => "wrong count of orders",
         })
     }
 }
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn the_number_of_a_reason_leads_back_to_it() {
-        for reason in Reason::ALL {
-            assert_eq!(Reason::of(reason.number()), Some(reason));
+        for reason in RejectReason::ALL {
+            assert_eq!(RejectReason::of(reason.number()), Some(reason));
         }
-        assert_eq!((Reason::of(0), Reason::of(12), Reason::of(255)), (None, None, None));
+        assert_eq!((RejectReason::of(0), RejectReason::of(12), RejectReason::of(255)), (None, None, None));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Basis {
 
 /// The largest trees that were measured: what is beyond is a guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct MeasuredRange {
     /// Consumers of a broker.
     pub consumers: u32,
     /// Brokers below a broker.
@@ -74,12 +74,12 @@ pub struct SizeCosts {
     /// Bytes on the wire for one copy, with all heads.
     pub wire_bytes_per_copy: f64,
     /// For which trees this was measured.
-    pub reach: Reach,
+    pub reach: MeasuredRange,
 }
 
 impl CostSet {
     /// What is wrong with it, if anything is.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn inconsistency(&self) -> Option<String> {
         let of = |why: &str| Some(format!("costs over {} with ack {}: {why}", self.transport, self.ack));
         if self.sizes.is_empty() {
             return of("none");
@@ -87,7 +87,7 @@ impl CostSet {
         if !self.sizes.windows(2).all(|pair| pair[0].message_bytes < pair[1].message_bytes) {
             return of("the sizes do not ascend");
         }
-        self.sizes.iter().find_map(|costs| of(&format!("{} bytes: {}", costs.message_bytes, costs.complaint()?)))
+        self.sizes.iter().find_map(|costs| of(&format!("{} bytes: {}", costs.message_bytes, costs.inconsistency()?)))
     }
 }
 
@@ -131,7 +131,7 @@ impl SizeCosts {
         }
     }
 
-    fn complaint(&self) -> Option<&'static str> {
+    fn inconsistency(&self) -> Option<&'static str> {
         let ascending = |table: &[(u32, Estimate)]| {
             table.last().is_none_or(|(degree, _)| *degree <= DEGREE_MAX)
                 && table.first().is_none_or(|(degree, _)| *degree >= 1)

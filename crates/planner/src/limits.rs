@@ -18,12 +18,12 @@ pub const DEGREE_MAX: u32 = 1 << 16;
 /// Costs are a line if it misses nothing that was measured by more, as a share.
 pub const LINE_ERROR_MAX: f64 = 0.1;
 /// Presumed bytes of heads of one copy where none were measured: frames, names and headers of AMQP.
-pub const HEAD_BYTES_PRESUMED: f64 = 150.0;
+pub const ESTIMATED_HEADER_BYTES: f64 = 150.0;
 /// Bytes that a full segment of TCP takes on an Ethernet, and those of them that are not heads.
 pub const SEGMENT_BYTES: (f64, f64) = (1_514.0, 1_448.0);
 /// Consumers of a plan.
 pub const CONSUMERS_MAX: u32 = 10_000_000;
 /// Who plans beyond what was measured gets degrees of so many times the highest that was: further, a line says nothing.
-pub const BEYOND_TIMES: u32 = 4;
+pub const EXTRAPOLATION_FACTOR: u32 = 4;
 /// The search begins to throw parts of trees away when so many wait for the same rest.
-pub const THINNED_FROM: usize = 256;
+pub const PRUNING_THRESHOLD: usize = 256;

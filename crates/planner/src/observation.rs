@@ -37,7 +37,7 @@ pub struct Observation {
 
 impl Observation {
     /// What is wrong with it, if anything is.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn inconsistency(&self) -> Option<String> {
         let sound = |runs: &[f64]| runs.iter().all(|run| run.is_finite() && *run > 0.0);
         let levels = self.tree.levels().len();
         let cpu = &self.broker_cpu_us;

@@ -13,7 +13,7 @@ const LARGE_BYTES_MIN: usize = 64 << 10;
 
 /// One of the paper's numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct PaperCell {
     /// Of which table, from 1.
     pub table: u32,
     /// Of which of [`EXPERIMENTS`].
@@ -27,14 +27,14 @@ pub struct Cell {
 }
 
 /// All of them, in the paper's order.
-pub fn cells() -> Vec<Cell> {
+pub fn cells() -> Vec<PaperCell> {
     FILE.lines().filter(|line| !line.starts_with('#')).filter_map(cell).collect()
 }
 
-fn cell(line: &'static str) -> Option<Cell> {
+fn cell(line: &'static str) -> Option<PaperCell> {
     let mut fields = line.split(',');
     let mut next = || fields.next();
-    Some(Cell {
+    Some(PaperCell {
         table: next()?.parse().ok()?,
         experiment: next()?,
         topology: next()?,
@@ -63,7 +63,7 @@ pub fn topologies(experiment: &str) -> Vec<&'static str> {
 }
 
 /// The cells of a table.
-pub fn table(number: u32) -> Vec<Cell> {
+pub fn table(number: u32) -> Vec<PaperCell> {
     cells().into_iter().filter(|cell| cell.table == number).collect()
 }
 
@@ -81,7 +81,7 @@ pub fn is_large(size_bytes: usize) -> bool {
     size_bytes >= LARGE_BYTES_MIN
 }
 
-impl Cell {
+impl PaperCell {
     /// Messages a second of one stream, whatever the table counts.
     pub fn stream_per_s(&self) -> f64 {
         if is_large(self.size_bytes) {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(of("B-B-C", 64), Some(vec![28_233.0, 30_170.0]));
         assert_eq!(of("B-4C", 65_536), Some(vec![412e6 / 65_536.0 / 4.0]));
         assert_eq!(of("B-2B-16C", 64), None);
-        assert!(observed.iter().all(|one| one.complaint().is_none()));
+        assert!(observed.iter().all(|one| one.inconsistency().is_none()));
     }
 
     #[test]

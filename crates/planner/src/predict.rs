@@ -8,7 +8,7 @@
 
 use topology::Tree;
 
-use crate::{Basis, Estimate, Host, Nodes, Place, Reason, Sharing, SizeCosts};
+use crate::{Basis, Estimate, HostModel, NodeModel, TreePosition, LimitingResource, Sharing, SizeCosts};
 
 /// What is predicted of a tree.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +29,11 @@ pub struct Bottleneck {
     /// Its level; 0 is the root.
     pub level: u32,
     /// Where it stands.
-    pub place: Place,
+    pub position: TreePosition,
     /// How many hang on it.
     pub degree: u32,
     /// Why it is not faster.
-    pub reason: Reason,
+    pub resource: LimitingResource,
     /// What a message takes there, microseconds.
     pub time_us: Estimate,
 }
@@ -56,14 +56,14 @@ pub struct LevelLoad {
 }
 
 /// What this tree does on such hosts.
-pub fn predict(tree: &Tree, costs: &SizeCosts, host: &Host) -> Prediction {
-    predict_with(&Nodes::new(costs, *host), tree)
+pub fn predict(tree: &Tree, costs: &SizeCosts, host: &HostModel) -> Prediction {
+    predict_with(&NodeModel::new(costs, *host), tree)
 }
 
 /// The same, for many trees.
-pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
+pub fn predict_with(nodes: &NodeModel<'_>, tree: &Tree) -> Prediction {
     let (costs, levels) = (nodes.costs, tree.levels().len() as u32);
-    let at = |level: u32| nodes.time(Place::of(tree, level), tree.degree(level));
+    let at = |level: u32| nodes.time(TreePosition::of(tree, level), tree.degree(level));
     let slowest = (0..levels).map(|level| (level, at(level))).fold(None, |slowest: Option<(u32, _)>, (level, time)| {
         // Of equally slow ones the first: the others wait for it.
         match slowest {
@@ -76,9 +76,9 @@ pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
     let between_us = (0..levels).fold(time.between_us(), |most, level| most.max(at(level).between_us()));
     let mut bottleneck = Bottleneck {
         level,
-        place: Place::of(tree, level),
+        position: TreePosition::of(tree, level),
         degree: tree.degree(level),
-        reason: time.reason(),
+        resource: time.limiting_resource(),
         time_us: between_us,
     };
     let further = levels.saturating_sub(2) as i32;
@@ -87,7 +87,7 @@ pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
     if let Some(shared_us) = shared_us(nodes, tree) {
         let shared_per_s = shared_us.map(|us| 1e6 / us);
         if shared_per_s.value < stream_per_s.value {
-            (bottleneck.reason, bottleneck.time_us) = (Reason::SharedCores, shared_us);
+            (bottleneck.resource, bottleneck.time_us) = (LimitingResource::SharedCores, shared_us);
         }
         stream_per_s = stream_per_s.with(shared_per_s, f64::min);
     }
@@ -124,7 +124,7 @@ fn latency_us(costs: &SizeCosts, tree: &Tree) -> Option<Estimate> {
 }
 
 /// What a message takes of the cores that all brokers share, if they do: publisher and consumers come on top, and are not in it.
-fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
+fn shared_us(nodes: &NodeModel<'_>, tree: &Tree) -> Option<Estimate> {
     if nodes.host.sharing == Sharing::OwnHosts || nodes.costs.basis == Basis::Wall {
         return None;
     }
@@ -132,11 +132,11 @@ fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
 }
 
 /// What a message takes of the processors of all brokers together, as far as its costs are processor time.
-pub fn processors_us(nodes: &Nodes<'_>, tree: &Tree) -> Estimate {
+pub fn processors_us(nodes: &NodeModel<'_>, tree: &Tree) -> Estimate {
     // All threads of a broker together: as if it had one.
-    let whole = Nodes::new(nodes.costs, Host { cores: 1, ..nodes.host });
+    let whole = NodeModel::new(nodes.costs, HostModel { cores: 1, ..nodes.host });
     let of_level = |level: u32| {
-        let (place, degrees) = (Place::of(tree, level), tree.degrees(level));
+        let (place, degrees) = (TreePosition::of(tree, level), tree.degrees(level));
         let (with_most, all) = (f64::from(degrees.with_most), f64::from(tree.levels()[level as usize]));
         let most = whole.time(place, degrees.most).cores_us.times(with_most);
         most.plus(whole.time(place, degrees.least).cores_us.times(all - with_most))

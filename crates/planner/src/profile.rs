@@ -47,40 +47,40 @@ pub struct Profile {
 
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum ProfileError {
     /// It is something else.
     Schema(String),
     /// It is of another version.
     Version(u32),
     /// It contradicts itself: how.
-    Unsound(String),
+    Inconsistent(String),
 }
 
-impl std::fmt::Display for Unusable {
+impl std::fmt::Display for ProfileError {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unusable::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
-            Unusable::Version(version) => {
+            ProfileError::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
+            ProfileError::Version(version) => {
                 write!(to, "it is of version {version}, and this program knows version {VERSION}: calibrate again")
             }
-            Unusable::Unsound(why) => to.write_str(why),
+            ProfileError::Inconsistent(why) => to.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Unusable {}
+impl std::error::Error for ProfileError {}
 
 impl Profile {
     /// Whether this program can use it.
     ///
     /// # Errors
     /// Another schema or version; values that cannot be.
-    pub fn check(&self) -> Result<(), Unusable> {
+    pub fn check(&self) -> Result<(), ProfileError> {
         if self.schema != SCHEMA {
-            return Err(Unusable::Schema(self.schema.clone()));
+            return Err(ProfileError::Schema(self.schema.clone()));
         }
         if self.version != VERSION {
-            return Err(Unusable::Version(self.version));
+            return Err(ProfileError::Version(self.version));
         }
         let complaint = if self.cores == 0 {
             Some("its hosts have no cores".to_owned())
@@ -89,10 +89,10 @@ impl Profile {
         } else if self.observations.len() > OBSERVATIONS_MAX {
             Some(format!("it has more than {OBSERVATIONS_MAX} observations"))
         } else {
-            let observed = self.observations.iter().find_map(Observation::complaint);
-            observed.or_else(|| self.costs.iter().find_map(CostSet::complaint))
+            let observed = self.observations.iter().find_map(Observation::inconsistency);
+            observed.or_else(|| self.costs.iter().find_map(CostSet::inconsistency))
         };
-        complaint.map_or(Ok(()), |why| Err(Unusable::Unsound(why)))
+        complaint.map_or(Ok(()), |why| Err(ProfileError::Inconsistent(why)))
     }
 
     /// The costs for a transport and a reliability.

@@ -12,11 +12,11 @@
 
 pub mod limits;
 mod notation;
-mod overlap;
-mod paths;
+mod key_matching;
+mod broker_graph;
 mod tree;
 
-pub use notation::NotATree;
-pub use overlap::{Comparing, patterns_meet};
-pub use paths::{Paths, TwoWays};
-pub use tree::{Broker, Degrees, Route, Tree};
+pub use notation::TreeParseError;
+pub use key_matching::{KeyMatching, patterns_overlap};
+pub use broker_graph::{BrokerGraph, ParallelPaths};
+pub use tree::{TreeBroker, DegreeRange, TreeRoute, Tree};

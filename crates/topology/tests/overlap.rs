@@ -1,7 +1,7 @@
 //! Whether two keys of bindings can let one message through: as tables, and against every key of a few words.
 
 use proptest::prelude::*;
-use topology::{Comparing, patterns_meet};
+use topology::{KeyMatching, patterns_overlap};
 
 #[test]
 fn patterns_meet_where_a_key_fits_both() {
@@ -26,7 +26,7 @@ fn patterns_meet_where_a_key_fits_both() {
         ("a..b", "a.*.b", true),
         ("a..b", "a.b", false),
     ] {
-        assert_eq!((patterns_meet(one, other), patterns_meet(other, one)), (meet, meet), "{one} {other}");
+        assert_eq!((patterns_overlap(one, other), patterns_overlap(other, one)), (meet, meet), "{one} {other}");
     }
 }
 
@@ -41,7 +41,7 @@ fn types_of_exchanges_compare_in_their_ways() {
         ("headers", "a", "b", true),
         ("", "a", "b", true),
     ] {
-        assert_eq!(Comparing::of(kind).may_meet(one, other), meet, "{kind} {one} {other}");
+        assert_eq!(KeyMatching::of_exchange_type(kind).may_overlap(one, other), meet, "{kind} {one} {other}");
     }
 }
 
@@ -79,6 +79,6 @@ proptest! {
     ) {
         // A key that both match can be cut down to as many words as they have together.
         let meet = keys(8).iter().any(|key| matches(&one, key) && matches(&other, key));
-        prop_assert_eq!(patterns_meet(&one.join("."), &other.join(".")), meet);
+        prop_assert_eq!(patterns_overlap(&one.join("."), &other.join(".")), meet);
     }
 }

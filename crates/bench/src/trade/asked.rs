@@ -5,7 +5,7 @@
 //! Never:  the options of brokers, which are `setup`'s.
 
 use market::Matching;
-use market::limits::{GATEWAYS_MAX, ORDERS_UNDER_WAY_MAX, SYMBOLS_MAX};
+use market::limits::{GATEWAYS_MAX, ORDERS_IN_FLIGHT_MAX, SYMBOLS_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Given, Option_, Wrong, option};
@@ -50,7 +50,7 @@ impl Load {
             seed: given.number("seed", 1, 0, i64::MAX as u64)?,
             exact: given.one_of("matching", &["crossing", "exact"])? == "exact",
             sample: given.number("sample", 10_000, 1, MARKET_ORDERS_MAX)?,
-            window: given.number("window", 1_000, 1, ORDERS_UNDER_WAY_MAX)?,
+            window: given.number("window", 1_000, 1, ORDERS_IN_FLIGHT_MAX)?,
             confirms: given.has("confirms"),
         };
         if load.gateways > load.symbols {

@@ -5,8 +5,8 @@
 //! Never:  touches a connection, reads a clock.
 
 use gauge::Latencies;
-use market::limits::ORDERS_UNDER_WAY_MAX;
-use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role};
+use market::limits::ORDERS_IN_FLIGHT_MAX;
+use market::{EndOfStream, OrderFlow, OrderFlowRules, GatewayId, GatewayEvent, MarketMessage, ORDER_BYTES, OrdersChecksum, OutstandingOrders, SampleSource};
 
 use super::found::Traded;
 use super::gateway::GatewayTask;
@@ -14,9 +14,9 @@ use super::interval::{Interval, Totals};
 
 /// The orders of a gateway.
 pub(super) struct Blotter {
-    gateway: Gateway,
-    flow: Flow,
-    outstanding: Outstanding,
+    gateway: GatewayId,
+    flow: OrderFlow,
+    outstanding: OutstandingOrders,
     orders_checksum: OrdersChecksum,
     /// The number of the next quote of each symbol.
     quotes: Box<[u16]>,
@@ -35,8 +35,8 @@ impl Blotter {
     /// Without an order.
     pub(super) fn new(task: &GatewayTask) -> Result<Self, String> {
         let load = &task.load;
-        let gateway = Gateway::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
-        let rules = FlowRules {
+        let gateway = GatewayId::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
+        let rules = OrderFlowRules {
             seed: load.seed,
             gateway,
             symbols: load.symbols,
@@ -44,11 +44,11 @@ impl Blotter {
             shared_by: usize::from(load.gateways),
         };
         // At a rate orders wait for nobody, as far as sequence numbers reach.
-        let under_way_max = if task.rate.is_some() { ORDERS_UNDER_WAY_MAX } else { load.window };
+        let under_way_max = if task.rate.is_some() { ORDERS_IN_FLIGHT_MAX } else { load.window };
         Ok(Self {
             gateway,
-            flow: Flow::new(rules),
-            outstanding: Outstanding::new(gateway, under_way_max.min(load.orders)),
+            flow: OrderFlow::new(rules),
+            outstanding: OutstandingOrders::new(gateway, under_way_max.min(load.orders)),
             orders_checksum: OrdersChecksum::default(),
             quotes: vec![0; usize::from(load.symbols)].into(),
             completion: Latencies::default(),
@@ -109,21 +109,21 @@ impl Blotter {
     }
 
     /// The end of the orders.
-    pub(super) fn end(&self) -> market::Encoded {
+    pub(super) fn end(&self) -> market::EncodedMessage {
         let (count, checksum) = (self.found.orders, self.orders_checksum.value());
-        Message::End(End { gateway: self.gateway, count, checksum }).encode()
+        MarketMessage::End(EndOfStream { gateway: self.gateway, count, checksum }).encode()
     }
 
     /// Takes in a message of the engine; gives a measurement when one is due.
     #[inline]
     pub(super) fn hear(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
-        let Ok(message) = Message::decode(body) else {
+        let Ok(message) = MarketMessage::decode(body) else {
             self.found.malformed += 1;
             return None;
         };
         self.heard_ns = time_ns;
-        match self.outstanding.hear(&message) {
-            Heard::Answer { sent_ns, .. } => {
+        match self.outstanding.on_message(&message) {
+            GatewayEvent::Answer { sent_ns, .. } => {
                 self.count(&message);
                 let ns = time_ns.saturating_sub(sent_ns);
                 self.completion.record(ns);
@@ -135,34 +135,34 @@ impl Blotter {
                     return Some(self.sample(time_ns));
                 }
             }
-            Heard::Trade => self.count(&message),
-            Heard::Quote => self.quote(&message),
-            Heard::End { missing, checksum } => {
+            GatewayEvent::Trade => self.count(&message),
+            GatewayEvent::Quote => self.quote(&message),
+            GatewayEvent::End { missing, checksum } => {
                 self.ended = true;
                 self.found.missing = missing;
                 self.found.checksum = checksum;
             }
-            Heard::Repeat => self.found.repeated += 1,
-            Heard::Unasked => self.found.strays += 1,
-            Heard::Foreign => self.found.malformed += 1,
+            GatewayEvent::Repeat => self.found.repeated += 1,
+            GatewayEvent::Unsolicited => self.found.strays += 1,
+            GatewayEvent::Foreign => self.found.malformed += 1,
         }
         None
     }
 
     #[inline]
-    fn count(&mut self, message: &Message) {
+    fn count(&mut self, message: &MarketMessage) {
         match message {
-            Message::Trade(_) => self.found.trades += 1,
-            Message::Confirmation(_) => self.found.confirmations += 1,
-            Message::Reject(_) => self.found.rejects += 1,
+            MarketMessage::Trade(_) => self.found.trades += 1,
+            MarketMessage::Confirmation(_) => self.found.confirmations += 1,
+            MarketMessage::Reject(_) => self.found.rejects += 1,
             _ => {}
         }
     }
 
     /// Quotes have numbers of their own: one that comes again is older than the next.
     #[inline]
-    fn quote(&mut self, message: &Message) {
-        let Message::Quote(quote) = message else { return };
+    fn quote(&mut self, message: &MarketMessage) {
+        let MarketMessage::Quote(quote) = message else { return };
         let Some(next) = self.quotes.get_mut(usize::from(quote.symbol.0)) else {
             self.found.malformed += 1;
             return;
@@ -182,7 +182,7 @@ impl Blotter {
         let Traded { orders, trades, confirmations, rejects, quotes, .. } = self.found;
         let totals = Totals { orders, trades, confirmations, rejects, quotes };
         let completions = std::mem::take(&mut self.completion_since).buckets().iter().collect();
-        self.interval.end(Role::Gateway(self.gateway), time_ns, totals, completions)
+        self.interval.end(SampleSource::Gateway(self.gateway), time_ns, totals, completions)
     }
 
     /// Orders that the broker would not take.
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::trade::asked::Load;
     use crate::trade::place::Place;
-    use market::{Engine, Rules, Sample, To};
+    use market::{MatchingEngine, EngineRules, MarketSample, Recipient};
 
     fn task(orders: u64) -> GatewayTask {
         let load = Load {
@@ -227,21 +227,21 @@ mod tests {
     /// A gateway and an engine that speak with one another; what the engine says goes through `on_the_way`.
     fn market(
         orders: u64,
-        on_the_way: impl Fn(Vec<(To, Message)>) -> Vec<(To, Message)>,
-    ) -> (Traded, Vec<Sample>, u64) {
+        on_the_way: impl Fn(Vec<(Recipient, MarketMessage)>) -> Vec<(Recipient, MarketMessage)>,
+    ) -> (Traded, Vec<MarketSample>, u64) {
         let mut blotter = Blotter::new(&task(orders)).expect("a gateway");
-        let mut engine = Engine::new(Rules { symbols: 4, ..Rules::default() });
+        let mut engine = MatchingEngine::new(EngineRules { symbols: 4, ..EngineRules::default() });
         let mut samples = Vec::new();
         blotter.begin(1_000);
         let mut messages: Vec<Vec<u8>> = (0..orders).map(|at| blotter.order(at, 1_000 + at, false).to_vec()).collect();
         messages.push(blotter.end().to_vec());
         assert!(!blotter.is_settled());
-        let mut answers: Vec<(To, Message)> = Vec::new();
+        let mut answers: Vec<(Recipient, MarketMessage)> = Vec::new();
         for message in &messages {
-            let _taken = engine.take(message, &mut answers);
+            let _taken = engine.process(message, &mut answers);
         }
         for (_, answer) in on_the_way(answers) {
-            let sample = blotter.hear(&answer.encode(), 10_000).map(Sample::decode);
+            let sample = blotter.hear(&answer.encode(), 10_000).map(MarketSample::decode);
             samples.extend(sample.map(|sample| sample.expect("a sample")));
         }
         (blotter.found(), samples, engine.checksum().value())
@@ -265,7 +265,7 @@ mod tests {
     fn what_comes_twice_counts_once() {
         let (once, ..) = market(500, |answers| answers);
         let (twice, ..) = market(500, |answers| {
-            let mut doubled: Vec<(To, Message)> = answers[..answers.len() / 2].to_vec();
+            let mut doubled: Vec<(Recipient, MarketMessage)> = answers[..answers.len() / 2].to_vec();
             doubled.extend(answers.clone());
             doubled
         });
@@ -279,9 +279,9 @@ mod tests {
     fn what_is_lost_is_told() {
         let (found, ..) = market(500, |mut answers| {
             let lost =
-                answers.iter().position(|(_, one)| matches!(one, Message::Confirmation(_))).expect("there is one");
+                answers.iter().position(|(_, one)| matches!(one, MarketMessage::Confirmation(_))).expect("there is one");
             answers.remove(lost);
-            let lost = answers.iter().position(|(_, one)| matches!(one, Message::Quote(_))).expect("there is one");
+            let lost = answers.iter().position(|(_, one)| matches!(one, MarketMessage::Quote(_))).expect("there is one");
             answers.remove(lost);
             answers
         });

@@ -11,7 +11,7 @@ use std::time::Duration;
 use client::{Channel, Client, ConsumeOptions, Error, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
 use market::limits::GATEWAYS_MAX;
-use market::{Counts, Role, Rules, Taken};
+use market::{EngineCounts, SampleSource, EngineRules, InputOutcome};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     channel: Channel,
     poll: Poll,
     task: EngineTask,
-    engine: market::Engine,
+    engine: market::MatchingEngine,
     journal: Option<Journal>,
     mailbox: Mailbox,
     /// With a journal: orders that may be acknowledged as soon as what answers them is confirmed.
@@ -67,8 +67,8 @@ struct Owed {
 impl Engine {
     /// Connects, and takes up what a journal has.
     pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
-        let rules = Rules { symbols: task.load.symbols, matching: task.load.matching(), ..Rules::default() };
-        let mut engine = market::Engine::new(rules);
+        let rules = EngineRules { symbols: task.load.symbols, matching: task.load.matching(), ..EngineRules::default() };
+        let mut engine = market::MatchingEngine::new(rules);
         let mut mailbox = Mailbox::new(&task.place);
         let (journal, kept) = match &task.journal {
             Some(path) => Journal::open(path).map(|(journal, kept)| (Some(journal), kept))?,
@@ -184,9 +184,9 @@ impl Engine {
         let came = self.client.dispatch_now(|delivery, outlet| {
             let body = delivery.body();
             last = Some(delivery.delivery_tag);
-            let taken = engine.take(body, mailbox);
+            let taken = engine.process(body, mailbox);
             match taken {
-                Taken::Order => {
+                InputOutcome::Order => {
                     if let Some(journal) = journal {
                         journal.order(body);
                     }
@@ -199,15 +199,15 @@ impl Engine {
                             interval.begin(found.began_ns);
                         }
                         if is_due {
-                            let bytes = interval.end(Role::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
+                            let bytes = interval.end(SampleSource::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
                             outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
                         }
                     }
                 }
-                Taken::End(gateway) => ended[gateway.number()] = true,
+                InputOutcome::End(gateway) => ended[gateway.number()] = true,
                 // Whoever sent it may say where its rejection is to go.
-                Taken::Malformed => mailbox.address(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
-                Taken::Repeat => {}
+                InputOutcome::Malformed => mailbox.address(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
+                InputOutcome::Repeat => {}
             }
             if journal.is_none() { mailbox.post(delivery.channel, outlet) } else { Ok(()) }
         })?;
@@ -269,8 +269,8 @@ impl Engine {
 }
 
 /// What the measurements have of it.
-fn totals(counts: &Counts) -> Totals {
-    let &Counts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
+fn totals(counts: &EngineCounts) -> Totals {
+    let &EngineCounts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
     Totals { orders, trades, confirmations, rejects, quotes }
 }
 

@@ -4,7 +4,7 @@
 //! Owns:   what was counted, and used, when the interval began.
 //! Never:  counts by itself, reads a clock.
 
-use market::{Role, Sample};
+use market::{SampleSource, MarketSample};
 
 use super::usage::Usage;
 
@@ -47,10 +47,10 @@ impl Interval {
     }
 
     /// The measurement of the interval that ends now, with the completion times in it; the next one begins.
-    pub(super) fn end(&mut self, role: Role, time_ns: u64, totals: Totals, completions: Vec<(u64, u64)>) -> &[u8] {
+    pub(super) fn end(&mut self, role: SampleSource, time_ns: u64, totals: Totals, completions: Vec<(u64, u64)>) -> &[u8] {
         let (user_us, system_us) = self.usage.since();
         let before = std::mem::replace(&mut self.before, totals);
-        let sample = Sample {
+        let sample = MarketSample {
             role,
             number: self.samples as u32,
             at_ns: time_ns.saturating_sub(self.first_ns),

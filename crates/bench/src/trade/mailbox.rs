@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use client::{Channel, Client, Outlet, Publish};
-use market::{Answers, Encoded, Gap, Gateway, Message, To};
+use market::{MessageSink, EncodedMessage, SequenceGap, GatewayId, MarketMessage, Recipient};
 
 use super::place::{Place, REJECTS};
 use crate::limits::MARKET_GAPS_TOLD;
@@ -16,7 +16,7 @@ use crate::limits::MARKET_GAPS_TOLD;
 pub(super) struct Mailbox {
     exchange: String,
     keys: Vec<String>,
-    waiting: Vec<(To, Encoded)>,
+    waiting: Vec<(Recipient, EncodedMessage)>,
     /// Where the rejections of what no order could be read from go, in their order.
     senders: VecDeque<Option<String>>,
     /// Gaps in the orders of gateways.
@@ -31,11 +31,11 @@ pub(super) struct Mailbox {
     last_tag: u64,
 }
 
-impl Answers for Mailbox {
+impl MessageSink for Mailbox {
     #[inline]
-    fn message(&mut self, to: To, message: &Message) {
+    fn message(&mut self, to: Recipient, message: &MarketMessage) {
         // What answers no order is not in the journal, and would not come again in the same place.
-        if !matches!(message, Message::End(_)) && to != To::Sender {
+        if !matches!(message, MarketMessage::End(_)) && to != Recipient::Sender {
             self.journaled += 1;
             if self.journaled <= self.skipped {
                 return;
@@ -44,10 +44,10 @@ impl Answers for Mailbox {
         self.waiting.push((to, message.encode()));
     }
 
-    fn gap(&mut self, gateway: Gateway, gap: Gap) {
+    fn gap(&mut self, gateway: GatewayId, gap: SequenceGap) {
         self.gaps += 1;
         if self.gaps <= MARKET_GAPS_TOLD {
-            let Gap { from, until } = gap;
+            let SequenceGap { from, until } = gap;
             eprintln!(
                 "harrier market: engine: of gateway {gateway} the orders from {from} to before {until} did not come"
             );
@@ -123,15 +123,15 @@ impl Mailbox {
     fn each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
         for (to, body) in &self.waiting {
             let keys = match to {
-                To::Gateway(gateway) => match self.keys.get(gateway.number()) {
+                Recipient::Gateway(gateway) => match self.keys.get(gateway.number()) {
                     Some(key) => std::slice::from_ref(key),
                     None => {
                         self.unaddressed += 1;
                         continue;
                     }
                 },
-                To::All => &self.keys,
-                To::Sender => {
+                Recipient::All => &self.keys,
+                Recipient::Sender => {
                     let sender = self.senders.pop_front().flatten();
                     let to = match &sender {
                         Some(queue) => Publish::to("", queue),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
-use market::{Message, Role, Sample};
+use market::{MarketMessage, SampleSource, MarketSample};
 use serde::{Deserialize, Serialize};
 
 use super::place::{Place, REJECTS, STATISTICS};
@@ -87,15 +87,15 @@ impl Reporter {
         let mut failed: Option<String> = None;
         let came = self.client.dispatch(wait, |delivery, _| {
             last = Some(delivery.delivery_tag);
-            let line = match (Sample::decode(delivery.body()), Message::decode(delivery.body())) {
+            let line = match (MarketSample::decode(delivery.body()), MarketMessage::decode(delivery.body())) {
                 (Ok(sample), _) => {
                     match sample.role {
-                        Role::Gateway(_) => reported.gateway += 1,
-                        Role::Engine => reported.engine += 1,
+                        SampleSource::Gateway(_) => reported.gateway += 1,
+                        SampleSource::Engine => reported.engine += 1,
                     }
                     Statement::of(sample).line()
                 }
-                (Err(_), Ok(Message::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
+                (Err(_), Ok(MarketMessage::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
                     reported.rejections += 1;
                     Rejection::of(&reject).line()
                 }

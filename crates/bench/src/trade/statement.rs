@@ -5,7 +5,7 @@
 //! Never:  an average where the whole histogram is known.
 
 use gauge::{Buckets, Latencies};
-use market::{Reject, Role, Sample};
+use market::{OrderReject, SampleSource, MarketSample};
 use serde::{Deserialize, Serialize};
 
 /// One measurement.
@@ -50,7 +50,7 @@ pub(super) struct Rejection {
 
 impl Rejection {
     /// What a rejection says.
-    pub(super) fn of(reject: &Reject) -> Self {
+    pub(super) fn of(reject: &OrderReject) -> Self {
         Self { from: "engine".to_owned(), rejected: reject.reason.to_string() }
     }
 
@@ -75,13 +75,13 @@ pub(super) struct Completion {
 
 impl Statement {
     /// What a sample says.
-    pub(super) fn of(sample: Sample) -> Self {
+    pub(super) fn of(sample: MarketSample) -> Self {
         let per_s = |count: u64| count as f64 * 1e9 / sample.span_ns.max(1) as f64;
         let share = |us: u64| per_s(us) / 1e6;
         let answers = sample.trades + sample.confirmations + sample.rejects + sample.quotes;
         let (from, gateway) = match sample.role {
-            Role::Gateway(gateway) => ("gateway", Some(gateway.number())),
-            Role::Engine => ("engine", None),
+            SampleSource::Gateway(gateway) => ("gateway", Some(gateway.number())),
+            SampleSource::Engine => ("engine", None),
         };
         Self {
             from: from.to_owned(),
@@ -127,10 +127,10 @@ impl Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use market::Gateway;
+    use market::GatewayId;
 
-    fn sample(role: Role) -> Sample {
-        Sample {
+    fn sample(role: SampleSource) -> MarketSample {
+        MarketSample {
             role,
             number: 3,
             at_ns: 2_000_000_000,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_line_says_whose_it_is_and_has_the_whole_histogram() {
-        let line = Statement::of(sample(Role::Gateway(Gateway::default()))).line().expect("it has a form");
+        let line = Statement::of(sample(SampleSource::Gateway(GatewayId::default()))).line().expect("it has a form");
         let read: Statement = serde_json::from_str(&line).expect("an object");
         assert_eq!((read.from.as_str(), read.gateway, read.number), ("gateway", Some(0), 3));
         assert_eq!((read.orders_per_s, read.answers_per_s), (20_000.0, 30_000.0));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_engine_has_no_completion() {
-        let line = Statement::of(sample(Role::Engine)).line().expect("it has a form");
+        let line = Statement::of(sample(SampleSource::Engine)).line().expect("it has a form");
         assert!(line.starts_with(r#"{"from":"engine","number":3,"#) && !line.contains("completion"), "{line}");
     }
 }

@@ -5,7 +5,7 @@
 //! Never:  takes a message from anybody: it gets copies.
 
 use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
-use market::{Message, Sample};
+use market::{MarketMessage, MarketSample};
 use report::table::put;
 
 use super::asked::TRADING;
@@ -60,7 +60,7 @@ fn bytes(digits: &str) -> Result<Vec<u8>, Wrong> {
 
 /// A message in words.
 fn told(body: &[u8]) -> String {
-    match (Message::decode(body), Sample::decode(body)) {
+    match (MarketMessage::decode(body), MarketSample::decode(body)) {
         (Ok(message), _) => message.to_string(),
         (Err(_), Ok(sample)) => sample.to_string(),
         (Err(malformed), Err(_)) => format!("no message ({}): {} bytes", malformed.reason, body.len()),

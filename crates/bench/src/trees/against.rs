@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use planner::held::{Held, TIED_SHARE, against_paper};
+use planner::paper_comparison::{TreeComparison, TIED_SHARE, compare_with_paper};
 
 use crate::failure::Failure;
 
@@ -15,14 +15,14 @@ use crate::failure::Failure;
 /// # Errors
 /// The paper's tables make no costs.
 pub(super) fn paper() -> Result<String, Failure> {
-    let sizes = against_paper().map_err(|why| why.to_string())?;
+    let sizes = compare_with_paper().map_err(|why| why.to_string())?;
     let mut text = String::from(
         "# Tables 7 and 8 of the 2009 paper, sixteen consumers, predicted with costs from its Tables 1 to 6 alone.\n\
          # Messages a second of one stream; tables of large messages count bytes of all consumers, and are converted.\n",
     );
     for size in &sizes {
         let place =
-            |of: &dyn Fn(&Held) -> f64, held: &Held| size.trees.iter().filter(|one| of(one) > of(held)).count() + 1;
+            |of: &dyn Fn(&TreeComparison) -> f64, held: &TreeComparison| size.trees.iter().filter(|one| of(one) > of(held)).count() + 1;
         let _infallible = writeln!(
             text,
             "# {:<16}{:>8}{:>11}{:>7}{:>11}{:>21}{:>7}{:>9}",
@@ -55,7 +55,7 @@ pub(super) fn paper() -> Result<String, Failure> {
             ),
             None => "no trees".to_owned(),
         };
-        let tied = if size.names_the_best() { "reached" } else { "MISSED" };
+        let tied = if size.predicts_best() { "reached" } else { "MISSED" };
         let _infallible = writeln!(
             text,
             "# {} bytes: Spearman {:.2}; {named} (the best within {:.0} %: {tied})\n",

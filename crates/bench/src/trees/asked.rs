@@ -188,7 +188,7 @@ pub(super) fn wait_ns(name: &str, text: &str) -> Result<u64, Wrong> {
 /// # Errors
 /// No tree, or one with more nodes than one run starts.
 pub(super) fn tree(text: &str) -> Result<Tree, Wrong> {
-    let tree: Tree = text.parse().map_err(|error: topology::NotATree| Wrong(error.to_string()))?;
+    let tree: Tree = text.parse().map_err(|error: topology::TreeParseError| Wrong(error.to_string()))?;
     if tree.brokers_count() > TREE_BROKERS_MAX || tree.consumers() > TREE_CONSUMERS_MAX {
         return Err(Wrong(format!(
             "{tree}: at most {TREE_BROKERS_MAX} brokers and {TREE_CONSUMERS_MAX} consumers are started"

@@ -15,7 +15,7 @@ use super::figures::Figures;
 use super::ground::Wish;
 use super::grown::Plan;
 use super::measure::{Effort, Measured};
-use super::paper::{self, Cell, EXPERIMENTS, is_large};
+use super::paper::{self, PaperCell, EXPERIMENTS, is_large};
 use super::run::{help, section, told};
 use super::turns::{Step, Turns};
 use super::{asked, resources};
@@ -198,7 +198,7 @@ fn line(measured: &Measured) -> String {
 /// The paper's tables with ours beside: figure, share of the first row's, and place in the order.
 fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), Failure> {
     for number in paper::tables(name) {
-        let cells: Vec<Cell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
+        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
         if !cells.is_empty() {
             book.table(table(number, &cells, kinds, found))?;
         }
@@ -206,11 +206,11 @@ fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Resul
     Ok(())
 }
 
-fn has(found: &Found, cell: &Cell, kinds: &[Credit]) -> bool {
+fn has(found: &Found, cell: &PaperCell, kinds: &[Credit]) -> bool {
     kinds.iter().all(|&kind| found.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
 }
 
-fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section {
+fn table(table: u32, cells: &[PaperCell], kinds: &[Credit], found: &Found) -> Section {
     let large = cells.first().is_some_and(|cell| is_large(cell.size_bytes));
     let unit = if large { "MB/s, aggregate" } else { "messages/s, per stream" };
     let mut columns = ["size", "topology", "paper", "of first", "place"].map(str::to_owned).to_vec();
@@ -223,10 +223,10 @@ fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section
     let mut rows = Vec::new();
     let mut agreeing = vec![(0, 0); kinds.len()];
     for size_bytes in sizes {
-        let row: Vec<&Cell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
+        let row: Vec<&PaperCell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
         let papers: Vec<f64> = row.iter().map(|cell| cell.value).collect();
         let of = |kind: Credit| -> Vec<f64> {
-            let value = |cell: &&Cell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
+            let value = |cell: &&PaperCell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
             row.iter().map(|cell| value(cell).unwrap_or(f64::NAN)).collect()
         };
         let ours: Vec<Vec<f64>> = kinds.iter().map(|&kind| of(kind)).collect();
@@ -288,7 +288,7 @@ fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result
     ];
     let mut table = section("Steps at which the paper's brokers collapsed".to_owned(), facts, &columns);
     for (_, from, to, explained) in STEPS.iter().filter(|(experiment, ..)| *experiment == name) {
-        let is_small = |cell: &&Cell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
+        let is_small = |cell: &&PaperCell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
         for cell in cells.iter().filter(is_small) {
             let size_bytes = cell.size_bytes;
             let before = cells
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_table_has_the_papers_shape_beside_ours() {
-        let cells: Vec<Cell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
+        let cells: Vec<PaperCell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
         let mut found = Found::new();
         for (cell, value) in cells.iter().zip([100.0, 90.0, 80.0, 40.0]) {
             found.insert((cell.topology.to_owned(), 64, Credit::Bounded), value);

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use topology::{Broker, Tree};
+use topology::{TreeBroker, Tree};
 
 use super::figures::Figures;
 use super::ground::{Ground, Wish};
@@ -176,7 +176,7 @@ impl Grown {
     }
 
     fn start_consumers(&mut self, plan: &Plan) -> Result<(), String> {
-        let leaves: Vec<Broker> = plan.tree.brokers().filter(|&broker| plan.tree.is_leaf(broker)).collect();
+        let leaves: Vec<TreeBroker> = plan.tree.brokers().filter(|&broker| plan.tree.is_leaf(broker)).collect();
         for leaf in leaves {
             let broker = &self.brokers[plan.tree.number(leaf) as usize];
             let name = format!("consumers of {}", broker.name);

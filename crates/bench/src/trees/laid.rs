@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use topology::{Broker, Tree};
+use topology::{TreeBroker, Tree};
 
 use crate::failure::Failure;
 use crate::limits::LISTED_BYTES_MAX;
@@ -71,7 +71,7 @@ impl<'a> Laid<'a> {
     }
 
     /// Where a broker is; without hosts its name stands for one.
-    fn host(&self, broker: Broker) -> String {
+    fn host(&self, broker: TreeBroker) -> String {
         let number = self.tree.number(broker) as usize;
         self.hosts.and_then(|hosts| hosts.get(number)).cloned().unwrap_or_else(|| broker.to_string())
     }

@@ -134,7 +134,7 @@ mod tests {
             assert!(one.broker_cpu_us[0].iter().all(|us| (us - 10.0).abs() < 1e-9), "{:?}", one.broker_cpu_us);
             assert!(one.wire_bytes_per_copy.is_some_and(|bytes| (bytes - 1_514.0).abs() < 1e-6), "{one:?}");
             assert_eq!(one.latency_us.len(), 2);
-            assert_eq!(one.complaint(), None);
+            assert_eq!(one.inconsistency(), None);
         }
     }
 

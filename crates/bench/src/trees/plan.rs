@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use planner::{
-    Basis, Candidate, CostSet, Host, Impossible, Nodes, Prediction, Profile, Resting, Sharing, SizeCosts, Wish, search,
+    Basis, Candidate, CostSet, HostModel, Unsatisfiable, NodeModel, Prediction, Profile, CostSource, Sharing, SizeCosts, TreeRequirements, search,
 };
 use report::page::write_file;
 use report::table::put;
@@ -80,12 +80,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let file = Path::new(given.text("profile").unwrap_or("profile.json"));
     let profile = profiles::read(file)?;
     let (costs, resting) = asked.costs(&profile, file)?;
-    let host = Host {
+    let host = HostModel {
         cores: asked.cores.unwrap_or(profile.cores),
         link_bits_per_s: asked.link_bits_per_s.or(profile.link_bits_per_s),
         sharing: Sharing::OwnHosts,
     };
-    let nodes = Nodes::new(&costs, host);
+    let nodes = NodeModel::new(&costs, host);
     let front = search(&nodes, &asked.wish()).map_err(|why| Failure::Usage(asked.impossible(&why, file)))?;
     let chosen = choose(&front.trees, asked.objective).ok_or_else(|| {
         Failure::Usage(format!("{}: no latencies were measured, so that none is the lowest", file.display()))
@@ -99,7 +99,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         transport: asked.transport,
         ack: asked.ack,
         reach: costs.reach,
-        beyond_sizes: matches!(resting, Resting::Beyond(_)),
+        beyond_sizes: matches!(resting, CostSource::Beyond(_)),
         examined: front.examined,
         laid: Laid::new(&chosen.tree, asked.hosts.as_deref(), &asked.exchange, asked.transport, asked.ack),
     };
@@ -162,13 +162,13 @@ impl Asked {
         })
     }
 
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> TreeRequirements {
         let hosts = self.hosts.as_ref().map(|hosts| hosts.len() as u32);
         let brokers_max = [self.brokers_max, hosts].into_iter().flatten().min();
-        Wish { consumers: self.consumers, brokers_max, rate_min: self.rate_min, beyond: self.beyond }
+        TreeRequirements { consumers: self.consumers, brokers_max, rate_min: self.rate_min, extrapolate: self.beyond }
     }
 
-    fn costs(&self, profile: &Profile, file: &Path) -> Result<(SizeCosts, Resting), Failure> {
+    fn costs(&self, profile: &Profile, file: &Path) -> Result<(SizeCosts, CostSource), Failure> {
         let Self { transport, ack, message_bytes, .. } = self;
         let file = file.display();
         let set = profile.costs_of(transport, ack).ok_or_else(|| {
@@ -179,9 +179,9 @@ impl Asked {
                 known.join(", ")
             ))
         })?;
-        set.at(*message_bytes, self.beyond).map_err(|why| {
+        set.for_size(*message_bytes, self.beyond).map_err(|why| {
             let hint = match why {
-                planner::Unpriced::Beyond(..) => " (--extrapolate goes beyond, and marks it)",
+                planner::MissingCosts::Beyond(..) => " (--extrapolate goes beyond, and marks it)",
                 _ => "",
             };
             Failure::Usage(format!("{file} has no costs of messages of {message_bytes} bytes: {why}{hint}"))
@@ -189,7 +189,7 @@ impl Asked {
     }
 
     /// Which constraint cannot be kept, by the name of its option.
-    fn impossible(&self, why: &Impossible, file: &Path) -> String {
+    fn impossible(&self, why: &Unsatisfiable, file: &Path) -> String {
         let brokers = match (&self.hosts, self.brokers_max) {
             (Some(hosts), most) if most.is_none_or(|most| hosts.len() as u64 <= u64::from(most)) => {
                 format!("--hosts with {} of them", hosts.len())
@@ -198,19 +198,19 @@ impl Asked {
         };
         let rate = format!("--min-rate {}", self.rate_min.unwrap_or_default());
         match why {
-            Impossible::NoConsumers | Impossible::TooManyConsumers => format!("--consumers {}: {why}", self.consumers),
-            Impossible::Reach { .. } => {
+            Unsatisfiable::NoConsumers | Unsatisfiable::TooManyConsumers => format!("--consumers {}: {why}", self.consumers),
+            Unsatisfiable::Reach { .. } => {
                 let file = file.display();
                 format!("--consumers {}: in {file} {why} (--extrapolate goes beyond, and marks it)", self.consumers)
             }
-            Impossible::Brokers { .. } => format!("{brokers}: {why}"),
-            Impossible::Rate { .. } => format!("{rate}: {why}"),
-            Impossible::Together { .. } => format!("{rate} and {brokers}: {why}"),
+            Unsatisfiable::Brokers { .. } => format!("{brokers}: {why}"),
+            Unsatisfiable::Rate { .. } => format!("{rate}: {why}"),
+            Unsatisfiable::Together { .. } => format!("{rate} and {brokers}: {why}"),
         }
     }
 
     /// What a reader should know before the figures.
-    fn facts(&self, profile: &Profile, file: &Path, nodes: &Nodes<'_>, resting: Resting) -> Vec<String> {
+    fn facts(&self, profile: &Profile, file: &Path, nodes: &NodeModel<'_>, resting: CostSource) -> Vec<String> {
         let Self { consumers, message_bytes, transport, ack, .. } = self;
         let link = match nodes.host.link_bits_per_s {
             Some(bits) => format!("a link of {} Mbit/s", bits / 1_000_000),
@@ -235,11 +235,11 @@ impl Asked {
             costs,
         ];
         match resting {
-            Resting::Measured => {}
-            Resting::Between(less, more) => {
+            CostSource::Measured => {}
+            CostSource::Between(less, more) => {
                 facts.push(format!("this size was not measured: it lies between {less} and {more} bytes, which were"));
             }
-            Resting::Beyond(nearest) => {
+            CostSource::Beyond(nearest) => {
                 facts.push(format!(
                     "EXTRAPOLATED: this size was not measured, and {nearest} bytes are the nearest that were"
                 ));
@@ -284,7 +284,7 @@ fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::{held, paper};
+    use planner::{paper_comparison, paper};
 
     fn given(line: &str) -> Result<Given, Wrong> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -312,8 +312,8 @@ mod tests {
         let asked = Asked::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
         let (profile, file) = (of_the_paper(), Path::new("p.json"));
         let (costs, _) = asked.costs(&profile, file).map_err(told)?;
-        let host = Host { cores: profile.cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
-        let nodes = Nodes::new(&costs, host);
+        let host = HostModel { cores: profile.cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
+        let nodes = NodeModel::new(&costs, host);
         let front = search(&nodes, &asked.wish()).map_err(|why| asked.impossible(&why, file))?;
         Ok(choose(&front.trees, asked.objective).ok_or("no latencies")?.tree.to_string())
     }
@@ -321,7 +321,7 @@ mod tests {
     /// For its small messages the paper recommends two brokers below each, and no more than four consumers on a leaf.
     #[test]
     fn from_the_paper_s_costs_comes_the_paper_s_advice() {
-        assert!(held::against_paper().is_ok());
+        assert!(paper_comparison::compare_with_paper().is_ok());
         for size in ["64", "256", "1K", "4K"] {
             let tree: topology::Tree = chosen(&format!("-n 16 -m {size}")).expect(size).parse().expect("a tree");
             let leaves = tree.levels().len() as u32 - 1;

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use planner::{Bottleneck, Candidate, Estimate, Place, Prediction, Reach, Reason};
+use planner::{Bottleneck, Candidate, Estimate, TreePosition, Prediction, MeasuredRange, LimitingResource};
 use serde_json::{Value, json};
 use topology::Tree;
 
@@ -31,7 +31,7 @@ pub(super) struct Planned<'a> {
     pub transport: &'static str,
     pub ack: &'static str,
     /// How far measurements go.
-    pub reach: Reach,
+    pub reach: MeasuredRange,
     /// The size is beyond those that were measured.
     pub beyond_sizes: bool,
     pub examined: u64,
@@ -40,11 +40,11 @@ pub(super) struct Planned<'a> {
 
 /// Why a broker is not faster, in words.
 pub(super) fn why(bottleneck: &Bottleneck) -> String {
-    let Bottleneck { level, place, degree, reason, time_us } = bottleneck;
+    let Bottleneck { level, position: place, degree, resource: reason, time_us } = bottleneck;
     let who = match place {
-        Place::Alone | Place::Root => "the root".to_owned(),
-        Place::Inner => format!("each broker of level {level}"),
-        Place::Leaf => format!("each leaf (level {level})"),
+        TreePosition::Alone | TreePosition::Root => "the root".to_owned(),
+        TreePosition::Inner => format!("each broker of level {level}"),
+        TreePosition::Leaf => format!("each leaf (level {level})"),
     };
     let copies = match (degree, place.is_last()) {
         (1, true) => "1 copy to a consumer".to_owned(),
@@ -54,25 +54,25 @@ pub(super) fn why(bottleneck: &Bottleneck) -> String {
     };
     let time = format!("{} us a message", rounded(time_us.value));
     match reason {
-        Reason::Cores => format!("{who}: one message in and {copies} take its busiest thread {time}"),
-        Reason::Egress => format!("{who}: {copies} take its link {time}, outward"),
-        Reason::Ingress => format!("{who}: one message takes its link {time}, inward"),
-        Reason::SharedCores => format!("all brokers together take the cores that they share {time}"),
+        LimitingResource::Cores => format!("{who}: one message in and {copies} take its busiest thread {time}"),
+        LimitingResource::Egress => format!("{who}: {copies} take its link {time}, outward"),
+        LimitingResource::Ingress => format!("{who}: one message takes its link {time}, inward"),
+        LimitingResource::SharedCores => format!("all brokers together take the cores that they share {time}"),
     }
 }
 
 /// Short, for a column.
 fn short(bottleneck: &Bottleneck) -> String {
-    let reason = match bottleneck.reason {
-        Reason::Cores => "cores",
-        Reason::Egress => "egress",
-        Reason::Ingress => "ingress",
-        Reason::SharedCores => "shared cores",
+    let reason = match bottleneck.resource {
+        LimitingResource::Cores => "cores",
+        LimitingResource::Egress => "egress",
+        LimitingResource::Ingress => "ingress",
+        LimitingResource::SharedCores => "shared cores",
     };
-    let who = match bottleneck.place {
-        Place::Alone | Place::Root => "root".to_owned(),
-        Place::Inner => format!("level {}", bottleneck.level),
-        Place::Leaf => "leaves".to_owned(),
+    let who = match bottleneck.position {
+        TreePosition::Alone | TreePosition::Root => "root".to_owned(),
+        TreePosition::Inner => format!("level {}", bottleneck.level),
+        TreePosition::Leaf => "leaves".to_owned(),
     };
     format!("{who}: {reason}, degree {}", bottleneck.degree)
 }
@@ -89,7 +89,7 @@ fn rounded(value: f64) -> String {
 }
 
 /// What of a tree is further than anything that was measured.
-fn beyond(tree: &Tree, reach: &Reach, beyond_sizes: bool) -> Vec<String> {
+fn beyond(tree: &Tree, reach: &MeasuredRange, beyond_sizes: bool) -> Vec<String> {
     let levels = tree.levels().len() as u32;
     let (consumers, brokers) = (tree.degree(levels - 1), (0..levels - 1).map(|level| tree.degree(level)).max());
     let mut found = Vec::new();
@@ -222,7 +222,7 @@ impl Planned<'_> {
             "stream_per_s": stream_per_s,
             "latency_us": latency_us,
             "bottleneck": {"level": bottleneck.level, "degree": bottleneck.degree, "time_us": bottleneck.time_us,
-                "reason": format!("{:?}", bottleneck.reason).to_lowercase(), "why": why(bottleneck)},
+                "reason": format!("{:?}", bottleneck.resource).to_lowercase(), "why": why(bottleneck)},
             "levels": load.collect::<Vec<_>>(),
             "extrapolated": beyond(tree, &self.reach, self.beyond_sizes),
         })
@@ -262,7 +262,7 @@ fn loads(prediction: &Prediction) -> String {
 pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let none =
         || Wrong("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
-    let tree = |text: &str| text.parse().map_err(|why: topology::NotATree| Wrong(why.to_string()));
+    let tree = |text: &str| text.parse().map_err(|why: topology::TreeParseError| Wrong(why.to_string()));
     if text.trim_start().starts_with('{') {
         let broken = |why: String| Wrong(format!("standard input is no plan: {why}"));
         let plan: Value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;

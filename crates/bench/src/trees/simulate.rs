@@ -9,7 +9,7 @@ mod page;
 mod told;
 
 use desim::{AckMode, BrokerFailure, TreeTopology, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes};
-use planner::{Host, Profile, Resting, Sharing, SizeCosts};
+use planner::{HostModel, Profile, CostSource, Sharing, SizeCosts};
 use report::page::write_file;
 use report::table::put;
 use topology::Tree;
@@ -144,7 +144,7 @@ fn impossible(why: desim::InvalidScenario) -> Failure {
 
 fn wish(given: &Given) -> Result<Wish, Failure> {
     let tree: Tree = match given.bare() {
-        [one] => one.parse().map_err(|error: topology::NotATree| Wrong(error.to_string()))?,
+        [one] => one.parse().map_err(|error: topology::TreeParseError| Wrong(error.to_string()))?,
         [] => return Err(Failure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
         [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
     };
@@ -246,7 +246,7 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
         let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(impossible)?, size, 1);
-        scenario.wire_bytes = planner::wire_bytes_presumed(size);
+        scenario.wire_bytes = planner::estimated_wire_bytes(size);
         scenario.link.bits_per_s = link;
         scenario.cores = (cores.unwrap_or(CORES_USUAL) as u32).saturating_sub(1).max(1);
         let (take_in_us, copy_us) = (take_in_ns / 1e3, copy_ns / 1e3);
@@ -262,12 +262,12 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
     let cores = cores.unwrap_or(u64::from(profile.cores)) as u32;
     let link_bits_per_s = link.or(profile.link_bits_per_s);
     // Each broker has a host for itself here, whatever it was measured on.
-    let host = Host { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
+    let host = HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
     let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(impossible)?;
     let rests = match resting {
-        Resting::Measured => "measured".to_owned(),
-        Resting::Between(less, more) => format!("between those measured at {less} and {more} B"),
-        Resting::Beyond(size) => format!("EXTRAPOLATED beyond {size} B"),
+        CostSource::Measured => "measured".to_owned(),
+        CostSource::Between(less, more) => format!("between those measured at {less} and {more} B"),
+        CostSource::Beyond(size) => format!("EXTRAPOLATED beyond {size} B"),
     };
     let told = format!("{file} ({transport}, ack {ack}), {rests}; {}", profiles::conditions(&profile));
     Ok((scenario, told, Some(planner::predict(tree, &costs, &host).stream_per_s.value)))
@@ -279,14 +279,14 @@ fn size_costs(
     (transport, ack): (&str, &str),
     size: u64,
     beyond: bool,
-) -> Result<(SizeCosts, Resting), Failure> {
+) -> Result<(SizeCosts, CostSource), Failure> {
     let set = profile.costs_of(transport, ack).ok_or_else(|| {
         let there: Vec<String> =
             profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
         Failure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
     })?;
-    set.at(size, beyond).map_err(|why| {
+    set.for_size(size, beyond).map_err(|why| {
         let hint = if beyond { "" } else { " (--extrapolate goes beyond, for a guess)" };
         Failure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
     })

@@ -6,7 +6,7 @@
 //!         a success.
 
 use planner::{
-    Bottleneck, Estimate, Host, Nodes, Prediction, Profile, Reason, Sharing, SizeCosts, predict, processors_us, search,
+    Bottleneck, Estimate, HostModel, NodeModel, Prediction, Profile, LimitingResource, Sharing, SizeCosts, predict, processors_us, search,
 };
 use report::Progress;
 use report::page::{Section, number, write_file};
@@ -87,7 +87,7 @@ struct Verification {
     chosen: Vec<Option<Tree>>,
     sizes: Vec<SizeCosts>,
     guessed: Vec<u64>,
-    host: Host,
+    host: HostModel,
     effort: Effort,
     asked: Asked,
     /// Which figure is compared.
@@ -188,10 +188,10 @@ impl Verification {
         let mut priced = Vec::new();
         let mut guessed = Vec::new();
         for size in wanted {
-            let (costs, resting) = set.at(size, given.has("extrapolate")).map_err(|why| {
+            let (costs, resting) = set.for_size(size, given.has("extrapolate")).map_err(|why| {
                 Failure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
             })?;
-            if matches!(resting, planner::Resting::Beyond(_)) {
+            if matches!(resting, planner::CostSource::Beyond(_)) {
                 guessed.push(size);
             }
             priced.push(costs);
@@ -199,7 +199,7 @@ impl Verification {
         let own = lone_ranks().is_some_and(|ranks| trees.iter().all(|tree| ranks >= nodes(tree) as usize));
         let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
         let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
-        let host = Host { cores: profile.cores, link_bits_per_s, sharing };
+        let host = HostModel { cores: profile.cores, link_bits_per_s, sharing };
         let percent = |name: &str, usual: f64| Ok::<f64, Wrong>(given.decimal(name, usual, 0.0, 1_000.0)? / 100.0);
         let asked = Asked { error_max: percent("within", 15.0)?, behind_max: percent("behind", 5.0)? };
         let effort = Effort {
@@ -309,7 +309,7 @@ impl Verification {
         let prediction: Prediction = predict(tree, costs, &self.host);
         let (predicted, value): (Estimate, Value<'_>) = match self.better {
             Better::More => (prediction.stream_per_s, &|figures| Some(figures.per_stream_per_s())),
-            Better::Less => (processors_us(&Nodes::new(costs, self.host), tree), &|figures| {
+            Better::Less => (processors_us(&NodeModel::new(costs, self.host), tree), &|figures| {
                 let levels = figures.level_cpu_us(tree)?;
                 Some(levels.iter().zip(tree.levels()).map(|(us, &count)| us * f64::from(count)).sum())
             }),
@@ -411,11 +411,11 @@ impl Verification {
 
 /// What keeps a tree from being faster, in a few words.
 fn limit(bottleneck: &Bottleneck) -> String {
-    let why = match bottleneck.reason {
-        Reason::Cores => "processor",
-        Reason::Egress => "link out",
-        Reason::Ingress => "link in",
-        Reason::SharedCores => return "this host".to_owned(),
+    let why = match bottleneck.resource {
+        LimitingResource::Cores => "processor",
+        LimitingResource::Egress => "link out",
+        LimitingResource::Ingress => "link in",
+        LimitingResource::SharedCores => return "this host".to_owned(),
     };
     let level = bottleneck.level;
     let broker = if level == 0 { "b0".to_owned() } else { format!("b{level}.0") };
@@ -433,12 +433,12 @@ fn predicted_best(pairs: &[Pair], better: Better) -> Option<String> {
 }
 
 /// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
-fn choices(sizes: &[SizeCosts], host: Host, consumers: u32) -> Result<Vec<Tree>, Failure> {
-    let wish = planner::Wish { consumers, beyond: true, ..planner::Wish::default() };
+fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, Failure> {
+    let wish = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
     let choice = |costs: &SizeCosts| {
         let refused =
             |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
-        let front = search(&Nodes::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        let front = search(&NodeModel::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
         front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
     };
     sizes.iter().map(choice).collect()

@@ -16,7 +16,7 @@ use definitions::Json;
 use federation::{Direction, LinkKey, LinkSpec, Plan, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
-use topology::Comparing;
+use topology::KeyMatching;
 
 /// Bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -90,10 +90,10 @@ fn carry_out(asked: &mut [Conversation], steps: &[(usize, Step)]) -> Result<(), 
 }
 
 /// How brokers say that an exchange compares keys; where they do not agree, or have none, anything may be.
-fn comparing(types: &Types, exchange: &str) -> Comparing {
+fn comparing(types: &Types, exchange: &str) -> KeyMatching {
     match types.get(exchange).map(|types| types.iter().collect::<Vec<_>>()).as_deref() {
-        Some([kind]) => Comparing::of(kind),
-        _ => Comparing::Otherwise,
+        Some([kind]) => KeyMatching::of_exchange_type(kind),
+        _ => KeyMatching::Unknown,
     }
 }
 
@@ -215,7 +215,7 @@ impl Declared {
     }
 
     /// That there are no second paths but forced ones.
-    fn one_path(&self, comparing: impl Fn(&str) -> Comparing, marks: impl Fn(&String) -> bool) -> Result<(), String> {
+    fn one_path(&self, comparing: impl Fn(&str) -> KeyMatching, marks: impl Fn(&String) -> bool) -> Result<(), String> {
         let mut laid: BTreeMap<&str, Vec<Leg<String>>> = BTreeMap::new();
         let (forced, plain): (Vec<_>, Vec<_>) = self.legs.iter().partition(|(_, _, leg)| leg.forced);
         for (number, exchange, leg) in plain.into_iter().chain(forced) {
@@ -374,7 +374,7 @@ mod tests {
     use crate::route::words::understand;
     use crate::toml_text;
     use definitions::Json;
-    use topology::Comparing;
+    use topology::KeyMatching;
 
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
 
@@ -388,7 +388,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Declared, String> {
         let declared = Declared::of(&toml_text::read(text).expect("TOML"), &options())?;
-        declared.one_path(|_| Comparing::Otherwise, |_| true).map(|()| declared)
+        declared.one_path(|_| KeyMatching::Unknown, |_| true).map(|()| declared)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use client::Url;
 use definitions::Json;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use topology::Comparing;
+use topology::KeyMatching;
 
 /// Brokers that are looked at: a net of more is not drawn by hand.
 const BROKERS_MAX: usize = 256;
@@ -230,7 +230,7 @@ impl Net {
         let new = Leg { from: self.the(new.from), to: self.the(new.to), ..new };
         let marks =
             |at: &Number| !matches!(&self.brokers[*at].outcome, Some(Err(none)) if none.kind == Reason::NotHarrier);
-        let wrong = second::look(&legs, &new, Comparing::of(kind), marks)?;
+        let wrong = second::look(&legs, &new, KeyMatching::of_exchange_type(kind), marks)?;
         Some(wrong.tell(exchange, "--force adds it, and drops what comes twice", |at| self.title(*at)))
     }
 

@@ -5,7 +5,7 @@
 //! Never:  asks a broker.
 
 use std::fmt::Display;
-use topology::{Comparing, Paths, TwoWays};
+use topology::{KeyMatching, BrokerGraph, ParallelPaths};
 
 /// Something of an exchange flows from one broker to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,22 +26,22 @@ pub struct Leg<N> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wrong<N> {
     /// Messages would come by two ways.
-    Twice(TwoWays<N>),
+    Twice(ParallelPaths<N>),
     /// They would, and where the ways part, or meet again, is this broker, which neither marks messages nor knows them again.
-    Unmarked(TwoWays<N>, N),
+    Unmarked(ParallelPaths<N>, N),
     /// They would, and where the ways part nothing is marked, since a route on them is pushed and not forced: from here to there.
-    Unasked(TwoWays<N>, (N, N)),
+    Unasked(ParallelPaths<N>, (N, N)),
 }
 
 /// Looks at the routes of an exchange that compares keys in this way.
 pub fn look<N: Ord + Clone>(
     legs: &[Leg<N>],
     new: &Leg<N>,
-    comparing: Comparing,
+    comparing: KeyMatching,
     marks: impl Fn(&N) -> bool,
 ) -> Option<Wrong<N>> {
     let meets = |leg: &&Leg<N>| match (&leg.key, &new.key) {
-        (Some(one), Some(other)) => comparing.may_meet(one, other),
+        (Some(one), Some(other)) => comparing.may_overlap(one, other),
         _ => true,
     };
     // A message that goes by the new route goes on by these alone.
@@ -53,23 +53,23 @@ pub fn look<N: Ord + Clone>(
     if beside.iter().any(|leg| (&leg.key, leg.pushed) == (&new.key, new.pushed)) {
         return None;
     }
-    let mut paths = Paths::default();
-    legs.iter().for_each(|leg| paths.add(leg.from.clone(), leg.to.clone()));
+    let mut paths = BrokerGraph::default();
+    legs.iter().for_each(|leg| paths.add_edge(leg.from.clone(), leg.to.clone()));
     let straight = || vec![new.from.clone(), new.to.clone()];
-    let beside = (!beside.is_empty()).then(|| TwoWays { there: straight(), new: straight() });
+    let beside = (!beside.is_empty()).then(|| ParallelPaths { existing: straight(), new: straight() });
     if !new.forced {
-        return beside.or_else(|| paths.second(&new.from, &new.to)).map(Wrong::Twice);
+        return beside.or_else(|| paths.second_path(&new.from, &new.to)).map(Wrong::Twice);
     }
     // From the forced route up each broker asks the next one to mark messages, if it is the one that dials.
-    let unasked = |two: &TwoWays<N>| {
+    let unasked = |two: &ParallelPaths<N>| {
         let up = two.new.windows(2).take_while(|step| step[0] != new.from);
         let asks = |step: &[N]| legs.iter().any(|leg| is(&leg, &step[0], &step[1]) && (leg.forced || !leg.pushed));
         up.map(|step| (step[0].clone(), step[1].clone())).find(|(from, to)| !asks(&[from.clone(), to.clone()]))
     };
     let other =
-        |two: &TwoWays<N>| [two.new.first(), two.new.last()].into_iter().flatten().find(|at| !marks(at)).cloned();
-    let is_wrong = |two: &TwoWays<N>| other(two).is_some() || unasked(two).is_some();
-    let two = beside.filter(is_wrong).or_else(|| paths.second_such(&new.from, &new.to, is_wrong))?;
+        |two: &ParallelPaths<N>| [two.new.first(), two.new.last()].into_iter().flatten().find(|at| !marks(at)).cloned();
+    let is_wrong = |two: &ParallelPaths<N>| other(two).is_some() || unasked(two).is_some();
+    let two = beside.filter(is_wrong).or_else(|| paths.second_path_where(&new.from, &new.to, is_wrong))?;
     match (other(&two), unasked(&two)) {
         (Some(at), _) => Some(Wrong::Unmarked(two, at)),
         (None, step) => step.map(|step| Wrong::Unasked(two, step)),
@@ -81,7 +81,7 @@ impl<N> Wrong<N> {
     pub fn tell<T: Display>(&self, exchange: &str, force: &str, title: impl Fn(&N) -> T) -> String {
         let (Wrong::Twice(two) | Wrong::Unmarked(two, _) | Wrong::Unasked(two, _)) = self;
         let way = |way: &[N]| way.iter().map(|at| title(at).to_string()).collect::<Vec<_>>();
-        let (new, there) = (way(&two.new), way(&two.there));
+        let (new, there) = (way(&two.new), way(&two.existing));
         let first = there.first().cloned().unwrap_or_default();
         let last = there.last().cloned().unwrap_or_default();
         let beside = if new == there { "another route".to_owned() } else { there.join(" -> ") };
@@ -108,7 +108,7 @@ impl<N> Wrong<N> {
 #[cfg(test)]
 mod tests {
     use super::{Leg, Wrong, look};
-    use topology::{Comparing, TwoWays};
+    use topology::{KeyMatching, ParallelPaths};
 
     /// `ab` is dynamic, `ab=key` static; with `>` it is pushed, with `!` forced.
     fn leg(text: &str) -> Leg<char> {
@@ -121,8 +121,8 @@ mod tests {
     fn check(kind: &str, legs: &str, new: &str, expect: &str) {
         let legs: Vec<_> = legs.split_whitespace().map(leg).collect();
         // The upper-case ones are no Harriers.
-        let found = look(&legs, &leg(new), Comparing::of(kind), |at| at.is_lowercase());
-        let text = |two: &TwoWays<char>| [&two.new, &two.there].map(|way| way.iter().collect::<String>()).join(" ");
+        let found = look(&legs, &leg(new), KeyMatching::of_exchange_type(kind), |at| at.is_lowercase());
+        let text = |two: &ParallelPaths<char>| [&two.new, &two.existing].map(|way| way.iter().collect::<String>()).join(" ");
         let found = match found {
             None => String::new(),
             Some(Wrong::Twice(two)) => text(&two),

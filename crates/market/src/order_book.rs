@@ -6,25 +6,25 @@
 
 use crate::limits::PRICE_TICKS_MAX;
 use crate::order_id::OrderId;
-use crate::prices::Prices;
-use crate::resting::List;
-pub use crate::resting::Resting;
-use crate::terms::{Lots, Matching, Side, Ticks};
+use crate::price_set::PriceSet;
+use crate::resting_orders::OrderList;
+pub use crate::resting_orders::RestingOrders;
+use crate::terms::{Lots, Matching, OrderSide, Ticks};
 
 const LEVELS: usize = PRICE_TICKS_MAX as usize + 1;
 /// The levels of a book are turned by so many against those of the one before it: three lines of a cache.
-const TURN_LEVELS: usize = 24;
+const ROTATION_LEVELS: usize = 24;
 /// Nobody sells: higher than any price. Nobody buys: 0, lower than any.
 const NO_ASK: Ticks = Ticks::MAX;
 const NO_BID: Ticks = 0;
 
 /// An order as a book knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incoming {
+pub struct IncomingOrder {
     /// Which it is.
     pub order: OrderId,
     /// Buys or sells.
-    pub side: Side,
+    pub side: OrderSide,
     /// From 1 to [`PRICE_TICKS_MAX`].
     pub price: Ticks,
     /// More than 0.
@@ -33,7 +33,7 @@ pub struct Incoming {
 
 /// A trade of the order that comes with one that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deal {
+pub struct BookFill {
     /// That of the order that rested.
     pub price: Ticks,
     /// How many.
@@ -46,47 +46,47 @@ pub struct Deal {
 
 /// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum MatchOutcome {
     /// It traded; what is left of it rests.
     Traded,
     /// Nothing matched; it rests.
-    Rests,
+    Resting,
     /// Nothing matched, and the book has no room.
     BookFull,
     /// Nothing matched, and all books together have no room.
-    AllFull,
+    EngineFull,
 }
 
 /// The book of one symbol.
 #[derive(Debug)]
-pub struct Book {
+pub struct OrderBook {
     /// Of one price only one side has orders: what could trade there has.
-    levels: Box<[List; LEVELS]>,
-    bids: Prices,
-    asks: Prices,
+    levels: Box<[OrderList; LEVELS]>,
+    bids: PriceSet,
+    asks: PriceSet,
     bid: Ticks,
     ask: Ticks,
     count: u32,
     max: u32,
     /// By how many places the levels are turned: see [`Book::new`].
-    turn: usize,
+    rotation: usize,
 }
 
-impl Book {
+impl OrderBook {
     /// An empty one, in which so many orders may rest. Books of different numbers keep the same price in different places, lest all
     /// of them want the same lines of the processor's caches.
     pub fn new(number: u16, max: u32) -> Self {
-        let levels: Box<[List]> = vec![[0; 2]; LEVELS].into();
+        let levels: Box<[OrderList]> = vec![[0; 2]; LEVELS].into();
         let Ok(levels) = levels.try_into() else { unreachable!("it has the length that it was made with") };
         Self {
             levels,
-            bids: Prices::default(),
-            asks: Prices::default(),
+            bids: PriceSet::default(),
+            asks: PriceSet::default(),
             bid: NO_BID,
             ask: NO_ASK,
             count: 0,
             max,
-            turn: usize::from(number) * TURN_LEVELS,
+            rotation: usize::from(number) * ROTATION_LEVELS,
         }
     }
 
@@ -110,11 +110,11 @@ impl Book {
     /// The orders that rest at a price, the oldest first, and their side.
     pub fn at<'a>(
         &self,
-        resting: &'a Resting,
+        resting: &'a RestingOrders,
         price: Ticks,
-    ) -> (Side, impl Iterator<Item = (OrderId, Lots)> + use<'a>) {
-        let side = if self.bids.contains(price) { Side::Buy } else { Side::Sell };
-        (side, resting.iter(&self.levels[(usize::from(price) + self.turn) % LEVELS]))
+    ) -> (OrderSide, impl Iterator<Item = (OrderId, Lots)> + use<'a>) {
+        let side = if self.bids.contains(price) { OrderSide::Buy } else { OrderSide::Sell };
+        (side, resting.iter(&self.levels[(usize::from(price) + self.rotation) % LEVELS]))
     }
 
     /// Takes an order. All that rest are in `resting`, which must be the same one each time.
@@ -122,23 +122,23 @@ impl Book {
     /// # Panics
     /// If the order has no lots or no price that there is: the caller has checked both.
     #[inline]
-    pub fn enter(
+    pub fn submit(
         &mut self,
-        resting: &mut Resting,
-        order: Incoming,
+        resting: &mut RestingOrders,
+        order: IncomingOrder,
         matching: Matching,
-        deal: &mut impl FnMut(Deal),
-    ) -> Fate {
+        deal: &mut impl FnMut(BookFill),
+    ) -> MatchOutcome {
         assert!(order.lots > 0 && (1..=PRICE_TICKS_MAX).contains(&order.price), "an order that was checked: {order:?}");
         match order.side {
-            Side::Buy => self.enter_on::<true>(resting, order, matching, deal),
-            Side::Sell => self.enter_on::<false>(resting, order, matching, deal),
+            OrderSide::Buy => self.match_side::<true>(resting, order, matching, deal),
+            OrderSide::Sell => self.match_side::<false>(resting, order, matching, deal),
         }
     }
 
     /// The price at which the next trade would be.
     #[inline]
-    fn matched<const BUYS: bool>(&self, price: Ticks, matching: Matching) -> Option<Ticks> {
+    fn matching_price<const BUYS: bool>(&self, price: Ticks, matching: Matching) -> Option<Ticks> {
         match (matching, BUYS) {
             (Matching::Crossing, true) => (price >= self.ask).then_some(self.ask),
             (Matching::Crossing, false) => (price <= self.bid).then_some(self.bid),
@@ -148,37 +148,37 @@ impl Book {
     }
 
     #[inline]
-    fn enter_on<const BUYS: bool>(
+    fn match_side<const BUYS: bool>(
         &mut self,
-        resting: &mut Resting,
-        order: Incoming,
+        resting: &mut RestingOrders,
+        order: IncomingOrder,
         matching: Matching,
-        deal: &mut impl FnMut(Deal),
-    ) -> Fate {
+        deal: &mut impl FnMut(BookFill),
+    ) -> MatchOutcome {
         let mut left = order.lots;
-        let Some(mut price) = self.matched::<BUYS>(order.price, matching) else {
+        let Some(mut price) = self.matching_price::<BUYS>(order.price, matching) else {
             if self.count >= self.max {
-                return Fate::BookFull;
+                return MatchOutcome::BookFull;
             }
             if resting.is_full() {
-                return Fate::AllFull;
+                return MatchOutcome::EngineFull;
             }
             self.rest::<BUYS>(resting, order, left);
-            return Fate::Rests;
+            return MatchOutcome::Resting;
         };
         loop {
-            let level = &mut self.levels[(usize::from(price) + self.turn) % LEVELS];
+            let level = &mut self.levels[(usize::from(price) + self.rotation) % LEVELS];
             let before = resting.count();
             let (lots, maker) = resting.take(level, left);
             left -= lots;
             if resting.count() != before {
                 self.count -= 1;
                 if level[0] == 0 {
-                    self.emptied::<BUYS>(price);
+                    self.on_level_emptied::<BUYS>(price);
                 }
             }
-            let next = if left == 0 { None } else { self.matched::<BUYS>(order.price, matching) };
-            deal(Deal { price, lots, maker, is_last: next.is_none() });
+            let next = if left == 0 { None } else { self.matching_price::<BUYS>(order.price, matching) };
+            deal(BookFill { price, lots, maker, is_last: next.is_none() });
             let Some(next) = next else { break };
             price = next;
         }
@@ -186,12 +186,12 @@ impl Book {
             // There is room: something is left only where an order that rested has gone.
             self.rest::<BUYS>(resting, order, left);
         }
-        Fate::Traded
+        MatchOutcome::Traded
     }
 
     #[inline]
-    fn rest<const BUYS: bool>(&mut self, resting: &mut Resting, order: Incoming, lots: Lots) {
-        resting.push(&mut self.levels[(usize::from(order.price) + self.turn) % LEVELS], order.order, lots);
+    fn rest<const BUYS: bool>(&mut self, resting: &mut RestingOrders, order: IncomingOrder, lots: Lots) {
+        resting.push(&mut self.levels[(usize::from(order.price) + self.rotation) % LEVELS], order.order, lots);
         self.count += 1;
         if BUYS {
             self.bids.insert(order.price);
@@ -204,7 +204,7 @@ impl Book {
 
     /// No orders are left at a price that a buyer (or seller) has traded at.
     #[inline]
-    fn emptied<const BUYS: bool>(&mut self, price: Ticks) {
+    fn on_level_emptied<const BUYS: bool>(&mut self, price: Ticks) {
         if BUYS {
             self.asks.remove(price);
             if self.ask == price {

@@ -4,14 +4,14 @@
 //! Owns:   the numbers of orders and answers on the gateway's side.
 //! Never:  has more orders under way than its limit.
 
-use crate::layout::Message;
-use crate::limits::ORDERS_UNDER_WAY_MAX;
-use crate::sequence::Short;
-use crate::terms::Gateway;
+use crate::messages::MarketMessage;
+use crate::limits::ORDERS_IN_FLIGHT_MAX;
+use crate::sequence::ShortSequence;
+use crate::terms::GatewayId;
 
 /// What a message from the engine is to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum GatewayEvent {
     /// The one answer to an order, which was sent then.
     Answer {
         /// The whole sequence number of the order.
@@ -33,15 +33,15 @@ pub enum Heard {
     /// A message that was heard before.
     Repeat,
     /// An answer to an order that has been answered, or was never sent.
-    Unasked,
+    Unsolicited,
     /// Not for this gateway, or no message of an engine.
     Foreign,
 }
 
 /// The orders of a gateway that are under way.
 #[derive(Debug)]
-pub struct Outstanding {
-    gateway: Gateway,
+pub struct OutstandingOrders {
+    gateway: GatewayId,
     /// When each was sent, plus 1; 0 once it is answered. A ring, by sequence number.
     sent: Box<[u64]>,
     next: u64,
@@ -50,10 +50,10 @@ pub struct Outstanding {
     missing: u64,
 }
 
-impl Outstanding {
+impl OutstandingOrders {
     /// For a gateway that has so many orders under way at most, rounded up to a power of two, and to [`ORDERS_UNDER_WAY_MAX`] at most.
-    pub fn new(gateway: Gateway, under_way_max: u64) -> Self {
-        let places = under_way_max.clamp(1, ORDERS_UNDER_WAY_MAX).next_power_of_two();
+    pub fn new(gateway: GatewayId, under_way_max: u64) -> Self {
+        let places = under_way_max.clamp(1, ORDERS_IN_FLIGHT_MAX).next_power_of_two();
         Self { gateway, sent: vec![0; places as usize].into(), next: 0, oldest: 0, answers: 0, missing: 0 }
     }
 
@@ -82,45 +82,45 @@ impl Outstanding {
 
     /// Takes in what came from the engine.
     #[inline]
-    pub fn hear(&mut self, message: &Message) -> Heard {
+    pub fn on_message(&mut self, message: &MarketMessage) -> GatewayEvent {
         let (number, answered) = match message {
-            Message::Trade(trade) if trade.taker == self.gateway => {
+            MarketMessage::Trade(trade) if trade.taker == self.gateway => {
                 (trade.number, trade.answers.then_some(trade.taker_sequence))
             }
-            Message::Trade(trade) if trade.maker == self.gateway => (trade.number, None),
-            Message::Confirmation(of) if of.gateway == self.gateway => (of.number, Some(of.sequence)),
-            Message::Reject(of) if of.gateway == self.gateway && of.reason.names_an_order() => {
+            MarketMessage::Trade(trade) if trade.maker == self.gateway => (trade.number, None),
+            MarketMessage::Confirmation(of) if of.gateway == self.gateway => (of.number, Some(of.sequence)),
+            MarketMessage::Reject(of) if of.gateway == self.gateway && of.reason.names_an_order() => {
                 (of.number, Some(of.sequence))
             }
-            Message::Quote(_) => return Heard::Quote,
-            Message::End(end) if end.gateway == self.gateway => {
+            MarketMessage::Quote(_) => return GatewayEvent::Quote,
+            MarketMessage::End(end) if end.gateway == self.gateway => {
                 self.missing += end.count.saturating_sub(self.answers);
                 self.answers = self.answers.max(end.count);
-                return Heard::End { missing: self.missing, checksum: end.checksum };
+                return GatewayEvent::End { missing: self.missing, checksum: end.checksum };
             }
-            _ => return Heard::Foreign,
+            _ => return GatewayEvent::Foreign,
         };
-        let number = number.near(self.answers);
+        let number = number.expand_near(self.answers);
         if number < self.answers {
-            return Heard::Repeat;
+            return GatewayEvent::Repeat;
         }
         self.missing += number - self.answers;
         self.answers = number + 1;
-        answered.map_or(Heard::Trade, |sequence| self.answer(sequence))
+        answered.map_or(GatewayEvent::Trade, |sequence| self.on_answer(sequence))
     }
 
     #[inline]
-    fn answer(&mut self, short: Short) -> Heard {
-        let sequence = short.near(self.oldest);
+    fn on_answer(&mut self, short: ShortSequence) -> GatewayEvent {
+        let sequence = short.expand_near(self.oldest);
         if !(self.oldest..self.next).contains(&sequence) {
-            return Heard::Unasked;
+            return GatewayEvent::Unsolicited;
         }
         let place = self.place(sequence);
-        let Some(sent_ns) = std::mem::take(&mut self.sent[place]).checked_sub(1) else { return Heard::Unasked };
+        let Some(sent_ns) = std::mem::take(&mut self.sent[place]).checked_sub(1) else { return GatewayEvent::Unsolicited };
         while self.oldest < self.next && self.sent[self.place(self.oldest)] == 0 {
             self.oldest += 1;
         }
-        Heard::Answer { sequence, sent_ns }
+        GatewayEvent::Answer { sequence, sent_ns }
     }
 
     /// How many orders were sent.

@@ -5,8 +5,8 @@
 //! Never:  panics, allocates, knows which symbols there are.
 
 use crate::limits::PRICE_TICKS_MAX;
-use crate::sequence::Short;
-use crate::terms::{Gateway, Reason, Side, Symbol, Ticks};
+use crate::sequence::ShortSequence;
+use crate::terms::{GatewayId, RejectReason, OrderSide, Symbol, Ticks};
 
 /// Bytes of an order, and so of an entry of the engine's journal.
 pub const ORDER_BYTES: usize = 9;
@@ -36,11 +36,11 @@ const FLAG_ANSWERS: u8 = 2;
 
 /// From a gateway: buy or sell so many lots at this price or a better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct NewOrder {
     /// Who sends it.
-    pub gateway: Gateway,
+    pub gateway: GatewayId,
     /// Buys or sells.
-    pub side: Side,
+    pub side: OrderSide,
     /// Of what.
     pub symbol: Symbol,
     /// From 1 to [`PRICE_TICKS_MAX`].
@@ -48,14 +48,14 @@ pub struct Order {
     /// From 1 to 255.
     pub lots: u8,
     /// Its number among the orders of its gateway, from 0 without gaps.
-    pub sequence: Short,
+    pub sequence: ShortSequence,
 }
 
 /// From the engine: two orders traded. It goes to the gateway of each, once if that is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trade {
     /// The number of this answer among those to this gateway.
-    pub number: Short,
+    pub number: ShortSequence,
     /// What was traded.
     pub symbol: Symbol,
     /// At which price.
@@ -63,28 +63,28 @@ pub struct Trade {
     /// How many lots.
     pub lots: u8,
     /// The side of the order that came.
-    pub side: Side,
+    pub side: OrderSide,
     /// Whether this is the answer to the order that came: it is its last trade for now, and what is left of it rests.
     pub answers: bool,
     /// Whose order came.
-    pub taker: Gateway,
+    pub taker: GatewayId,
     /// The order that came.
-    pub taker_sequence: Short,
+    pub taker_sequence: ShortSequence,
     /// Whose order rested.
-    pub maker: Gateway,
+    pub maker: GatewayId,
     /// The order that rested.
-    pub maker_sequence: Short,
+    pub maker_sequence: ShortSequence,
 }
 
 /// From the engine, an answer: nothing matches the order, it rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Confirmation {
+pub struct OrderConfirmation {
     /// Whose order it is.
-    pub gateway: Gateway,
+    pub gateway: GatewayId,
     /// The number of this answer among those to this gateway.
-    pub number: Short,
+    pub number: ShortSequence,
     /// The order.
-    pub sequence: Short,
+    pub sequence: ShortSequence,
 }
 
 /// From the engine: the best prices of a symbol have changed.
@@ -102,22 +102,22 @@ pub struct Quote {
 
 /// From the engine, an answer: the order is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reject {
+pub struct OrderReject {
     /// Whose order it is.
-    pub gateway: Gateway,
+    pub gateway: GatewayId,
     /// The number of this answer among those to this gateway. 0 if the message named no order: then it is not numbered.
-    pub number: Short,
+    pub number: ShortSequence,
     /// The order; 0 if the message named none, which [`Reason::names_an_order`] tells.
-    pub sequence: Short,
+    pub sequence: ShortSequence,
     /// Why not.
-    pub reason: Reason,
+    pub reason: RejectReason,
 }
 
 /// The end of a stream: of a gateway's orders, or, from the engine, of the answers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct EndOfStream {
     /// Whose orders, or to whom the answers.
-    pub gateway: Gateway,
+    pub gateway: GatewayId,
     /// How many orders or answers there were: the sequence number that the next one would have.
     pub count: u64,
     /// The checksum of the orders; from the engine that of all trades so far.
@@ -126,45 +126,45 @@ pub struct End {
 
 /// Any message but samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum MarketMessage {
     /// An order.
-    Order(Order),
+    Order(NewOrder),
     /// A trade confirmation.
     Trade(Trade),
     /// An order confirmation.
-    Confirmation(Confirmation),
+    Confirmation(OrderConfirmation),
     /// A price quote.
     Quote(Quote),
     /// A rejection.
-    Reject(Reject),
+    Reject(OrderReject),
     /// An end of stream.
-    End(End),
+    End(EndOfStream),
 }
 
 /// Bytes that are no message, and what can be said of them nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedMessage {
     /// What is wrong.
-    pub reason: Reason,
+    pub reason: RejectReason,
     /// Which order it would have been, if it is long enough to be one.
-    pub order: Option<(Gateway, Short)>,
+    pub order: Option<(GatewayId, ShortSequence)>,
 }
 
 /// The bytes of a message, in a place of their own.
 #[derive(Clone, Copy, Debug)]
-pub struct Encoded {
+pub struct EncodedMessage {
     bytes: [u8; BYTES_MAX],
     len: u8,
 }
 
-impl AsRef<[u8]> for Encoded {
+impl AsRef<[u8]> for EncodedMessage {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-impl std::ops::Deref for Encoded {
+impl std::ops::Deref for EncodedMessage {
     type Target = [u8];
 
     #[inline]
@@ -173,7 +173,7 @@ impl std::ops::Deref for Encoded {
     }
 }
 
-impl Encoded {
+impl EncodedMessage {
     fn empty(kind: u8, low: u8) -> Self {
         let mut bytes = [0; BYTES_MAX];
         bytes[0] = kind << 4 | low;
@@ -188,34 +188,34 @@ impl Encoded {
     }
 }
 
-fn malformed(reason: Reason) -> Malformed {
-    Malformed { reason, order: None }
+fn malformed(reason: RejectReason) -> MalformedMessage {
+    MalformedMessage { reason, order: None }
 }
 
-fn exactly<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], Malformed> {
-    bytes.try_into().map_err(|_| malformed(Reason::Length))
+fn exactly<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], MalformedMessage> {
+    bytes.try_into().map_err(|_| malformed(RejectReason::Length))
 }
 
 /// A price in a quote, where 0 is none.
-fn quoted(price: u16) -> Result<Option<Ticks>, Malformed> {
-    if price > PRICE_TICKS_MAX { Err(malformed(Reason::Price)) } else { Ok((price != 0).then_some(price)) }
+fn quoted(price: u16) -> Result<Option<Ticks>, MalformedMessage> {
+    if price > PRICE_TICKS_MAX { Err(malformed(RejectReason::Price)) } else { Ok((price != 0).then_some(price)) }
 }
 
-impl Reason {
+impl RejectReason {
     /// Whether a rejection for this reason names an order and has a number of its own. One that does not answers a message that
     /// was nothing a sequence number could be read from.
     pub fn names_an_order(self) -> bool {
-        matches!(self, Reason::Symbol | Reason::Price | Reason::Quantity | Reason::BookFull | Reason::EngineFull)
+        matches!(self, RejectReason::Symbol | RejectReason::Price | RejectReason::Quantity | RejectReason::BookFull | RejectReason::EngineFull)
     }
 }
 
-impl Order {
+impl NewOrder {
     /// The bytes of this order.
     #[inline]
     pub fn encode(&self) -> [u8; ORDER_BYTES] {
         let kind = match self.side {
-            Side::Buy => kind::BUY,
-            Side::Sell => kind::SELL,
+            OrderSide::Buy => kind::BUY,
+            OrderSide::Sell => kind::SELL,
         };
         let ([s0, s1], [p0, p1]) = (self.symbol.0.to_be_bytes(), self.price.to_be_bytes());
         let [n0, n1, n2] = self.sequence.write();
@@ -227,56 +227,56 @@ impl Order {
     /// # Errors
     /// What is wrong with them; where the length and the kind are right, with the order it would have been.
     #[inline]
-    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, s0, s1, p0, p1, lots, n0, n1, n2] = bytes else {
-            return Err(malformed(Reason::Length));
+            return Err(malformed(RejectReason::Length));
         };
         let side = match first >> 4 {
-            kind::BUY => Side::Buy,
-            kind::SELL => Side::Sell,
-            _ => return Err(malformed(Reason::Kind)),
+            kind::BUY => OrderSide::Buy,
+            kind::SELL => OrderSide::Sell,
+            _ => return Err(malformed(RejectReason::Kind)),
         };
-        let (gateway, sequence) = (Gateway::of_nibble(first), Short::read([n0, n1, n2]));
+        let (gateway, sequence) = (GatewayId::of_nibble(first), ShortSequence::read([n0, n1, n2]));
         let price = u16::from_be_bytes([p0, p1]);
         if price == 0 || price > PRICE_TICKS_MAX {
-            return Err(Malformed { reason: Reason::Price, order: Some((gateway, sequence)) });
+            return Err(MalformedMessage { reason: RejectReason::Price, order: Some((gateway, sequence)) });
         }
         if lots == 0 {
-            return Err(Malformed { reason: Reason::Quantity, order: Some((gateway, sequence)) });
+            return Err(MalformedMessage { reason: RejectReason::Quantity, order: Some((gateway, sequence)) });
         }
         Ok(Self { gateway, side, symbol: Symbol(u16::from_be_bytes([s0, s1])), price, lots, sequence })
     }
 }
 
 impl Trade {
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, n0, n1, n2, parties, s0, s1, p0, p1, lots, t0, t1, t2, m0, m1, m2] =
             exactly::<TRADE_BYTES>(bytes)?;
         if first & 0x0F > FLAG_SELL | FLAG_ANSWERS {
-            return Err(malformed(Reason::Kind));
+            return Err(malformed(RejectReason::Kind));
         }
-        let price = quoted(u16::from_be_bytes([p0, p1]))?.ok_or(malformed(Reason::Price))?;
+        let price = quoted(u16::from_be_bytes([p0, p1]))?.ok_or(malformed(RejectReason::Price))?;
         if lots == 0 {
-            return Err(malformed(Reason::Quantity));
+            return Err(malformed(RejectReason::Quantity));
         }
         Ok(Self {
-            number: Short::read([n0, n1, n2]),
+            number: ShortSequence::read([n0, n1, n2]),
             symbol: Symbol(u16::from_be_bytes([s0, s1])),
             price,
             lots,
-            side: if first & FLAG_SELL == 0 { Side::Buy } else { Side::Sell },
+            side: if first & FLAG_SELL == 0 { OrderSide::Buy } else { OrderSide::Sell },
             answers: first & FLAG_ANSWERS != 0,
-            taker: Gateway::of_nibble(parties >> 4),
-            taker_sequence: Short::read([t0, t1, t2]),
-            maker: Gateway::of_nibble(parties),
-            maker_sequence: Short::read([m0, m1, m2]),
+            taker: GatewayId::of_nibble(parties >> 4),
+            taker_sequence: ShortSequence::read([t0, t1, t2]),
+            maker: GatewayId::of_nibble(parties),
+            maker_sequence: ShortSequence::read([m0, m1, m2]),
         })
     }
 
-    fn encode(&self) -> Encoded {
-        let side = if self.side == Side::Sell { FLAG_SELL } else { 0 };
+    fn encode(&self) -> EncodedMessage {
+        let side = if self.side == OrderSide::Sell { FLAG_SELL } else { 0 };
         let answers = if self.answers { FLAG_ANSWERS } else { 0 };
-        Encoded::empty(kind::TRADE, side | answers)
+        EncodedMessage::empty(kind::TRADE, side | answers)
             .put(self.number.write())
             .put([self.taker.nibble() << 4 | self.maker.nibble()])
             .put(self.symbol.0.to_be_bytes())
@@ -287,19 +287,19 @@ impl Trade {
     }
 }
 
-impl Confirmation {
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+impl OrderConfirmation {
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, n0, n1, n2, s0, s1, s2] = exactly::<CONFIRMATION_BYTES>(bytes)?;
-        let (number, sequence) = (Short::read([n0, n1, n2]), Short::read([s0, s1, s2]));
-        Ok(Self { gateway: Gateway::of_nibble(first), number, sequence })
+        let (number, sequence) = (ShortSequence::read([n0, n1, n2]), ShortSequence::read([s0, s1, s2]));
+        Ok(Self { gateway: GatewayId::of_nibble(first), number, sequence })
     }
 }
 
 impl Quote {
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, s0, s1, b0, b1, a0, a1, n0, n1] = exactly::<QUOTE_BYTES>(bytes)?;
         if first & 0x0F != 0 {
-            return Err(malformed(Reason::Kind));
+            return Err(malformed(RejectReason::Kind));
         }
         Ok(Self {
             symbol: Symbol(u16::from_be_bytes([s0, s1])),
@@ -310,67 +310,67 @@ impl Quote {
     }
 }
 
-impl Reject {
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+impl OrderReject {
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, n0, n1, n2, s0, s1, s2, reason] = exactly::<REJECT_BYTES>(bytes)?;
-        let reason = Reason::of(reason).ok_or(malformed(Reason::Reason))?;
-        let (number, sequence) = (Short::read([n0, n1, n2]), Short::read([s0, s1, s2]));
-        Ok(Self { gateway: Gateway::of_nibble(first), number, sequence, reason })
+        let reason = RejectReason::of(reason).ok_or(malformed(RejectReason::Reason))?;
+        let (number, sequence) = (ShortSequence::read([n0, n1, n2]), ShortSequence::read([s0, s1, s2]));
+        Ok(Self { gateway: GatewayId::of_nibble(first), number, sequence, reason })
     }
 }
 
-impl End {
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+impl EndOfStream {
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, c0, c1, c2, c3, c4, c5, c6, c7, h0, h1, h2, h3, h4, h5, h6, h7] = exactly::<END_BYTES>(bytes)?;
         Ok(Self {
-            gateway: Gateway::of_nibble(first),
+            gateway: GatewayId::of_nibble(first),
             count: u64::from_be_bytes([c0, c1, c2, c3, c4, c5, c6, c7]),
             checksum: u64::from_be_bytes([h0, h1, h2, h3, h4, h5, h6, h7]),
         })
     }
 }
 
-impl Message {
+impl MarketMessage {
     /// The message of these bytes. A sample is none of these: it is of kind [`Reason::Kind`] here, and [`crate::Sample::decode`] reads it.
     ///
     /// # Errors
     /// What is wrong with the bytes.
     #[inline]
-    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let Some(first) = bytes.first() else { return Err(malformed(Reason::Length)) };
+    pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
+        let Some(first) = bytes.first() else { return Err(malformed(RejectReason::Length)) };
         match first >> 4 {
-            kind::BUY | kind::SELL => Order::decode(bytes).map(Message::Order),
-            kind::TRADE => Trade::decode(bytes).map(Message::Trade),
-            kind::CONFIRMATION => Confirmation::decode(bytes).map(Message::Confirmation),
-            kind::QUOTE => Quote::decode(bytes).map(Message::Quote),
-            kind::REJECT => Reject::decode(bytes).map(Message::Reject),
-            kind::END => End::decode(bytes).map(Message::End),
-            _ => Err(malformed(Reason::Kind)),
+            kind::BUY | kind::SELL => NewOrder::decode(bytes).map(MarketMessage::Order),
+            kind::TRADE => Trade::decode(bytes).map(MarketMessage::Trade),
+            kind::CONFIRMATION => OrderConfirmation::decode(bytes).map(MarketMessage::Confirmation),
+            kind::QUOTE => Quote::decode(bytes).map(MarketMessage::Quote),
+            kind::REJECT => OrderReject::decode(bytes).map(MarketMessage::Reject),
+            kind::END => EndOfStream::decode(bytes).map(MarketMessage::End),
+            _ => Err(malformed(RejectReason::Kind)),
         }
     }
 
     /// The bytes of this message.
     #[inline]
-    pub fn encode(&self) -> Encoded {
+    pub fn encode(&self) -> EncodedMessage {
         match self {
-            Message::Order(order) => {
+            MarketMessage::Order(order) => {
                 let [first, rest @ ..] = order.encode();
-                Encoded::empty(first >> 4, first & 0x0F).put(rest)
+                EncodedMessage::empty(first >> 4, first & 0x0F).put(rest)
             }
-            Message::Trade(trade) => trade.encode(),
-            Message::Confirmation(of) => {
-                Encoded::empty(kind::CONFIRMATION, of.gateway.nibble()).put(of.number.write()).put(of.sequence.write())
+            MarketMessage::Trade(trade) => trade.encode(),
+            MarketMessage::Confirmation(of) => {
+                EncodedMessage::empty(kind::CONFIRMATION, of.gateway.nibble()).put(of.number.write()).put(of.sequence.write())
             }
-            Message::Quote(quote) => Encoded::empty(kind::QUOTE, 0)
+            MarketMessage::Quote(quote) => EncodedMessage::empty(kind::QUOTE, 0)
                 .put(quote.symbol.0.to_be_bytes())
                 .put(quote.bid.unwrap_or(0).to_be_bytes())
                 .put(quote.ask.unwrap_or(0).to_be_bytes())
                 .put(quote.number.to_be_bytes()),
-            Message::Reject(of) => Encoded::empty(kind::REJECT, of.gateway.nibble())
+            MarketMessage::Reject(of) => EncodedMessage::empty(kind::REJECT, of.gateway.nibble())
                 .put(of.number.write())
                 .put(of.sequence.write())
                 .put([of.reason.number()]),
-            Message::End(end) => Encoded::empty(kind::END, end.gateway.nibble())
+            MarketMessage::End(end) => EncodedMessage::empty(kind::END, end.gateway.nibble())
                 .put(end.count.to_be_bytes())
                 .put(end.checksum.to_be_bytes()),
         }

@@ -7,7 +7,7 @@
 
 use topology::Tree;
 
-use crate::{Estimate, Host, Prediction, Sharing, Unfit, fit, paper, predict};
+use crate::{Estimate, HostModel, Prediction, Sharing, FitError, fit, paper, predict};
 
 /// Figures that are no further apart than this are tied: the paper's own noise.
 pub const TIED_SHARE: f64 = 0.1;
@@ -16,7 +16,7 @@ const CORES: u32 = 8;
 
 /// One tree at one size.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct TreeComparison {
     /// Which.
     pub tree: Tree,
     /// Messages a second of one stream as they were measured.
@@ -27,55 +27,55 @@ pub struct Held {
 
 /// All trees of sixteen consumers at one size.
 #[derive(Clone, Debug)]
-pub struct HeldSize {
+pub struct SizeComparison {
     /// Bytes of a message.
     pub message_bytes: u64,
     /// In the paper's order.
-    pub trees: Vec<Held>,
+    pub trees: Vec<TreeComparison>,
 }
 
 /// The whole comparison.
 ///
 /// # Errors
 /// Costs cannot be fitted; not with the file that there is.
-pub fn against_paper() -> Result<Vec<HeldSize>, Unfit> {
+pub fn compare_with_paper() -> Result<Vec<SizeComparison>, FitError> {
     let sets = fit(&paper::observations(1..=6), Sharing::OwnHosts)?;
-    let host = Host { cores: CORES, link_bits_per_s: None, sharing: Sharing::OwnHosts };
+    let host = HostModel { cores: CORES, link_bits_per_s: None, sharing: Sharing::OwnHosts };
     let measured = paper::observations(7..=8);
     let sizes = sets.iter().flat_map(|set| &set.sizes).map(|costs| {
         let of_size = measured.iter().filter(|one| one.message_bytes == costs.message_bytes);
-        let trees = of_size.map(|one| Held {
+        let trees = of_size.map(|one| TreeComparison {
             tree: one.tree.clone(),
             measured_per_s: one.streams_per_s[0],
             predicted: predict(&one.tree, costs, &host),
         });
-        HeldSize { message_bytes: costs.message_bytes, trees: trees.collect() }
+        SizeComparison { message_bytes: costs.message_bytes, trees: trees.collect() }
     });
     Ok(sizes.collect())
 }
 
-impl HeldSize {
+impl SizeComparison {
     /// How well the order of the predictions is that of the measurements: Spearman's coefficient, 1 where it is the same.
     pub fn spearman(&self) -> f64 {
         let measured: Vec<f64> = self.trees.iter().map(|held| held.measured_per_s).collect();
-        let predicted: Vec<f64> = self.trees.iter().map(Held::predicted_per_s).collect();
+        let predicted: Vec<f64> = self.trees.iter().map(TreeComparison::predicted_per_s).collect();
         spearman(&measured, &predicted)
     }
 
     /// The tree that was the fastest, and the one that is predicted to be.
-    pub fn best(&self) -> Option<(&Held, &Held)> {
-        let most = |of: fn(&Held) -> f64| self.trees.iter().max_by(|one, two| of(one).total_cmp(&of(two)));
-        Some((most(|held| held.measured_per_s)?, most(Held::predicted_per_s)?))
+    pub fn best(&self) -> Option<(&TreeComparison, &TreeComparison)> {
+        let most = |of: fn(&TreeComparison) -> f64| self.trees.iter().max_by(|one, two| of(one).total_cmp(&of(two)));
+        Some((most(|held| held.measured_per_s)?, most(TreeComparison::predicted_per_s)?))
     }
 
     /// Whether the tree that is predicted to be the best was measured to be it, or no more than [`TIED_SHARE`] below it.
-    pub fn names_the_best(&self) -> bool {
+    pub fn predicts_best(&self) -> bool {
         self.best()
             .is_some_and(|(measured, named)| named.measured_per_s >= measured.measured_per_s * (1.0 - TIED_SHARE))
     }
 }
 
-impl Held {
+impl TreeComparison {
     fn predicted_per_s(&self) -> f64 {
         self.predicted.stream_per_s.value
     }
@@ -122,7 +122,7 @@ mod tests {
     /// Issue 8, (a): the order at every size, and the best tree.
     #[test]
     fn tables_1_to_6_predict_tables_7_and_8() {
-        let sizes = against_paper().expect("costs");
+        let sizes = compare_with_paper().expect("costs");
         assert_eq!(
             sizes.iter().map(|size| size.message_bytes).collect::<Vec<_>>(),
             [64, 256, 1024, 4096, 65536, 131072, 262144]
@@ -135,7 +135,7 @@ mod tests {
                 .map(|held| format!("{} {:.0} {:.0}", held.tree, held.measured_per_s, held.predicted_per_s()))
                 .collect();
             assert!(size.spearman() >= 0.9 - 1e-12, "{} bytes: {} {told:?}", size.message_bytes, size.spearman());
-            assert!(size.names_the_best(), "{} bytes: {told:?}", size.message_bytes);
+            assert!(size.predicts_best(), "{} bytes: {told:?}", size.message_bytes);
         }
     }
 

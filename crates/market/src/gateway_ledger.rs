@@ -6,19 +6,19 @@
 
 use crate::checksum::OrdersChecksum;
 use crate::limits::GAPS_MAX;
-use crate::sequence::Short;
+use crate::sequence::ShortSequence;
 use std::collections::VecDeque;
 
 /// Orders that were expected and have not come: from one sequence number to before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct SequenceGap {
     /// The first that is missing.
     pub from: u64,
     /// The first that is not.
     pub until: u64,
 }
 
-impl Gap {
+impl SequenceGap {
     /// How many orders are missing.
     pub fn orders(self) -> u64 {
         self.until - self.from
@@ -31,7 +31,7 @@ pub enum Admission {
     /// The expected one.
     Next(u64),
     /// New, but others were expected first.
-    Ahead(u64, Gap),
+    Ahead(u64, SequenceGap),
     /// New: it was missing.
     Late(u64),
     /// It was there before.
@@ -40,20 +40,20 @@ pub enum Admission {
 
 /// The account of one gateway.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct GatewayLedger {
     expected: u64,
-    gaps: VecDeque<Gap>,
+    gaps: VecDeque<SequenceGap>,
     /// Answers numbered so far.
     pub answers: u64,
     /// Of the orders that were taken.
     pub checksum: OrdersChecksum,
 }
 
-impl Ledger {
+impl GatewayLedger {
     /// What this number is, which from now on has been there.
     #[inline]
-    pub fn admit(&mut self, short: Short) -> Admission {
-        let sequence = short.near(self.expected);
+    pub fn admit(&mut self, short: ShortSequence) -> Admission {
+        let sequence = short.expand_near(self.expected);
         if sequence == self.expected {
             self.expected += 1;
             return Admission::Next(sequence);
@@ -63,7 +63,7 @@ impl Ledger {
 
     #[cold]
     fn admit_other(&mut self, sequence: u64) -> Admission {
-        if let Some(gap) = self.reach(sequence) {
+        if let Some(gap) = self.extend_to(sequence) {
             self.expected = sequence + 1;
             return Admission::Ahead(sequence, gap);
         }
@@ -71,7 +71,7 @@ impl Ledger {
             return Admission::Repeat(sequence);
         };
         let gap = self.gaps[at];
-        let parts = [Gap { from: gap.from, until: sequence }, Gap { from: sequence + 1, until: gap.until }];
+        let parts = [SequenceGap { from: gap.from, until: sequence }, SequenceGap { from: sequence + 1, until: gap.until }];
         self.gaps.remove(at);
         for part in parts.into_iter().rev().filter(|part| part.orders() > 0) {
             self.gaps.insert(at, part);
@@ -81,11 +81,11 @@ impl Ledger {
     }
 
     /// All up to before this number have been sent: those that are missing, if they were not yet known to be.
-    pub fn reach(&mut self, sequence: u64) -> Option<Gap> {
+    pub fn extend_to(&mut self, sequence: u64) -> Option<SequenceGap> {
         if sequence <= self.expected {
             return None;
         }
-        let gap = Gap { from: self.expected, until: sequence };
+        let gap = SequenceGap { from: self.expected, until: sequence };
         self.expected = sequence;
         self.gaps.push_back(gap);
         self.forget_oldest();
@@ -104,14 +104,14 @@ impl Ledger {
     }
 
     /// What is missing, the oldest first.
-    pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
+    pub fn gaps(&self) -> impl Iterator<Item = SequenceGap> + '_ {
         self.gaps.iter().copied()
     }
 
     /// The number of the next answer.
     #[inline]
-    pub fn number(&mut self) -> Short {
-        let number = Short::of(self.answers);
+    pub fn next_answer_number(&mut self) -> ShortSequence {
+        let number = ShortSequence::of(self.answers);
         self.answers += 1;
         number
     }

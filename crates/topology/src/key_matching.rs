@@ -7,37 +7,37 @@
 
 /// How an exchange compares the key of a binding with that of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparing {
+pub enum KeyMatching {
     /// They must be the same (`direct`).
-    Equal,
+    Exact,
     /// The binding's is a pattern of words (`topic`).
     Pattern,
     /// Not at all, or by something else (`fanout`, `headers`, what is not known).
-    Otherwise,
+    Unknown,
 }
 
-impl Comparing {
+impl KeyMatching {
     /// Of an exchange of this type; one that is not known lets through what it likes.
-    pub fn of(kind: &str) -> Self {
+    pub fn of_exchange_type(kind: &str) -> Self {
         match kind {
-            "direct" => Comparing::Equal,
-            "topic" => Comparing::Pattern,
-            _ => Comparing::Otherwise,
+            "direct" => KeyMatching::Exact,
+            "topic" => KeyMatching::Pattern,
+            _ => KeyMatching::Unknown,
         }
     }
 
     /// Whether one message may go by bindings with both keys.
-    pub fn may_meet(self, one: &str, other: &str) -> bool {
+    pub fn may_overlap(self, one: &str, other: &str) -> bool {
         match self {
-            Comparing::Equal => one == other,
-            Comparing::Pattern => patterns_meet(one, other),
-            Comparing::Otherwise => true,
+            KeyMatching::Exact => one == other,
+            KeyMatching::Pattern => patterns_overlap(one, other),
+            KeyMatching::Unknown => true,
         }
     }
 }
 
 /// Whether there is a key that both patterns of a topic exchange match: `*` is one word, `#` are any number, words end at dots.
-pub fn patterns_meet(one: &str, other: &str) -> bool {
+pub fn patterns_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (words(one), words(other));
     // `meets[at]`: the words of `one` looked at so far, and those of `other` up to `at`, can be the same. One row after another.
     let mut meets = vec![false; other.len() + 1];

@@ -12,12 +12,12 @@ const GROUPS: usize = WORDS / 64;
 
 /// Prices up to [`PRICE_TICKS_MAX`].
 #[derive(Clone, Debug)]
-pub struct Prices {
+pub struct PriceSet {
     words: [u64; WORDS],
     groups: [u64; GROUPS],
 }
 
-impl Default for Prices {
+impl Default for PriceSet {
     fn default() -> Self {
         Self { words: [0; WORDS], groups: [0; GROUPS] }
     }
@@ -25,16 +25,16 @@ impl Default for Prices {
 
 /// The word of a price, its group, and its bit in the word.
 #[inline]
-fn place(price: Ticks) -> (usize, usize, u32) {
+fn locate(price: Ticks) -> (usize, usize, u32) {
     let word = usize::from(price) / 64 % WORDS;
     (word, word / 64, u32::from(price) % 64)
 }
 
-impl Prices {
+impl PriceSet {
     /// Takes a price in.
     #[inline]
     pub fn insert(&mut self, price: Ticks) {
-        let (word, group, bit) = place(price);
+        let (word, group, bit) = locate(price);
         self.words[word] |= 1 << bit;
         self.groups[group] |= 1 << (word % 64);
     }
@@ -42,7 +42,7 @@ impl Prices {
     /// Takes a price out.
     #[inline]
     pub fn remove(&mut self, price: Ticks) {
-        let (word, group, bit) = place(price);
+        let (word, group, bit) = locate(price);
         self.words[word] &= !(1 << bit);
         if self.words[word] == 0 {
             self.groups[group] &= !(1 << (word % 64));
@@ -52,7 +52,7 @@ impl Prices {
     /// Whether it is there.
     #[inline]
     pub fn contains(&self, price: Ticks) -> bool {
-        let (word, _, bit) = place(price);
+        let (word, _, bit) = locate(price);
         self.words[word] & 1 << bit != 0
     }
 
@@ -62,7 +62,7 @@ impl Prices {
         if price > PRICE_TICKS_MAX {
             return None;
         }
-        let (word, group, bit) = place(price);
+        let (word, group, bit) = locate(price);
         let here = self.words[word] & u64::MAX << bit;
         if here != 0 {
             return Some((word * 64) as u16 + here.trailing_zeros() as u16);
@@ -82,7 +82,7 @@ impl Prices {
     /// The highest that is not above this one.
     #[inline]
     pub fn highest_to(&self, price: Ticks) -> Option<Ticks> {
-        let (word, group, bit) = place(price.min(PRICE_TICKS_MAX));
+        let (word, group, bit) = locate(price.min(PRICE_TICKS_MAX));
         let here = self.words[word] & u64::MAX >> (63 - bit);
         if here != 0 {
             return Some((word * 64) as u16 + here.ilog2() as u16);
@@ -112,7 +112,7 @@ mod tests {
         fn the_next_price_is_that_of_an_ordered_set(
             steps in prop::collection::vec((any::<bool>(), prop_oneof![0..200u16, 0..=PRICE_TICKS_MAX]), 1..60),
         ) {
-            let (mut prices, mut set) = (Prices::default(), BTreeSet::new());
+            let (mut prices, mut set) = (PriceSet::default(), BTreeSet::new());
             for &(inserts, price) in &steps {
                 if inserts {
                     prices.insert(price);

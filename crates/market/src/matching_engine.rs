@@ -4,19 +4,19 @@
 //! Owns:   the books, the accounts of gateways, the counts, the checksum of all trades.
 //! Never:  answers an order twice, or differently when the same orders come again in the same order.
 
-use crate::book::{Book, Deal, Fate, Incoming, Resting};
-use crate::checksum::Checksum;
-use crate::layout::{Confirmation, End, Malformed, Message, ORDER_BYTES, Order, Quote, Reject, Trade};
-use crate::ledger::{Admission, Gap, Ledger};
-use crate::limits::{GATEWAYS_MAX, ORDERS_UNDER_WAY_MAX, RESTING_BOOK_MAX, RESTING_MAX, SYMBOLS_MAX};
+use crate::order_book::{OrderBook, BookFill, MatchOutcome, IncomingOrder, RestingOrders};
+use crate::checksum::TradesChecksum;
+use crate::messages::{OrderConfirmation, EndOfStream, MalformedMessage, MarketMessage, ORDER_BYTES, NewOrder, Quote, OrderReject, Trade};
+use crate::gateway_ledger::{Admission, SequenceGap, GatewayLedger};
+use crate::limits::{GATEWAYS_MAX, ORDERS_IN_FLIGHT_MAX, RESTING_BOOK_MAX, RESTING_MAX, SYMBOLS_MAX};
 use crate::order_id::OrderId;
-use crate::sequence::Short;
-use crate::terms::{Gateway, Matching, Reason, Symbol};
+use crate::sequence::ShortSequence;
+use crate::terms::{GatewayId, Matching, RejectReason, Symbol};
 use std::fmt;
 
 /// What an engine is made with. A journal is replayed with the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct EngineRules {
     /// How many symbols there are, from 0; no more than [`SYMBOLS_MAX`].
     pub symbols: u16,
     /// When orders trade.
@@ -27,7 +27,7 @@ pub struct Rules {
     pub resting_max: u32,
 }
 
-impl Default for Rules {
+impl Default for EngineRules {
     fn default() -> Self {
         Self { symbols: 1, matching: Matching::default(), resting_book_max: RESTING_BOOK_MAX, resting_max: RESTING_MAX }
     }
@@ -35,9 +35,9 @@ impl Default for Rules {
 
 /// Who is to have a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Recipient {
     /// This gateway.
-    Gateway(Gateway),
+    Gateway(GatewayId),
     /// All gateways: a quote.
     All,
     /// Whoever has sent what was taken: no gateway could be read from it.
@@ -45,18 +45,18 @@ pub enum To {
 }
 
 /// Where the messages of an engine go.
-pub trait Answers {
+pub trait MessageSink {
     /// A message, and who is to have it.
-    fn message(&mut self, to: To, message: &Message);
+    fn message(&mut self, to: Recipient, message: &MarketMessage);
 
     /// Orders of a gateway are missing.
-    fn gap(&mut self, gateway: Gateway, gap: Gap) {
+    fn gap(&mut self, gateway: GatewayId, gap: SequenceGap) {
         let _ = (gateway, gap);
     }
 }
 
-impl Answers for Vec<(To, Message)> {
-    fn message(&mut self, to: To, message: &Message) {
+impl MessageSink for Vec<(Recipient, MarketMessage)> {
+    fn message(&mut self, to: Recipient, message: &MarketMessage) {
         self.push((to, *message));
     }
 }
@@ -64,28 +64,28 @@ impl Answers for Vec<(To, Message)> {
 /// What a message was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is to be journaled is journaled before its answers are sent"]
-pub enum Taken {
+pub enum InputOutcome {
     /// A new order, or what is rejected in its place. Its bytes belong into the journal before the answers are sent.
     Order,
     /// An order that came before; there is no answer.
     Repeat,
     /// The end of a gateway's orders: all that came is answered.
-    End(Gateway),
+    End(GatewayId),
     /// Nothing an order could be read from; it was rejected without a number.
     Malformed,
 }
 
-impl Taken {
+impl InputOutcome {
     /// Whether the bytes that were taken belong into the journal.
     #[inline]
     pub fn is_journaled(self) -> bool {
-        self == Taken::Order
+        self == InputOutcome::Order
     }
 }
 
 /// What an engine has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct EngineCounts {
     /// New orders, the rejected ones among them.
     pub orders: u64,
     /// Trades; each is a message, or two where its orders are of two gateways.
@@ -110,7 +110,7 @@ pub struct Counts {
     pub repeats: u64,
 }
 
-impl Counts {
+impl EngineCounts {
     /// Messages that were given out, each quote once.
     pub fn messages(&self) -> u64 {
         self.trade_messages + self.confirmations + self.quotes + self.rejects + self.malformed
@@ -119,55 +119,55 @@ impl Counts {
 
 /// An entry of a journal that is no new order: it was written by an engine with other rules, or for another stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAJournal(pub Taken);
+pub struct JournalError(pub InputOutcome);
 
-impl fmt::Display for NotAJournal {
+impl fmt::Display for JournalError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "an entry of the journal is not a new order: {:?}", self.0)
     }
 }
 
-impl std::error::Error for NotAJournal {}
+impl std::error::Error for JournalError {}
 
 /// A book and what is counted of it.
 #[derive(Debug)]
-struct Listed {
-    book: Book,
+struct SymbolBook {
+    book: OrderBook,
     quotes: u16,
 }
 
 /// The engine.
 #[derive(Debug)]
-pub struct Engine {
-    rules: Rules,
-    books: Box<[Listed]>,
-    resting: Resting,
-    ledgers: [Ledger; GATEWAYS_MAX],
-    checksum: Checksum,
-    counts: Counts,
+pub struct MatchingEngine {
+    rules: EngineRules,
+    books: Box<[SymbolBook]>,
+    resting: RestingOrders,
+    ledgers: [GatewayLedger; GATEWAYS_MAX],
+    checksum: TradesChecksum,
+    counts: EngineCounts,
 }
 
-impl Engine {
+impl MatchingEngine {
     /// An engine without orders. Of symbols there are [`SYMBOLS_MAX`] at most.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: EngineRules) -> Self {
         let symbols = rules.symbols.min(SYMBOLS_MAX as u16);
         let max = rules.resting_book_max.min(RESTING_BOOK_MAX);
         Self {
-            rules: Rules { symbols, ..rules },
-            books: (0..symbols).map(|symbol| Listed { book: Book::new(symbol, max), quotes: 0 }).collect(),
-            resting: Resting::new(rules.resting_max.min(RESTING_MAX)),
+            rules: EngineRules { symbols, ..rules },
+            books: (0..symbols).map(|symbol| SymbolBook { book: OrderBook::new(symbol, max), quotes: 0 }).collect(),
+            resting: RestingOrders::new(rules.resting_max.min(RESTING_MAX)),
             ledgers: Default::default(),
-            checksum: Checksum::new(symbols),
-            counts: Counts::default(),
+            checksum: TradesChecksum::new(symbols),
+            counts: EngineCounts::default(),
         }
     }
 
     /// Takes what a gateway has sent, and answers it.
     #[inline]
-    pub fn take(&mut self, bytes: &[u8], answers: &mut impl Answers) -> Taken {
-        match Order::decode(bytes) {
-            Ok(order) => self.order(&order, answers),
-            Err(malformed) => self.other(bytes, malformed, answers),
+    pub fn process(&mut self, bytes: &[u8], answers: &mut impl MessageSink) -> InputOutcome {
+        match NewOrder::decode(bytes) {
+            Ok(order) => self.process_order(&order, answers),
+            Err(malformed) => self.process_other(bytes, malformed, answers),
         }
     }
 
@@ -175,40 +175,40 @@ impl Engine {
     ///
     /// # Errors
     /// If it is no new order.
-    pub fn replay(&mut self, entry: &[u8; ORDER_BYTES], answers: &mut impl Answers) -> Result<(), NotAJournal> {
-        match self.take(entry, answers) {
-            Taken::Order => Ok(()),
-            taken => Err(NotAJournal(taken)),
+    pub fn replay(&mut self, entry: &[u8; ORDER_BYTES], answers: &mut impl MessageSink) -> Result<(), JournalError> {
+        match self.process(entry, answers) {
+            InputOutcome::Order => Ok(()),
+            taken => Err(JournalError(taken)),
         }
     }
 
     /// What was done so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &EngineCounts {
         &self.counts
     }
 
     /// The checksum of all trades.
-    pub fn checksum(&self) -> &Checksum {
+    pub fn checksum(&self) -> &TradesChecksum {
         &self.checksum
     }
 
     /// The checksum of all orders of a gateway that were not malformed, in the order they were taken.
-    pub fn orders_checksum(&self, gateway: Gateway) -> u64 {
+    pub fn orders_checksum(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].checksum.value()
     }
 
     /// The sequence number that the next order of a gateway has: how many it has sent, as far as is known.
-    pub fn expected(&self, gateway: Gateway) -> u64 {
+    pub fn expected(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].expected()
     }
 
     /// How many answers a gateway has had.
-    pub fn answered(&self, gateway: Gateway) -> u64 {
+    pub fn answered(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].answers
     }
 
     /// Orders of a gateway that are missing now, the oldest first.
-    pub fn gaps(&self, gateway: Gateway) -> impl Iterator<Item = Gap> + '_ {
+    pub fn gaps(&self, gateway: GatewayId) -> impl Iterator<Item = SequenceGap> + '_ {
         self.ledgers[gateway.number()].gaps()
     }
 
@@ -225,7 +225,7 @@ impl Engine {
 
     /// The whole number of a new order; none if it came before.
     #[inline]
-    fn admit(&mut self, gateway: Gateway, short: Short, answers: &mut impl Answers) -> Option<u64> {
+    fn admit(&mut self, gateway: GatewayId, short: ShortSequence, answers: &mut impl MessageSink) -> Option<u64> {
         let sequence = match self.ledgers[gateway.number()].admit(short) {
             Admission::Next(sequence) => sequence,
             Admission::Ahead(sequence, gap) => {
@@ -247,18 +247,18 @@ impl Engine {
     }
 
     #[inline]
-    fn order(&mut self, order: &Order, answers: &mut impl Answers) -> Taken {
-        let Some(sequence) = self.admit(order.gateway, order.sequence, answers) else { return Taken::Repeat };
+    fn process_order(&mut self, order: &NewOrder, answers: &mut impl MessageSink) -> InputOutcome {
+        let Some(sequence) = self.admit(order.gateway, order.sequence, answers) else { return InputOutcome::Repeat };
         self.ledgers[order.gateway.number()].checksum.add(order, sequence);
         let Some(listed) = self.books.get_mut(usize::from(order.symbol.0)) else {
-            return self.reject(order.gateway, order.sequence, Reason::Symbol, answers);
+            return self.reject(order.gateway, order.sequence, RejectReason::Symbol, answers);
         };
         let book = &mut listed.book;
         let taker = OrderId::new(order.gateway, sequence);
-        let incoming = Incoming { order: taker, side: order.side, price: order.price, lots: u32::from(order.lots) };
+        let incoming = IncomingOrder { order: taker, side: order.side, price: order.price, lots: u32::from(order.lots) };
         let best = (book.bid(), book.ask());
         let (ledgers, counts, checksum) = (&mut self.ledgers, &mut self.counts, &mut self.checksum);
-        let mut deal = |deal: Deal| {
+        let mut deal = |deal: BookFill| {
             // No trade has more lots than the order that came, of which there are no more than a byte holds.
             let lots = deal.lots as u8;
             counts.trades += 1;
@@ -266,7 +266,7 @@ impl Engine {
             checksum.add(order.symbol, deal.price, lots, order.side, taker, deal.maker);
             let maker = deal.maker.gateway();
             let mut trade = Trade {
-                number: ledgers[order.gateway.number()].number(),
+                number: ledgers[order.gateway.number()].next_answer_number(),
                 symbol: order.symbol,
                 price: deal.price,
                 lots,
@@ -275,83 +275,83 @@ impl Engine {
                 taker: order.gateway,
                 taker_sequence: order.sequence,
                 maker,
-                maker_sequence: Short::of(deal.maker.sequence()),
+                maker_sequence: ShortSequence::of(deal.maker.sequence()),
             };
             counts.trade_messages += 1;
-            answers.message(To::Gateway(order.gateway), &Message::Trade(trade));
+            answers.message(Recipient::Gateway(order.gateway), &MarketMessage::Trade(trade));
             if maker != order.gateway {
-                trade.number = ledgers[maker.number()].number();
+                trade.number = ledgers[maker.number()].next_answer_number();
                 counts.trade_messages += 1;
-                answers.message(To::Gateway(maker), &Message::Trade(trade));
+                answers.message(Recipient::Gateway(maker), &MarketMessage::Trade(trade));
             }
         };
-        match book.enter(&mut self.resting, incoming, self.rules.matching, &mut deal) {
-            Fate::Traded => {}
-            Fate::Rests => {
+        match book.submit(&mut self.resting, incoming, self.rules.matching, &mut deal) {
+            MatchOutcome::Traded => {}
+            MatchOutcome::Resting => {
                 counts.confirmations += 1;
-                let number = ledgers[order.gateway.number()].number();
-                let confirmation = Confirmation { gateway: order.gateway, number, sequence: order.sequence };
-                answers.message(To::Gateway(order.gateway), &Message::Confirmation(confirmation));
+                let number = ledgers[order.gateway.number()].next_answer_number();
+                let confirmation = OrderConfirmation { gateway: order.gateway, number, sequence: order.sequence };
+                answers.message(Recipient::Gateway(order.gateway), &MarketMessage::Confirmation(confirmation));
             }
-            Fate::BookFull => return self.reject(order.gateway, order.sequence, Reason::BookFull, answers),
-            Fate::AllFull => return self.reject(order.gateway, order.sequence, Reason::EngineFull, answers),
+            MatchOutcome::BookFull => return self.reject(order.gateway, order.sequence, RejectReason::BookFull, answers),
+            MatchOutcome::EngineFull => return self.reject(order.gateway, order.sequence, RejectReason::EngineFull, answers),
         }
         let (bid, ask) = (book.bid(), book.ask());
         if best != (bid, ask) {
             counts.quotes += 1;
             let quote = Quote { symbol: order.symbol, bid, ask, number: listed.quotes };
             listed.quotes = listed.quotes.wrapping_add(1);
-            answers.message(To::All, &Message::Quote(quote));
+            answers.message(Recipient::All, &MarketMessage::Quote(quote));
         }
-        Taken::Order
+        InputOutcome::Order
     }
 
     #[cold]
-    fn reject(&mut self, gateway: Gateway, sequence: Short, reason: Reason, answers: &mut impl Answers) -> Taken {
+    fn reject(&mut self, gateway: GatewayId, sequence: ShortSequence, reason: RejectReason, answers: &mut impl MessageSink) -> InputOutcome {
         self.counts.rejects += 1;
-        let number = self.ledgers[gateway.number()].number();
-        let reject = Reject { gateway, number, sequence, reason };
-        answers.message(To::Gateway(gateway), &Message::Reject(reject));
-        Taken::Order
+        let number = self.ledgers[gateway.number()].next_answer_number();
+        let reject = OrderReject { gateway, number, sequence, reason };
+        answers.message(Recipient::Gateway(gateway), &MarketMessage::Reject(reject));
+        InputOutcome::Order
     }
 
     /// What is not an order, or is a wrong one.
     #[cold]
-    fn other(&mut self, bytes: &[u8], malformed: Malformed, answers: &mut impl Answers) -> Taken {
+    fn process_other(&mut self, bytes: &[u8], malformed: MalformedMessage, answers: &mut impl MessageSink) -> InputOutcome {
         if let Some((gateway, short)) = malformed.order {
             return match self.admit(gateway, short, answers) {
                 Some(_) => self.reject(gateway, short, malformed.reason, answers),
-                None => Taken::Repeat,
+                None => InputOutcome::Repeat,
             };
         }
-        match Message::decode(bytes) {
-            Ok(Message::End(end)) => self.end(&end, answers),
+        match MarketMessage::decode(bytes) {
+            Ok(MarketMessage::End(end)) => self.process_end(&end, answers),
             // Of an order that could be named the reason would have been found above.
-            Err(malformed) if !malformed.reason.names_an_order() => self.refuse(malformed.reason, answers),
-            Ok(_) | Err(_) => self.refuse(Reason::NotAnOrder, answers),
+            Err(malformed) if !malformed.reason.names_an_order() => self.reject_unnumbered(malformed.reason, answers),
+            Ok(_) | Err(_) => self.reject_unnumbered(RejectReason::NotAnOrder, answers),
         }
     }
 
-    fn refuse(&mut self, reason: Reason, answers: &mut impl Answers) -> Taken {
+    fn reject_unnumbered(&mut self, reason: RejectReason, answers: &mut impl MessageSink) -> InputOutcome {
         self.counts.malformed += 1;
-        let (gateway, number) = (Gateway::default(), Short::default());
-        let reject = Reject { gateway, number, sequence: number, reason };
-        answers.message(To::Sender, &Message::Reject(reject));
-        Taken::Malformed
+        let (gateway, number) = (GatewayId::default(), ShortSequence::default());
+        let reject = OrderReject { gateway, number, sequence: number, reason };
+        answers.message(Recipient::Sender, &MarketMessage::Reject(reject));
+        InputOutcome::Malformed
     }
 
-    fn end(&mut self, end: &End, answers: &mut impl Answers) -> Taken {
+    fn process_end(&mut self, end: &EndOfStream, answers: &mut impl MessageSink) -> InputOutcome {
         let ledger = &mut self.ledgers[end.gateway.number()];
         let expected = ledger.expected();
-        if !(expected..=expected.saturating_add(ORDERS_UNDER_WAY_MAX)).contains(&end.count) {
-            return self.refuse(Reason::Count, answers);
+        if !(expected..=expected.saturating_add(ORDERS_IN_FLIGHT_MAX)).contains(&end.count) {
+            return self.reject_unnumbered(RejectReason::Count, answers);
         }
-        if let Some(gap) = ledger.reach(end.count) {
+        if let Some(gap) = ledger.extend_to(end.count) {
             self.counts.missing += gap.orders();
             answers.gap(end.gateway, gap);
         }
-        let end = End { gateway: end.gateway, count: ledger.answers, checksum: self.checksum.value() };
-        answers.message(To::Gateway(end.gateway), &Message::End(end));
-        Taken::End(end.gateway)
+        let end = EndOfStream { gateway: end.gateway, count: ledger.answers, checksum: self.checksum.value() };
+        answers.message(Recipient::Gateway(end.gateway), &MarketMessage::End(end));
+        InputOutcome::End(end.gateway)
     }
 }

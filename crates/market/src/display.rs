@@ -4,24 +4,24 @@
 //! Owns:   the words.
 //! Never:  shows more than the message says.
 
-use crate::layout::Message;
-use crate::sample::{NAMES, Role, Sample};
-use crate::terms::{Side, Ticks};
+use crate::messages::MarketMessage;
+use crate::sample::{NAMES, SampleSource, MarketSample};
+use crate::terms::{OrderSide, Ticks};
 use std::fmt;
 
-impl fmt::Display for Side {
+impl fmt::Display for OrderSide {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
-            Side::Buy => "buy",
-            Side::Sell => "sell",
+            OrderSide::Buy => "buy",
+            OrderSide::Sell => "sell",
         })
     }
 }
 
 /// A price that may be none.
-struct Best(Option<Ticks>);
+struct OptionalPrice(Option<Ticks>);
 
-impl fmt::Display for Best {
+impl fmt::Display for OptionalPrice {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(price) => write!(to, "{price}"),
@@ -30,10 +30,10 @@ impl fmt::Display for Best {
     }
 }
 
-impl fmt::Display for Message {
+impl fmt::Display for MarketMessage {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Message::Order(order) => write!(
+            MarketMessage::Order(order) => write!(
                 to,
                 "order gateway={} sequence={} {} symbol={} price={} lots={}",
                 order.gateway,
@@ -43,7 +43,7 @@ impl fmt::Display for Message {
                 order.price,
                 order.lots
             ),
-            Message::Trade(trade) => write!(
+            MarketMessage::Trade(trade) => write!(
                 to,
                 "trade number={} symbol={} price={} lots={} {} taker={}:{} maker={}:{}{}",
                 trade.number.bits(),
@@ -57,22 +57,22 @@ impl fmt::Display for Message {
                 trade.maker_sequence.bits(),
                 if trade.answers { " answers" } else { "" }
             ),
-            Message::Confirmation(of) => write!(
+            MarketMessage::Confirmation(of) => write!(
                 to,
                 "confirmation gateway={} number={} sequence={}",
                 of.gateway,
                 of.number.bits(),
                 of.sequence.bits()
             ),
-            Message::Quote(quote) => write!(
+            MarketMessage::Quote(quote) => write!(
                 to,
                 "quote symbol={} number={} bid={} ask={}",
                 quote.symbol.0,
                 quote.number,
-                Best(quote.bid),
-                Best(quote.ask)
+                OptionalPrice(quote.bid),
+                OptionalPrice(quote.ask)
             ),
-            Message::Reject(of) if of.reason.names_an_order() => write!(
+            MarketMessage::Reject(of) if of.reason.names_an_order() => write!(
                 to,
                 "reject gateway={} number={} sequence={} reason='{}'",
                 of.gateway,
@@ -80,19 +80,19 @@ impl fmt::Display for Message {
                 of.sequence.bits(),
                 of.reason
             ),
-            Message::Reject(of) => write!(to, "reject reason='{}'", of.reason),
-            Message::End(end) => {
+            MarketMessage::Reject(of) => write!(to, "reject reason='{}'", of.reason),
+            MarketMessage::End(end) => {
                 write!(to, "end gateway={} count={} checksum={:016x}", end.gateway, end.count, end.checksum)
             }
         }
     }
 }
 
-impl fmt::Display for Sample {
+impl fmt::Display for MarketSample {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.role {
-            Role::Gateway(gateway) => write!(to, "sample gateway={gateway}")?,
-            Role::Engine => to.write_str("sample engine")?,
+            SampleSource::Gateway(gateway) => write!(to, "sample gateway={gateway}")?,
+            SampleSource::Engine => to.write_str("sample engine")?,
         }
         let completions: u64 = self.completions.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count));
         write!(to, " number={}", self.number)?;

@@ -17,7 +17,7 @@ use crate::{Basis, Estimate, Sharing, SizeCosts};
 
 /// What the hosts of a tree are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct HostModel {
     /// Cores of one.
     pub cores: u32,
     /// Speed of its link, in each direction, if that is to be counted.
@@ -28,7 +28,7 @@ pub struct Host {
 
 /// Where a broker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum TreePosition {
     /// The only one: a publisher above, consumers below.
     Alone,
     /// A publisher above, brokers below.
@@ -39,7 +39,7 @@ pub enum Place {
     Leaf,
 }
 
-impl Place {
+impl TreePosition {
     /// Of the brokers of a level.
     pub fn of(tree: &Tree, level: u32) -> Self {
         Self::at(level == 0, level as usize + 1 == tree.levels().len())
@@ -48,27 +48,27 @@ impl Place {
     /// By whether it is the first, and the last level of brokers.
     pub fn at(is_first: bool, is_last: bool) -> Self {
         match (is_first, is_last) {
-            (true, true) => Place::Alone,
-            (true, false) => Place::Root,
-            (false, false) => Place::Inner,
-            (false, true) => Place::Leaf,
+            (true, true) => TreePosition::Alone,
+            (true, false) => TreePosition::Root,
+            (false, false) => TreePosition::Inner,
+            (false, true) => TreePosition::Leaf,
         }
     }
 
     /// Whether it takes messages from a publisher.
     pub fn is_first(self) -> bool {
-        matches!(self, Place::Alone | Place::Root)
+        matches!(self, TreePosition::Alone | TreePosition::Root)
     }
 
     /// Whether consumers hang on it.
     pub fn is_last(self) -> bool {
-        matches!(self, Place::Alone | Place::Leaf)
+        matches!(self, TreePosition::Alone | TreePosition::Leaf)
     }
 }
 
 /// Why a node is not faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum LimitingResource {
     /// Its processors (or whatever its rate was bounded by when it was measured on a host of its own).
     Cores,
     /// Its link, outward.
@@ -98,37 +98,37 @@ impl NodeTime {
     }
 
     /// Which of them is the longest.
-    pub fn reason(&self) -> Reason {
+    pub fn limiting_resource(&self) -> LimitingResource {
         let [egress, ingress] = [self.egress_us, self.ingress_us].map(|us| us.unwrap_or(0.0));
         if self.cores_us.value >= egress.max(ingress) {
-            Reason::Cores
+            LimitingResource::Cores
         } else if egress >= ingress {
-            Reason::Egress
+            LimitingResource::Egress
         } else {
-            Reason::Ingress
+            LimitingResource::Ingress
         }
     }
 }
 
 /// The nodes of trees on such hosts with such costs.
 #[derive(Clone, Debug)]
-pub struct Nodes<'a> {
+pub struct NodeModel<'a> {
     /// The costs.
     pub costs: &'a SizeCosts,
     /// The hosts.
-    pub host: Host,
+    pub host: HostModel,
     /// Time of the busiest thread from degree 1 up to the highest of the table: with brokers, with consumers.
     tables: [Vec<Estimate>; 2],
 }
 
-impl<'a> Nodes<'a> {
+impl<'a> NodeModel<'a> {
     /// Of these.
-    pub fn new(costs: &'a SizeCosts, host: Host) -> Self {
+    pub fn new(costs: &'a SizeCosts, host: HostModel) -> Self {
         let mut nodes = Self { costs, host, tables: [Vec::new(), Vec::new()] };
         for is_last in [true, false] {
             let mut rising: Vec<Estimate> = Vec::new();
             for degree in 1..=costs.table(is_last).last().map_or(0, |(degree, _)| *degree) {
-                let time = nodes.busiest(costs.whole_us(is_last, degree), degree);
+                let time = nodes.busiest_thread(costs.whole_us(is_last, degree), degree);
                 rising.push(rising.last().map_or(time, |before| before.max(time)));
             }
             nodes.tables[usize::from(is_last)] = rising;
@@ -145,7 +145,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// What a message takes at a broker with so many below it (1 at least).
-    pub fn time(&self, place: Place, degree: u32) -> NodeTime {
+    pub fn time(&self, place: TreePosition, degree: u32) -> NodeTime {
         let copy_us = self.host.link_bits_per_s.map(|bits| self.costs.wire_bytes_per_copy * 8e6 / bits as f64);
         NodeTime {
             cores_us: self.cores(place, degree),
@@ -154,7 +154,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    fn cores(&self, place: Place, degree: u32) -> Estimate {
+    fn cores(&self, place: TreePosition, degree: u32) -> Estimate {
         let costs = self.costs;
         let table = &self.tables[usize::from(place.is_last())];
         let copies = |degree: u32| f64::from(degree.div_ceil(self.shards()));
@@ -173,7 +173,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// The busiest thread's part of a whole time.
-    fn busiest(&self, whole: Estimate, degree: u32) -> Estimate {
+    fn busiest_thread(&self, whole: Estimate, degree: u32) -> Estimate {
         let taken = self.costs.take_in_us.value;
         let share = f64::from(degree.div_ceil(self.shards())) / f64::from(degree);
         whole.map(|us| if us > taken { taken + (us - taken) * share } else { us })

@@ -4,20 +4,20 @@
 //! Owns:   the random numbers, and around which price each symbol is traded.
 //! Never:  allocates while it goes on, knows what has traded.
 
-use crate::layout::Order;
+use crate::messages::NewOrder;
 use crate::limits::{GATEWAYS_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
-use crate::sequence::Short;
-use crate::terms::{Gateway, Matching, Side, Symbol, Ticks};
+use crate::sequence::ShortSequence;
+use crate::terms::{GatewayId, Matching, OrderSide, Symbol, Ticks};
 
 /// The price that all symbols begin at.
 const START_TICKS: Ticks = 8_192;
 /// How far a mid goes from there, to either side.
-const SWAY_TICKS: Ticks = 64;
+const DRIFT_TICKS: Ticks = 64;
 /// How far the price of an order is from the mid, at most.
 const SPREAD_TICKS: Ticks = 15;
 /// The lowest price, and the highest, that anything is ordered at.
-const LOW_TICKS: Ticks = START_TICKS - SWAY_TICKS - SPREAD_TICKS;
-const HIGH_TICKS: Ticks = START_TICKS + SWAY_TICKS + SPREAD_TICKS;
+const LOW_TICKS: Ticks = START_TICKS - DRIFT_TICKS - SPREAD_TICKS;
+const HIGH_TICKS: Ticks = START_TICKS + DRIFT_TICKS + SPREAD_TICKS;
 /// The largest quantity of an order.
 const LOTS_MAX: u64 = 100;
 
@@ -25,11 +25,11 @@ const _: () = assert!(LOW_TICKS > 0 && HIGH_TICKS <= PRICE_TICKS_MAX);
 
 /// What a gateway orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowRules {
+pub struct OrderFlowRules {
     /// The same seed gives the same orders; gateways have different ones of it.
     pub seed: u64,
     /// Whose orders.
-    pub gateway: Gateway,
+    pub gateway: GatewayId,
     /// How many symbols there are.
     pub symbols: u16,
     /// Gateways that share the symbols out, each with its own, so that the trades do not depend on who comes first. 0 or 1: this
@@ -45,9 +45,9 @@ pub struct FlowRules {
 
 /// The orders of one gateway.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct OrderFlow {
     state: u64,
-    gateway: Gateway,
+    gateway: GatewayId,
     matching: Matching,
     /// For each symbol that is traded: the mid, and whether it goes up.
     mids: Box<[(Ticks, bool)]>,
@@ -57,9 +57,9 @@ pub struct Flow {
     sequence: u64,
 }
 
-impl Flow {
+impl OrderFlow {
     /// Orders by these rules. If symbols are shared by more gateways than there are symbols, gateways trade the same ones.
-    pub fn new(rules: FlowRules) -> Self {
+    pub fn new(rules: OrderFlowRules) -> Self {
         let symbols = rules.symbols.clamp(1, SYMBOLS_MAX as u16);
         let step = rules.shared_by.clamp(1, GATEWAYS_MAX.min(usize::from(symbols))) as u16;
         let first = rules.gateway.number() as u16 % step;
@@ -79,7 +79,7 @@ impl Flow {
 
     /// The next order.
     #[inline]
-    pub fn order(&mut self) -> Order {
+    pub fn order(&mut self) -> NewOrder {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let random = mix(self.state);
         let bits = |from: u32, count: u32| random >> from & ((1 << count) - 1);
@@ -87,7 +87,7 @@ impl Flow {
         let (mid, rises) = &mut self.mids[at as usize];
         // One order of eight moves the mid by a tick; one such move of 32 is a turn, and so is the end of the way.
         if bits(20, 3) == 0 {
-            let end = if *rises { START_TICKS + SWAY_TICKS } else { START_TICKS - SWAY_TICKS };
+            let end = if *rises { START_TICKS + DRIFT_TICKS } else { START_TICKS - DRIFT_TICKS };
             if *mid == end || bits(23, 5) == 0 {
                 *rises = !*rises;
             } else if *rises {
@@ -97,27 +97,27 @@ impl Flow {
             }
         }
         let lots = 1 + ((bits(36, 16) * LOTS_MAX) >> 16) as u8;
-        let side = if bits(63, 1) == 0 { Side::Buy } else { Side::Sell };
+        let side = if bits(63, 1) == 0 { OrderSide::Buy } else { OrderSide::Sell };
         let (near, far) = (bits(28, 4) as Ticks, bits(32, 4) as Ticks);
         let price = match (self.matching, side, bits(62, 1) == 0) {
             (Matching::Exact, ..) => *mid - SPREAD_TICKS + near + far,
-            (Matching::Crossing, Side::Buy, true) => *mid - near,
-            (Matching::Crossing, Side::Sell, true) => *mid + near,
-            (Matching::Crossing, Side::Buy, false) => HIGH_TICKS,
-            (Matching::Crossing, Side::Sell, false) => LOW_TICKS,
+            (Matching::Crossing, OrderSide::Buy, true) => *mid - near,
+            (Matching::Crossing, OrderSide::Sell, true) => *mid + near,
+            (Matching::Crossing, OrderSide::Buy, false) => HIGH_TICKS,
+            (Matching::Crossing, OrderSide::Sell, false) => LOW_TICKS,
         };
         let symbol = Symbol(self.first + at as u16 * self.step);
-        let sequence = Short::of(self.sequence);
+        let sequence = ShortSequence::of(self.sequence);
         self.sequence += 1;
-        Order { gateway: self.gateway, side, symbol, price, lots, sequence }
+        NewOrder { gateway: self.gateway, side, symbol, price, lots, sequence }
     }
 }
 
-impl Iterator for Flow {
-    type Item = Order;
+impl Iterator for OrderFlow {
+    type Item = NewOrder;
 
     #[inline]
-    fn next(&mut self) -> Option<Order> {
+    fn next(&mut self) -> Option<NewOrder> {
         Some(self.order())
     }
 }

@@ -8,32 +8,32 @@ use crate::order_id::OrderId;
 use crate::terms::Lots;
 
 /// A place; 0 is none.
-type Place = u32;
+type OrderSlot = u32;
 
 /// A list of orders, the oldest first: the first and the last of it. Both are 0 when it is empty.
-pub type List = [Place; 2];
+pub type OrderList = [OrderSlot; 2];
 
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct RestingOrder {
     order: u64,
-    next: Place,
+    next: OrderSlot,
     lots: Lots,
 }
 
 /// All resting orders.
 #[derive(Debug)]
-pub struct Resting {
+pub struct RestingOrders {
     /// The first place is no order's.
-    places: Vec<Rest>,
-    free: Place,
+    slots: Vec<RestingOrder>,
+    free: OrderSlot,
     count: u32,
     max: u32,
 }
 
-impl Resting {
+impl RestingOrders {
     /// Room for so many.
     pub fn new(max: u32) -> Self {
-        Self { places: vec![Rest { order: 0, next: 0, lots: 0 }], free: 0, count: 0, max }
+        Self { slots: vec![RestingOrder { order: 0, next: 0, lots: 0 }], free: 0, count: 0, max }
     }
 
     /// How many there are.
@@ -52,22 +52,22 @@ impl Resting {
     /// # Panics
     /// If there is no room: the caller asks first.
     #[inline]
-    pub fn push(&mut self, list: &mut List, order: OrderId, lots: Lots) {
+    pub fn push(&mut self, list: &mut OrderList, order: OrderId, lots: Lots) {
         assert!(!self.is_full(), "the book asks for room before an order rests");
-        let rest = Rest { order: order.word(), next: 0, lots };
+        let rest = RestingOrder { order: order.word(), next: 0, lots };
         let place = self.free;
         let place = if place != 0 {
-            self.free = self.places[place as usize].next;
-            self.places[place as usize] = rest;
+            self.free = self.slots[place as usize].next;
+            self.slots[place as usize] = rest;
             place
         } else {
-            self.places.push(rest);
-            (self.places.len() - 1) as Place
+            self.slots.push(rest);
+            (self.slots.len() - 1) as OrderSlot
         };
         self.count += 1;
         match list[1] {
             0 => list[0] = place,
-            last => self.places[last as usize].next = place,
+            last => self.slots[last as usize].next = place,
         }
         list[1] = place;
     }
@@ -77,10 +77,10 @@ impl Resting {
     /// # Panics
     /// If the list is empty: then the price was not the book's to match.
     #[inline]
-    pub fn take(&mut self, list: &mut List, lots: Lots) -> (Lots, OrderId) {
+    pub fn take(&mut self, list: &mut OrderList, lots: Lots) -> (Lots, OrderId) {
         let place = list[0];
         assert!(place != 0, "a price that is in the book has orders");
-        let rest = &mut self.places[place as usize];
+        let rest = &mut self.slots[place as usize];
         let taken = lots.min(rest.lots);
         rest.lots -= taken;
         let order = OrderId::of_word(rest.order);
@@ -97,10 +97,10 @@ impl Resting {
     }
 
     /// The orders of a list, the oldest first.
-    pub fn iter<'a>(&'a self, list: &List) -> impl Iterator<Item = (OrderId, Lots)> + use<'a> {
+    pub fn iter<'a>(&'a self, list: &OrderList) -> impl Iterator<Item = (OrderId, Lots)> + use<'a> {
         let mut place = list[0];
         std::iter::from_fn(move || {
-            let rest = self.places[place as usize];
+            let rest = self.slots[place as usize];
             let found = (place != 0).then(|| (OrderId::of_word(rest.order), rest.lots));
             place = rest.next;
             found

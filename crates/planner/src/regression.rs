@@ -9,12 +9,12 @@ use crate::estimate::student;
 
 /// One measurement: what each coefficient is multiplied with, and what the sum is.
 #[derive(Clone, Debug)]
-pub(crate) struct Row<const N: usize> {
+pub(crate) struct RegressionRow<const N: usize> {
     pub factors: [f64; N],
     pub sum: Estimate,
 }
 
-impl<const N: usize> Row<N> {
+impl<const N: usize> RegressionRow<N> {
     /// What fitted coefficients make of it.
     pub fn fitted(&self, coefficients: &[Estimate; N]) -> f64 {
         self.factors.iter().zip(coefficients).map(|(factor, coefficient)| factor * coefficient.value).sum()
@@ -25,11 +25,11 @@ impl<const N: usize> Row<N> {
 ///
 /// The half width of an interval is the greater of two: what the rows' own intervals come to, and what the rows' distance from the
 /// fit does, if there are more rows than coefficients.
-pub(crate) fn fit<const N: usize>(rows: &[Row<N>]) -> Option<[Estimate; N]> {
+pub(crate) fn fit<const N: usize>(rows: &[RegressionRow<N>]) -> Option<[Estimate; N]> {
     let mut used: Vec<usize> = (0..N).filter(|&at| rows.iter().any(|row| row.factors[at] > 0.0)).collect();
     loop {
         // Everything is divided by what was measured: errors are relative.
-        let scaled = |row: &Row<N>| -> Vec<f64> { used.iter().map(|&at| row.factors[at] / row.sum.value).collect() };
+        let scaled = |row: &RegressionRow<N>| -> Vec<f64> { used.iter().map(|&at| row.factors[at] / row.sum.value).collect() };
         let matrix: Vec<Vec<f64>> = rows.iter().map(scaled).collect();
         let size = used.len();
         let mut square = vec![vec![0.0; size]; size];
@@ -144,8 +144,8 @@ fn inverse(mut square: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
 mod tests {
     use super::*;
 
-    fn row<const N: usize>(factors: [f64; N], sum: f64) -> Row<N> {
-        Row { factors, sum: Estimate::exact(sum) }
+    fn row<const N: usize>(factors: [f64; N], sum: f64) -> RegressionRow<N> {
+        RegressionRow { factors, sum: Estimate::exact(sum) }
     }
 
     #[test]

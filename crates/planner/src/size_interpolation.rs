@@ -6,11 +6,11 @@
 
 use std::fmt;
 
-use crate::{CostSet, Estimate, Reach, SizeCosts};
+use crate::{CostSet, Estimate, MeasuredRange, SizeCosts};
 
 /// What the costs of a size rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resting {
+pub enum CostSource {
     /// They were measured.
     Measured,
     /// They lie between these two sizes, which were.
@@ -21,7 +21,7 @@ pub enum Resting {
 
 /// Why there are no costs of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unpriced {
+pub enum MissingCosts {
     /// It is beyond what was measured, from the least to the greatest size.
     Beyond(u64, u64),
     /// A single size was measured, and no line goes through one point.
@@ -30,49 +30,49 @@ pub enum Unpriced {
     None,
 }
 
-impl fmt::Display for Unpriced {
+impl fmt::Display for MissingCosts {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unpriced::Beyond(least, most) => write!(to, "messages of {least} to {most} bytes were measured"),
-            Unpriced::Single(size) => {
+            MissingCosts::Beyond(least, most) => write!(to, "messages of {least} to {most} bytes were measured"),
+            MissingCosts::Single(size) => {
                 write!(to, "messages of {size} bytes alone were measured, and nothing follows for others")
             }
-            Unpriced::None => to.write_str("nothing was measured"),
+            MissingCosts::None => to.write_str("nothing was measured"),
         }
     }
 }
 
-impl std::error::Error for Unpriced {}
+impl std::error::Error for MissingCosts {}
 
 impl CostSet {
     /// The costs of messages of so many bytes; beyond what was measured only if that is wanted.
     ///
     /// # Errors
     /// Beyond what was measured, without being wanted so; one size alone, which is not this one.
-    pub fn at(&self, message_bytes: u64, beyond: bool) -> Result<(SizeCosts, Resting), Unpriced> {
+    pub fn for_size(&self, message_bytes: u64, beyond: bool) -> Result<(SizeCosts, CostSource), MissingCosts> {
         let after = self.sizes.partition_point(|costs| costs.message_bytes < message_bytes);
         if let Some(exact) = self.sizes.get(after).filter(|costs| costs.message_bytes == message_bytes) {
-            return Ok((exact.clone(), Resting::Measured));
+            return Ok((exact.clone(), CostSource::Measured));
         }
         let (less, more, resting) = match self.sizes.as_slice() {
-            [] => return Err(Unpriced::None),
-            [one] => return Err(Unpriced::Single(one.message_bytes)),
+            [] => return Err(MissingCosts::None),
+            [one] => return Err(MissingCosts::Single(one.message_bytes)),
             [first, .., last] if !beyond && (after == 0 || after == self.sizes.len()) => {
-                return Err(Unpriced::Beyond(first.message_bytes, last.message_bytes));
+                return Err(MissingCosts::Beyond(first.message_bytes, last.message_bytes));
             }
-            [first, second, ..] if after == 0 => (first, second, Resting::Beyond(first.message_bytes)),
-            [.., before, last] if after == self.sizes.len() => (before, last, Resting::Beyond(last.message_bytes)),
+            [first, second, ..] if after == 0 => (first, second, CostSource::Beyond(first.message_bytes)),
+            [.., before, last] if after == self.sizes.len() => (before, last, CostSource::Beyond(last.message_bytes)),
             sizes => {
                 let (less, more) = (&sizes[after - 1], &sizes[after]);
-                (less, more, Resting::Between(less.message_bytes, more.message_bytes))
+                (less, more, CostSource::Between(less.message_bytes, more.message_bytes))
             }
         };
-        Ok((between(less, more, message_bytes), resting))
+        Ok((interpolate(less, more, message_bytes), resting))
     }
 }
 
 /// On the line through two sizes. Beyond them the interval widens with the distance.
-fn between(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCosts {
+fn interpolate(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCosts {
     let [low, high, at] = [less.message_bytes, more.message_bytes, message_bytes].map(|bytes| bytes as f64);
     let share = (at - low) / (high - low);
     let outside = (share - 1.0).max(-share).max(0.0);
@@ -101,7 +101,7 @@ fn between(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCosts 
     };
     let part = |one: Estimate, two: Estimate| bounded(one, two, one.value.min(two.value) / 10.0);
     let ratio = part(less.per_level_ratio, more.per_level_ratio).at_most(1.0);
-    let reach = |of: fn(&Reach) -> u32| of(&less.reach).min(of(&more.reach));
+    let reach = |of: fn(&MeasuredRange) -> u32| of(&less.reach).min(of(&more.reach));
     SizeCosts {
         message_bytes,
         basis: less.basis,
@@ -116,7 +116,7 @@ fn between(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCosts 
         hop_latency_us: latency(less.hop_latency_us, more.hop_latency_us),
         copy_latency_us: latency(less.copy_latency_us, more.copy_latency_us),
         wire_bytes_per_copy: line(less.wire_bytes_per_copy, more.wire_bytes_per_copy).max(message_bytes as f64),
-        reach: Reach {
+        reach: MeasuredRange {
             consumers: reach(|reach| reach.consumers),
             brokers: reach(|reach| reach.brokers),
             levels: reach(|reach| reach.levels),
