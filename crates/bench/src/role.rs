@@ -64,9 +64,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("topology-consumer") => leaf::run(&mut orders),
         Some("workload-publisher") => sender::run(&mut orders),
         Some("workload-consumer") => taker::run(&mut orders),
-        Some("market-gateway") => crate::trade::role::gateway(&mut orders),
-        Some("market-engine") => crate::trade::role::engine(&mut orders),
-        Some("market-reporter") => crate::trade::role::reporter(&mut orders),
+        Some("market-gateway") => crate::trade::market_roles::gateway(&mut orders),
+        Some("market-engine") => crate::trade::market_roles::engine(&mut orders),
+        Some("market-reporter") => crate::trade::market_roles::reporter(&mut orders),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {

@@ -6,29 +6,29 @@
 //!
 //! Read `gateway`, `engine` and `reporter` first (the three programs), then `stand` (how they are started and measured together).
 
-mod asked;
+mod market_options;
 mod blotter;
 mod engine;
-mod figures;
-mod found;
+mod market_figures;
+mod program_results;
 mod gateway;
-mod interval;
-mod journal;
-mod mailbox;
-mod max;
-mod paper;
-mod place;
-mod places;
+mod measurement_interval;
+mod order_journal;
+mod answer_outbox;
+mod max_rate;
+mod paper_2008;
+mod market_address;
+mod sweep_placements;
 mod programs;
 mod reporter;
-pub(crate) mod role;
-mod run;
-mod stand;
-mod statement;
-mod sweep;
-mod table;
+pub(crate) mod market_roles;
+mod run_market;
+mod running_market;
+mod report_lines;
+mod rate_sweep;
+mod market_table;
 mod tail;
-mod usage;
+mod process_usage;
 
 use std::process::ExitCode;
 
@@ -58,9 +58,9 @@ pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier market", || match command {
         "run" | "sweep" | "max" => launcher::within(command, rest, |rest| match command {
-            "run" => run::run(rest),
-            "sweep" => sweep::run(rest),
-            _ => max::run(rest),
+            "run" => run_market::run(rest),
+            "sweep" => rate_sweep::run(rest),
+            _ => max_rate::run(rest),
         }),
         "tail" => tail::run(rest),
         "gateway" => programs::gateway(rest),
@@ -77,7 +77,7 @@ pub fn main(words: &[String]) -> ExitCode {
 /// # Errors
 /// As the command.
 pub(crate) fn sweep(words: &[String]) -> Result<(), Failure> {
-    sweep::run(words)
+    rate_sweep::run(words)
 }
 
 /// The help on a command of `harrier market`.

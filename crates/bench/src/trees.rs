@@ -6,34 +6,34 @@
 //!
 //! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
 
-mod against;
-mod asked;
-mod book;
+mod paper_report;
+mod tree_options;
+mod tree_record;
 mod calibrate;
-mod every;
+mod tree_enumeration;
 mod experiment;
-mod figures;
-mod goals;
-mod ground;
-mod grown;
-mod laid;
-mod links;
-mod listed;
-mod measure;
+mod segment_figures;
+mod federation_goals;
+mod tree_environment;
+mod live_tree;
+mod tree_layout;
+mod limited_links;
+mod tree_list;
+mod tree_measurement;
 mod namespaces;
-mod observed;
-mod plan;
-mod planned;
-mod profiles;
-mod resources;
-mod run;
+mod observation_set;
+mod plan_command;
+mod plan_output;
+mod profile_files;
+mod broker_resources;
+mod run_command;
 mod simulate;
-mod sweep;
-mod turns;
-mod verdict;
+mod calibration_sweeps;
+mod interleaved_runs;
+mod prediction_verdict;
 mod verify;
 
-pub(crate) use book::text;
+pub(crate) use tree_record::text;
 use planner::paper;
 use std::process::ExitCode;
 
@@ -64,17 +64,17 @@ pub fn main(words: &[String]) -> ExitCode {
     command::run("harrier topology", || match command {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
             launcher::within(command, rest, |rest| match command {
-                "run" => run::run(rest),
+                "run" => run_command::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
                 _ if launcher::has_ranks() => Err(Failure::Usage(format!(
                     "{command} is about one host: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
-                _ => goals::run(rest),
+                _ => federation_goals::run(rest),
             })
         }
-        "plan" => plan::run(rest),
+        "plan" => plan_command::run(rest),
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),

@@ -4,11 +4,11 @@
 //! Owns:   the order in which a broker is put together, and the words in which it fails.
 //! Never:  serves a client itself.
 
-use crate::answers::{Answers, Federation, Remains};
+use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
-use crate::state::State;
+use crate::state_folder::BrokerIdentity;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
 use shard::{Copied, Server, StartError};
@@ -41,54 +41,54 @@ pub fn main(words: &[OsString]) -> ExitCode {
 }
 
 /// Why a broker did not run, or not to a good end.
-struct Failure {
+struct RunFailure {
     text: String,
     status: ExitCode,
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for RunFailure {
     fn from(error: ConfigError) -> Self {
         let status = if error.is_usage() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE };
-        Failure { text: error.to_string(), status }
+        RunFailure { text: error.to_string(), status }
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for RunFailure {
     fn from(error: StartError) -> Self {
-        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+        RunFailure { text: error.to_string(), status: ExitCode::FAILURE }
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for RunFailure {
     fn from(error: std::io::Error) -> Self {
-        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+        RunFailure { text: error.to_string(), status: ExitCode::FAILURE }
     }
 }
 
-fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), Failure> {
+fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
-    let state = State::take(config.state.as_deref(), config.cluster_name.as_deref());
+    let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
     // That a folder cannot be used is no fault of the words that name it.
-    let unusable = |why: String| Failure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
+    let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
     let state = state.map_err(|(setting, why)| match setting {
         "state" => unusable(why),
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
-    let federation = Federation::of(state).map_err(unusable)?;
+    let federation = FederationAdmin::of(state).map_err(unusable)?;
     let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
     log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let kept = Remains::default();
+    let kept = IneffectiveDefinitions::default();
     if let Some(path) = &config.definitions
-        && let Ok(file) = crate::definitions::read(path)
+        && let Ok(file) = crate::initial_definitions::read(path)
     {
         file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
         kept.keep(file.kept());
     }
-    crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
+    crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
     // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
@@ -107,8 +107,8 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     let (asked, requests) = shard::requests();
     options.requests = Some(asked);
     let server = Server::start(options)?;
-    let federation = federation.known_as(server.addresses());
-    Answers::new(server.operator(), kept.clone(), federation).serve(requests)?;
+    let federation = federation.with_addresses(server.addresses());
+    AdminServer::new(server.operator(), kept.clone(), federation).serve(requests)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.operator());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);

@@ -4,7 +4,7 @@
 //! Owns:   the words of the command.
 //! Never:  decides who may ask: the broker does.
 
-use crate::ask::ask;
+use crate::admin_connection::ask;
 use crate::{print, usage_error};
 use client::Url;
 use definitions::Json;
@@ -41,7 +41,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     if words.iter().any(|word| ["--help", "-h"].contains(word)) {
         return print(USAGE);
     }
-    let order = match Order::of(&words) {
+    let order = match CtlArguments::of(&words) {
         Ok(order) => order,
         Err(why) => return usage_error(&format!("{why}\n{USAGE}")),
     };
@@ -56,12 +56,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
 }
 
 /// What the words say.
-struct Order<'a> {
+struct CtlArguments<'a> {
     url: Url,
     vhost: Option<&'a str>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> CtlArguments<'a> {
     fn of(words: &[&'a str]) -> Result<Self, String> {
         let (command, mut rest) = match words {
             [] => return Err("ctl needs a command".to_owned()),
@@ -99,7 +99,7 @@ impl<'a> Order<'a> {
             Some(text) => Url::parse(text).map_err(|error| error.to_string()),
             None => Url::parse(URL).map_err(|error| error.to_string()),
         };
-        Ok(Order { url: url?, vhost })
+        Ok(CtlArguments { url: url?, vhost })
     }
 }
 
@@ -112,10 +112,10 @@ fn from_stdin() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Order;
+    use super::CtlArguments;
 
     fn check(words: &[&str], expect: Result<(&str, &str, Option<&str>), &str>) {
-        let order = Order::of(words);
+        let order = CtlArguments::of(words);
         let found = order.as_ref().map(|order| (&*order.url.address, &*order.url.vhost, order.vhost));
         assert_eq!(found.map_err(|why| &**why), expect, "{words:?}");
     }

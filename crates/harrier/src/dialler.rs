@@ -48,28 +48,28 @@ fn options() -> Options {
 
 fn dial(url: &str, tell: Tell) {
     match Url::parse(url).and_then(|url| client::prepare(&url, &options())) {
-        Err(error) => tell(Err(why_not(&error))),
-        Ok(Prepared::Stands(dialled)) => stands(*dialled, tell),
-        Ok(Prepared::Ask(ask)) => ask_there(*ask, tell),
+        Err(error) => tell(Err(dial_error(&error))),
+        Ok(Prepared::Stands(dialled)) => on_connected(*dialled, tell),
+        Ok(Prepared::Ask(ask)) => resolve_rdma(*ask, tell),
     }
 }
 
-fn why_not(error: &Error) -> DialError {
+fn dial_error(error: &Error) -> DialError {
     let is_refusal = matches!(error, Error::Url { .. } | Error::ConnectionClosed { .. } | Error::NotAnnounced { .. });
     DialError { text: error.to_string().into(), is_refusal }
 }
 
-fn stands(dialled: client::Dialled, tell: Tell) {
+fn on_connected(dialled: client::Dialled, tell: Tell) {
     let client::Dialled { link, url, first, fell_back } = dialled;
     if let Some(why) = fell_back {
-        by_tcp_instead(&url, &why);
+        log_tcp_fallback(&url, &why);
     }
     let login = login(url);
-    and_hold(first, |first| tell(Ok(Reached::Link(Dialled { link, login, first }))));
+    drop_when_open(first, |first| tell(Ok(Reached::Link(Dialled { link, login, first }))));
 }
 
 /// The way is looked up here, where it may take its time. The shard takes it.
-fn ask_there(ask: Ask, tell: Tell) {
+fn resolve_rdma(ask: Ask, tell: Tell) {
     let Ask { place, token, url, first, tcp } = ask;
     match verbs::card::way(&place) {
         Ok(way) => {
@@ -80,7 +80,7 @@ fn ask_there(ask: Ask, tell: Tell) {
                     on_a_thread(tell, move |tell| dial_tcp(&tcp, &why, tell));
                 })
             });
-            and_hold(first, |first| {
+            drop_when_open(first, |first| {
                 tell(Ok(Reached::Way(Box::new(Asked { way, token, login, first, otherwise }))));
             });
         }
@@ -93,12 +93,12 @@ fn ask_there(ask: Ask, tell: Tell) {
 
 fn dial_tcp(url: &Url, why: &str, tell: Tell) {
     match client::dial(url, &options()) {
-        Ok(dialled) => stands(client::Dialled { fell_back: Some(why.to_owned()), ..dialled }, tell),
-        Err(error) => tell(Err(why_not(&error))),
+        Ok(dialled) => on_connected(client::Dialled { fell_back: Some(why.to_owned()), ..dialled }, tell),
+        Err(error) => tell(Err(dial_error(&error))),
     }
 }
 
-fn by_tcp_instead(url: &Url, why: &str) {
+fn log_tcp_fallback(url: &Url, why: &str) {
     tracing::warn!(address = url.address, why, "a federation link goes over TCP, since RDMA cannot be had");
 }
 
@@ -110,7 +110,7 @@ fn login(url: Url) -> Login {
 
 /// The connection over which a token was given belongs to this thread, and is needed until the other one is open: `tell`
 /// gets what is to be dropped then.
-fn and_hold(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + Send>>)) {
+fn drop_when_open(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + Send>>)) {
     let Some(first) = first else { return tell(None) };
     let (needed, is_needed) = mpsc::channel::<()>();
     tell(Some(Box::new(needed)));

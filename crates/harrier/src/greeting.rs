@@ -36,15 +36,15 @@ const CAPABILITIES: [&str; 9] = [
 
 /// The greeting of a broker of this name.
 pub fn greeting(cluster_name: &str) -> Greeting {
-    offering(MECHANISMS, cluster_name)
+    with_mechanisms(MECHANISMS, cluster_name)
 }
 
 /// The greeting for clients that have shown a certificate.
 pub fn greeting_external(cluster_name: &str) -> Greeting {
-    offering(MECHANISMS_EXTERNAL, cluster_name)
+    with_mechanisms(MECHANISMS_EXTERNAL, cluster_name)
 }
 
-fn offering(mechanisms: &str, cluster_name: &str) -> Greeting {
+fn with_mechanisms(mechanisms: &str, cluster_name: &str) -> Greeting {
     let capabilities = table(CAPABILITIES.map(|name| (name, Value::Bool(true))));
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let text = |text: &str| Value::LongStr(text.as_bytes().into());

@@ -5,28 +5,28 @@
 //! Never:  does a subcommand's work.
 #![forbid(unsafe_code)]
 
-mod answers;
-mod ask;
+mod admin_server;
+mod admin_connection;
 mod broker;
 mod ctl;
-mod definitions;
+mod initial_definitions;
 mod dialler;
-mod files;
+mod definitions_command;
 mod greeting;
 mod hash_password;
-mod kept_plan;
+mod plan_file;
 mod log;
 mod options;
 mod peer;
 mod policies;
-mod ports;
+mod rdma_options;
 mod process;
 mod proxy;
 mod rdma;
 mod reload;
 mod route;
 mod route_spec;
-mod state;
+mod state_folder;
 mod tls;
 mod toml_text;
 
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             Some(words) => bench::market(&words),
             None => usage_error("market takes words of UTF-8 only"),
         },
-        Some("definitions") => files::main(rest),
+        Some("definitions") => definitions_command::main(rest),
         Some("ctl") => ctl::main(rest),
         Some("route") => route::main(rest),
         Some("proxy") => proxy::main(rest),

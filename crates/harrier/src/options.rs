@@ -4,7 +4,7 @@
 //! Owns:   which setting becomes which option; units.
 //! Never:  has a value of its own, but for what only a process can know.
 
-use crate::definitions::beginning;
+use crate::initial_definitions::initial;
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use catalog::{Catalog, Limits};
@@ -32,9 +32,9 @@ pub fn options(
     let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     let (over_rdma, listen) = listen.into_iter().partition(|address| matches!(address, Address::Rdma { .. }));
     let listen: Vec<_> = listen;
-    let rdma = crate::ports::options(config, over_rdma, shards)?;
+    let rdma = crate::rdma_options::options(config, over_rdma, shards)?;
     let tls = crate::tls::server(config, &listen)?;
-    let begun = beginning(config, &catalog, shards)?;
+    let begun = initial(config, &catalog, shards)?;
     let options = ServerOptions {
         tls,
         external: crate::tls::external(config, cluster_name),

@@ -4,7 +4,7 @@
 //! Owns:   how a policy of the configuration is one of the catalog.
 //! Never:  decides which policy counts; the catalog does.
 
-use crate::definitions::name;
+use crate::initial_definitions::name;
 use catalog::{ApplyTo, Catalog, Definition, Policy};
 use config::{BrokerConfig, ConfigError, Fault, Origin, Term};
 use definitions::File;
@@ -55,7 +55,7 @@ pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> R
 }
 
 /// What of the configuration's policies has no effect, in sentences for the log.
-pub fn oddities(config: &BrokerConfig) -> Vec<String> {
+pub fn ineffective_policies(config: &BrokerConfig) -> Vec<String> {
     let both = config.policies.iter().map(|policy| (policy, false));
     let both = both.chain(config.operator_policies.iter().map(|policy| (policy, true)));
     both.filter_map(|(policy, operator)| Some((policy, read(policy, operator).ok()?)))

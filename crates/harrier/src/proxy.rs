@@ -4,13 +4,13 @@
 //! Owns:   the order in which a proxy is put together, and the words in which it fails.
 //! Never:  carries a byte itself.
 
-mod devices;
-mod order;
-mod passes;
+mod device_source;
+mod proxy_arguments;
+mod token_source;
 
 use crate::process::{Signals, raise_open_files};
 use crate::{greeting, log, print, tls, usage_error};
-use order::Order;
+use proxy_arguments::ProxyArguments;
 use proxy::{Proxy, ProxyOptions, Rdma, StartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     if words.iter().any(|word| ["--help", "-h"].contains(word)) {
         return print(USAGE);
     }
-    let order = match Order::of(&words) {
+    let order = match ProxyArguments::of(&words) {
         Ok(order) => order,
         Err(why) => return usage_error(&format!("proxy: {why}\n{USAGE}")),
     };
@@ -72,11 +72,11 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-fn run(order: Order) -> Result<(), StartError> {
-    let Order { mut options, login, log_level, log_format } = order;
+fn run(order: ProxyArguments) -> Result<(), StartError> {
+    let ProxyArguments { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
-    let passes = login.map(|login| passes::given_at(login, options.dial.timeout));
-    options.rdma = Some(Rdma { devices: Arc::new(devices::towards), settings: verbs::Settings::of_a_client(), passes });
+    let passes = login.map(|login| token_source::fetched_from(login, options.dial.timeout));
+    options.rdma = Some(Rdma { devices: Arc::new(device_source::towards), settings: verbs::Settings::of_a_client(), passes });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {

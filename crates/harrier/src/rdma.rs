@@ -6,9 +6,9 @@
 
 mod calibrate;
 mod findings;
-mod paths;
+mod message_paths;
 mod show;
-mod walk;
+mod self_test;
 
 use crate::{print, usage_error};
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
         ["calibrate", ref rest @ ..] => return calibrate::main(rest, USAGE),
         _ => return usage_error(USAGE),
     };
-    let findings = findings::look();
+    let findings = findings::inspect();
     let text = if json { show::json(&findings) } else { show::lines(&findings) };
     let printed = print(&text);
     if findings.usable() { printed } else { ExitCode::FAILURE }

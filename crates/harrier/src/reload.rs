@@ -4,8 +4,8 @@
 //! Owns:   what the files said last, and which differences a running broker takes in.
 //! Never:  takes in a part of a configuration that is wrong somewhere; deletes a virtual host.
 
-use crate::answers::Remains;
-use crate::definitions::beginning;
+use crate::admin_server::IneffectiveDefinitions;
+use crate::initial_definitions::initial;
 use catalog::{Catalog, Definition, Limits, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, Request};
 use shard::Operator;
@@ -22,9 +22,9 @@ pub struct Reload {
     limits: Limits,
     shards: u16,
     /// What the files said last.
-    said: Catalog,
+    last_catalog: Catalog,
     /// What of them has no effect, for exports.
-    kept: Remains,
+    ineffective: IneffectiveDefinitions,
     operator: Operator,
 }
 
@@ -35,10 +35,10 @@ impl Reload {
         config: BrokerConfig,
         limits: Limits,
         shards: u16,
-        (said, kept): (Catalog, Remains),
+        (said, kept): (Catalog, IneffectiveDefinitions),
         operator: Operator,
     ) -> Self {
-        Reload { words, config, limits, shards, said, kept, operator }
+        Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, operator }
     }
 
     /// Reads the files again and brings what is different to the broker. If anything is wrong, everything stays.
@@ -60,18 +60,18 @@ impl Reload {
         if let (Some(path), None) = (&self.config.file, &config.file) {
             return Err(format!("{}: the file is gone", path.display()));
         }
-        let begun = beginning(&config, &self.limits, self.shards).map_err(|error| error.to_string())?;
+        let begun = initial(&config, &self.limits, self.shards).map_err(|error| error.to_string())?;
         config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
+        crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
         for setting in self.config.settings_changed(&config) {
             if !READ_AGAIN.contains(&setting) {
                 tracing::warn!(setting, "a setting has changed, and counts when the broker starts again");
             }
         }
-        for (_, vhost) in self.said.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
+        for (_, vhost) in self.last_catalog.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
             tracing::warn!(vhost = &**vhost, "a virtual host is no more in the configuration, and stays until the end");
         }
-        let changes = differences(&self.said, &begun.catalog);
+        let changes = differences(&self.last_catalog, &begun.catalog);
         let count = changes.len();
         // A broker that stops needs no configuration.
         let Some(refusals) = self.operator.define(changes) else { return Ok(()) };
@@ -79,8 +79,8 @@ impl Reload {
             tracing::error!(%refusal, "a change of the configuration is refused");
         }
         tracing::info!(changes = count - refusals.len(), "the configuration was read again");
-        (self.said, self.config) = (begun.catalog, *config);
-        self.kept.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
+        (self.last_catalog, self.config) = (begun.catalog, *config);
+        self.ineffective.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
         Ok(())
     }
 }

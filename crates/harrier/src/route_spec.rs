@@ -55,7 +55,7 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
 }
 
 /// The entries of a route.
-pub fn written(route: &RouteSpec) -> Vec<(&'static str, Json)> {
+pub fn entries(route: &RouteSpec) -> Vec<(&'static str, Json)> {
     let mut entries = vec![("exchange", Json::text(&route.exchange))];
     match &route.kind {
         RouteKind::Dynamic => {}
@@ -118,7 +118,7 @@ fn number(from: &Json, name: &str) -> Result<Option<u16>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRIES, read, written};
+    use super::{ENTRIES, read, entries};
     use definitions::Json;
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             r#"{"exchange":"","queue":"q","hops_max":3,"forced":true}"#,
         ] {
             let route = read(&Json::read(text.as_bytes()).expect("JSON")).expect("a route");
-            let entries = written(&route);
+            let entries = entries(&route);
             assert!(entries.iter().all(|(name, _)| ENTRIES.contains(name)));
             let again = Json::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
             assert_eq!(read(&again), Ok(route));

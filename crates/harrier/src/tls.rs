@@ -107,14 +107,14 @@ pub fn warn_of(certificates: &[Certificate]) {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     for certificate in certificates {
-        if let Some(what) = certificate.validity_s().and_then(|validity_s| oddity(validity_s, now_s)) {
+        if let Some(what) = certificate.validity_s().and_then(|validity_s| expiry_warning(validity_s, now_s)) {
             let subject = certificate.distinguished_name();
             tracing::warn!(subject, "a certificate {what}; clients will not trust it");
         }
     }
 }
 
-fn oddity((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
+fn expiry_warning((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
     match now_s {
         _ if now_s > ends_s => Some(format!("has expired {} days ago", (now_s - ends_s) / 86_400)),
         _ if now_s < begins_s => Some(format!("does not hold before {} days are over", (begins_s - now_s) / 86_400)),
@@ -127,7 +127,7 @@ fn oddity((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::oddity;
+    use super::expiry_warning;
 
     #[test]
     fn certificates_are_warned_of_in_time() {
@@ -139,7 +139,7 @@ mod tests {
             (10, 100, 3, Some("does not hold before 7 days are over")),
         ];
         for (begins, ends, now, expect) in cases {
-            assert_eq!(oddity((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");
+            assert_eq!(expiry_warning((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");
         }
     }
 }

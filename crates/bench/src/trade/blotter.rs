@@ -8,9 +8,9 @@ use gauge::Latencies;
 use market::limits::ORDERS_IN_FLIGHT_MAX;
 use market::{EndOfStream, OrderFlow, OrderFlowRules, GatewayId, GatewayEvent, MarketMessage, ORDER_BYTES, OrdersChecksum, OutstandingOrders, SampleSource};
 
-use super::found::Traded;
+use super::program_results::GatewayResults;
 use super::gateway::GatewayTask;
-use super::interval::{Interval, Totals};
+use super::measurement_interval::{MeasurementInterval, MarketTotals};
 
 /// The orders of a gateway.
 pub(super) struct Blotter {
@@ -21,14 +21,14 @@ pub(super) struct Blotter {
     /// The number of the next quote of each symbol.
     quotes: Box<[u16]>,
     completion: Latencies,
-    found: Traded,
+    results: GatewayResults,
     open: u64,
-    heard_ns: u64,
+    last_event_ns: u64,
     ended: bool,
     /// Orders between two measurements; the completion times since the last.
     every: u64,
     completion_since: Latencies,
-    interval: Interval,
+    interval: MeasurementInterval,
 }
 
 impl Blotter {
@@ -52,25 +52,25 @@ impl Blotter {
             orders_checksum: OrdersChecksum::default(),
             quotes: vec![0; usize::from(load.symbols)].into(),
             completion: Latencies::default(),
-            found: Traded { gateway: task.gateway, ..Traded::default() },
+            results: GatewayResults { gateway: task.gateway, ..GatewayResults::default() },
             open: 0,
-            heard_ns: 0,
+            last_event_ns: 0,
             ended: false,
             every: load.sample,
             completion_since: Latencies::default(),
-            interval: Interval::new(Totals::default()),
+            interval: MeasurementInterval::new(MarketTotals::default()),
         })
     }
 
     /// From now on.
     pub(super) fn begin(&mut self, begin_ns: u64) {
-        (self.found.began_ns, self.heard_ns) = (begin_ns, begin_ns);
+        (self.results.began_ns, self.last_event_ns) = (begin_ns, begin_ns);
         self.interval.begin(begin_ns);
     }
 
     /// How many orders were sent.
     pub(super) fn sent(&self) -> u64 {
-        self.found.orders
+        self.results.orders
     }
 
     /// How many of them are not answered.
@@ -79,7 +79,7 @@ impl Blotter {
     }
 
     /// Whether another order may be sent.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.outstanding.is_full()
     }
 
@@ -89,39 +89,39 @@ impl Blotter {
     }
 
     /// When an answer came last, or the last order was sent.
-    pub(super) fn heard_ns(&self) -> u64 {
-        self.heard_ns
+    pub(super) fn last_event_ns(&self) -> u64 {
+        self.last_event_ns
     }
 
     /// The next order, which was to be sent at `due_ns`. Ask `has_room` before.
     #[inline]
     pub(super) fn order(&mut self, due_ns: u64, time_ns: u64, is_late: bool) -> [u8; ORDER_BYTES] {
         let sequence = self.outstanding.send(due_ns);
-        debug_assert_eq!(sequence, Some(self.found.orders), "somebody had room for an order");
+        debug_assert_eq!(sequence, Some(self.results.orders), "somebody had room for an order");
         let order = self.flow.order();
-        self.orders_checksum.add(&order, self.found.orders);
-        self.found.orders += 1;
-        self.found.late += u64::from(is_late);
-        self.found.sent_at_ns = time_ns;
-        self.heard_ns = self.heard_ns.max(time_ns);
+        self.orders_checksum.add(&order, self.results.orders);
+        self.results.orders += 1;
+        self.results.late += u64::from(is_late);
+        self.results.sent_at_ns = time_ns;
+        self.last_event_ns = self.last_event_ns.max(time_ns);
         self.open += 1;
         order.encode()
     }
 
     /// The end of the orders.
     pub(super) fn end(&self) -> market::EncodedMessage {
-        let (count, checksum) = (self.found.orders, self.orders_checksum.value());
+        let (count, checksum) = (self.results.orders, self.orders_checksum.value());
         MarketMessage::End(EndOfStream { gateway: self.gateway, count, checksum }).encode()
     }
 
     /// Takes in a message of the engine; gives a measurement when one is due.
     #[inline]
-    pub(super) fn hear(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
+    pub(super) fn on_message(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
         let Ok(message) = MarketMessage::decode(body) else {
-            self.found.malformed += 1;
+            self.results.malformed += 1;
             return None;
         };
-        self.heard_ns = time_ns;
+        self.last_event_ns = time_ns;
         match self.outstanding.on_message(&message) {
             GatewayEvent::Answer { sent_ns, .. } => {
                 self.count(&message);
@@ -129,9 +129,9 @@ impl Blotter {
                 self.completion.record(ns);
                 self.completion_since.record(ns);
                 self.open = self.open.saturating_sub(1);
-                self.found.answered += 1;
-                self.found.ended_ns = time_ns;
-                if self.found.answered.is_multiple_of(self.every) {
+                self.results.answered += 1;
+                self.results.ended_ns = time_ns;
+                if self.results.answered.is_multiple_of(self.every) {
                     return Some(self.sample(time_ns));
                 }
             }
@@ -139,12 +139,12 @@ impl Blotter {
             GatewayEvent::Quote => self.quote(&message),
             GatewayEvent::End { missing, checksum } => {
                 self.ended = true;
-                self.found.missing = missing;
-                self.found.checksum = checksum;
+                self.results.missing = missing;
+                self.results.checksum = checksum;
             }
-            GatewayEvent::Repeat => self.found.repeated += 1,
-            GatewayEvent::Unsolicited => self.found.strays += 1,
-            GatewayEvent::Foreign => self.found.malformed += 1,
+            GatewayEvent::Repeat => self.results.repeated += 1,
+            GatewayEvent::Unsolicited => self.results.strays += 1,
+            GatewayEvent::Foreign => self.results.malformed += 1,
         }
         None
     }
@@ -152,9 +152,9 @@ impl Blotter {
     #[inline]
     fn count(&mut self, message: &MarketMessage) {
         match message {
-            MarketMessage::Trade(_) => self.found.trades += 1,
-            MarketMessage::Confirmation(_) => self.found.confirmations += 1,
-            MarketMessage::Reject(_) => self.found.rejects += 1,
+            MarketMessage::Trade(_) => self.results.trades += 1,
+            MarketMessage::Confirmation(_) => self.results.confirmations += 1,
+            MarketMessage::Reject(_) => self.results.rejects += 1,
             _ => {}
         }
     }
@@ -164,53 +164,53 @@ impl Blotter {
     fn quote(&mut self, message: &MarketMessage) {
         let MarketMessage::Quote(quote) = message else { return };
         let Some(next) = self.quotes.get_mut(usize::from(quote.symbol.0)) else {
-            self.found.malformed += 1;
+            self.results.malformed += 1;
             return;
         };
         let ahead = quote.number.wrapping_sub(*next) as i16;
         if ahead < 0 {
-            self.found.repeated += 1;
+            self.results.repeated += 1;
             return;
         }
-        self.found.missing_quotes += ahead as u64;
+        self.results.missing_quotes += ahead as u64;
         *next = quote.number.wrapping_add(1);
-        self.found.quotes += 1;
+        self.results.quotes += 1;
     }
 
     #[cold]
     fn sample(&mut self, time_ns: u64) -> &[u8] {
-        let Traded { orders, trades, confirmations, rejects, quotes, .. } = self.found;
-        let totals = Totals { orders, trades, confirmations, rejects, quotes };
+        let GatewayResults { orders, trades, confirmations, rejects, quotes, .. } = self.results;
+        let totals = MarketTotals { orders, trades, confirmations, rejects, quotes };
         let completions = std::mem::take(&mut self.completion_since).buckets().iter().collect();
         self.interval.end(SampleSource::Gateway(self.gateway), time_ns, totals, completions)
     }
 
     /// Orders that the broker would not take.
     pub(super) fn refused(&mut self, orders: u64) {
-        self.found.refused += orders;
+        self.results.refused += orders;
     }
 
     /// What was found in all.
-    pub(super) fn found(mut self) -> Traded {
+    pub(super) fn into_results(mut self) -> GatewayResults {
         if !self.ended {
-            self.found.missing = self.outstanding.missing();
+            self.results.missing = self.outstanding.missing();
         }
-        self.found.completion = self.completion.buckets();
-        self.found.samples = self.interval.samples();
-        self.found.ended_ns = self.found.ended_ns.max(self.found.sent_at_ns);
-        self.found
+        self.results.completion = self.completion.buckets();
+        self.results.samples = self.interval.samples();
+        self.results.ended_ns = self.results.ended_ns.max(self.results.sent_at_ns);
+        self.results
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trade::asked::Load;
-    use crate::trade::place::Place;
+    use crate::trade::market_options::MarketLoad;
+    use crate::trade::market_address::MarketAddress;
     use market::{MatchingEngine, EngineRules, MarketSample, Recipient};
 
     fn task(orders: u64) -> GatewayTask {
-        let load = Load {
+        let load = MarketLoad {
             orders,
             gateways: 1,
             symbols: 4,
@@ -220,7 +220,7 @@ mod tests {
             window: 1_000,
             confirms: false,
         };
-        let place = Place { url: "amqp://127.0.0.1".to_owned(), name: "m".to_owned(), gateways: 1 };
+        let place = MarketAddress { url: "amqp://127.0.0.1".to_owned(), name: "m".to_owned(), gateways: 1 };
         GatewayTask { place, gateway: 0, load, rate: None }
     }
 
@@ -228,7 +228,7 @@ mod tests {
     fn market(
         orders: u64,
         on_the_way: impl Fn(Vec<(Recipient, MarketMessage)>) -> Vec<(Recipient, MarketMessage)>,
-    ) -> (Traded, Vec<MarketSample>, u64) {
+    ) -> (GatewayResults, Vec<MarketSample>, u64) {
         let mut blotter = Blotter::new(&task(orders)).expect("a gateway");
         let mut engine = MatchingEngine::new(EngineRules { symbols: 4, ..EngineRules::default() });
         let mut samples = Vec::new();
@@ -241,16 +241,16 @@ mod tests {
             let _taken = engine.process(message, &mut answers);
         }
         for (_, answer) in on_the_way(answers) {
-            let sample = blotter.hear(&answer.encode(), 10_000).map(MarketSample::decode);
+            let sample = blotter.on_message(&answer.encode(), 10_000).map(MarketSample::decode);
             samples.extend(sample.map(|sample| sample.expect("a sample")));
         }
-        (blotter.found(), samples, engine.checksum().value())
+        (blotter.into_results(), samples, engine.checksum().value())
     }
 
     #[test]
     fn every_order_is_answered_once_and_measured() {
         let (found, samples, checksum) = market(1_000, |answers| answers);
-        assert!(found.complaints().is_empty(), "{found:?}");
+        assert!(found.problems().is_empty(), "{found:?}");
         assert_eq!((found.orders, found.answered, found.samples, found.repeated), (1_000, 1_000, 10, 0));
         assert_eq!(found.checksum, checksum);
         assert!(found.trades > 0 && found.quotes > 0 && found.confirmations > 0);
@@ -269,9 +269,9 @@ mod tests {
             doubled.extend(answers.clone());
             doubled
         });
-        assert!(twice.complaints().is_empty(), "{twice:?}");
+        assert!(twice.problems().is_empty(), "{twice:?}");
         assert!(twice.repeated > 0);
-        let counts = |found: &Traded| (found.answered, found.trades, found.confirmations, found.quotes);
+        let counts = |found: &GatewayResults| (found.answered, found.trades, found.confirmations, found.quotes);
         assert_eq!(counts(&twice), counts(&once));
     }
 
@@ -286,7 +286,7 @@ mod tests {
             answers
         });
         assert_eq!(
-            found.complaints(),
+            found.problems(),
             [
                 "gateway 0: 1 orders were never answered",
                 "gateway 0: 1 answers are missing",

@@ -16,10 +16,10 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use serde::{Deserialize, Serialize};
 
-use super::asked::Load;
+use super::market_options::MarketLoad;
 use super::blotter::Blotter;
-use super::found::Traded;
-use super::place::{ORDERS, Place, STATISTICS};
+use super::program_results::GatewayResults;
+use super::market_address::{ORDERS, MarketAddress, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
     MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_A_TURN_MAX,
@@ -33,23 +33,23 @@ const TIMER: Token = Token(1);
 /// What a gateway is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GatewayTask {
-    pub place: Place,
+    pub place: MarketAddress,
     /// Which of the place's gateways.
     pub gateway: u16,
     /// Of all gateways together.
-    pub load: Load,
+    pub load: MarketLoad,
     /// Its own orders a second; `None`: as fast as it goes.
     pub rate: Option<f64>,
 }
 
 /// When a gateway is to begin.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Begin {
+pub(crate) struct GatewayStart {
     pub begin_ns: u64,
 }
 
 /// A running gateway.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayProgram {
     client: Client,
     channel: Channel,
     poll: Poll,
@@ -68,7 +68,7 @@ pub(crate) struct Gateway {
     readable: bool,
 }
 
-impl Gateway {
+impl GatewayProgram {
     /// Connects.
     pub(crate) fn start(task: GatewayTask) -> Result<Self, String> {
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
@@ -80,7 +80,7 @@ impl Gateway {
         let connect = || -> client::Result<(Client, Channel)> {
             // Orders leave when the pacer says so.
             let (mut client, channel) = task.place.connect(&format!("gateway {}", task.gateway), usize::MAX)?;
-            let queue = task.place.queue(&Place::trades(task.gateway));
+            let queue = task.place.queue(&MarketAddress::trades(task.gateway));
             if task.load.confirms {
                 client.confirm_select(channel)?;
             }
@@ -111,7 +111,7 @@ impl Gateway {
     }
 
     /// Trades from a time on, until everything is answered.
-    pub(crate) fn work(mut self, begin_ns: u64) -> Result<Traded, String> {
+    pub(crate) fn work(mut self, begin_ns: u64) -> Result<GatewayResults, String> {
         self.begin_ns = begin_ns;
         self.blotter.begin(begin_ns);
         let outcome = self.trade();
@@ -119,21 +119,21 @@ impl Gateway {
         outcome?;
         self.blotter.refused(self.client.take_refused(self.channel).map_or(0, |tags| tags.len() as u64));
         self.client.close().map_err(|error| error.to_string())?;
-        Ok(self.blotter.found())
+        Ok(self.blotter.into_results())
     }
 
     fn trade(&mut self) -> Result<(), String> {
         let mut events = Events::with_capacity(16);
         loop {
             if self.readable {
-                self.take().map_err(|error| error.to_string())?;
+                self.receive_answers().map_err(|error| error.to_string())?;
             }
             self.send().map_err(|error| error.to_string())?;
             let time_ns = now_ns();
             if self.is_finished() || interrupt::requested() {
                 break;
             }
-            if self.sent() == self.orders && time_ns > self.blotter.heard_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
+            if self.sent() == self.orders && time_ns > self.blotter.last_event_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
                 // Whatever is missing now is told at the end.
                 return Ok(());
             }
@@ -172,10 +172,10 @@ impl Gateway {
     }
 
     /// Whether another order may be written.
-    fn has_room(&self) -> bool {
-        let Load { confirms, window, .. } = self.task.load;
+    fn has_capacity(&self) -> bool {
+        let MarketLoad { confirms, window, .. } = self.task.load;
         self.client.unsent_bytes() < MARKET_UNSENT_BYTES_MAX
-            && self.blotter.has_room()
+            && self.blotter.has_capacity()
             && (!confirms || self.client.outstanding(self.channel) < MARKET_UNCONFIRMED_MAX)
             && (self.task.rate.is_some() || self.blotter.open() < window)
     }
@@ -185,7 +185,7 @@ impl Gateway {
         let mut time_ns = now_ns();
         let mut count = 0;
         let key = Publish::to(&self.task.place.name, ORDERS);
-        while self.sent() < self.orders && count < SENDS_A_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
+        while self.sent() < self.orders && count < SENDS_A_TURN_MAX && self.due_ns() <= time_ns && self.has_capacity() {
             let due_ns = if self.task.rate.is_some() { self.due_ns() } else { time_ns };
             let late = time_ns - due_ns > LATE_SEND_NS;
             let order = self.blotter.order(due_ns, time_ns, late);
@@ -204,7 +204,7 @@ impl Gateway {
 
     /// How long to wait for the next order's time, or for whatever comes.
     fn pause(&mut self, time_ns: u64) -> Result<Duration, String> {
-        if self.sent() == self.orders || !self.has_room() {
+        if self.sent() == self.orders || !self.has_capacity() {
             return Ok(MARKET_LOOK);
         }
         let due_ns = self.due_ns();
@@ -225,11 +225,11 @@ impl Gateway {
     }
 
     /// Takes what has come.
-    fn take(&mut self) -> client::Result<()> {
+    fn receive_answers(&mut self) -> client::Result<()> {
         let (blotter, task) = (&mut self.blotter, &self.task);
         let mut last = None;
         let came = self.client.dispatch_now(|delivery, outlet: &mut Outlet<'_>| {
-            if let Some(sample) = blotter.hear(delivery.body(), now_ns()) {
+            if let Some(sample) = blotter.on_message(delivery.body(), now_ns()) {
                 outlet.publish(delivery.channel, &Publish::to(&task.place.name, STATISTICS), sample)?;
             }
             last = Some(delivery.delivery_tag);

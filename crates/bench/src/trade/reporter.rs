@@ -14,22 +14,22 @@ use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{MarketMessage, SampleSource, MarketSample};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Place, REJECTS, STATISTICS};
-use super::statement::{Rejection, Statement};
+use super::market_address::{MarketAddress, REJECTS, STATISTICS};
+use super::report_lines::{RejectionLine, MeasurementLine};
 use crate::interrupt;
 use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
 
 /// What a reporter is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReporterTask {
-    pub place: Place,
+    pub place: MarketAddress,
     /// Where the lines go; nowhere: they are only counted.
     pub file: Option<PathBuf>,
 }
 
 /// What it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reported {
+pub(crate) struct ReporterResults {
     /// Measurements of gateways.
     pub gateway: u64,
     /// Of the engine.
@@ -41,14 +41,14 @@ pub(crate) struct Reported {
 }
 
 /// A running reporter.
-pub(crate) struct Reporter {
+pub(crate) struct ReporterProgram {
     client: Client,
     channel: Channel,
     file: Option<BufWriter<File>>,
-    reported: Reported,
+    reported: ReporterResults,
 }
 
-impl Reporter {
+impl ReporterProgram {
     /// Connects, and makes the file.
     pub(crate) fn start(task: &ReporterTask) -> Result<Self, String> {
         let file = match &task.file {
@@ -66,14 +66,14 @@ impl Reporter {
             Ok((client, channel))
         };
         let (client, channel) = connect().map_err(|error: client::Error| error.to_string())?;
-        Ok(Self { client, channel, file: file.map(BufWriter::new), reported: Reported::default() })
+        Ok(Self { client, channel, file: file.map(BufWriter::new), reported: ReporterResults::default() })
     }
 
     /// Works until it is told to end (SIGTERM, Ctrl-C) and nothing comes any more.
-    pub(crate) fn work(mut self) -> Result<Reported, String> {
+    pub(crate) fn work(mut self) -> Result<ReporterResults, String> {
         loop {
             let over = interrupt::requested();
-            let came = self.take(if over { MARKET_SILENCE } else { MARKET_LOOK })?;
+            let came = self.write_next(if over { MARKET_SILENCE } else { MARKET_LOOK })?;
             if over && came == 0 {
                 self.client.close().map_err(|error| error.to_string())?;
                 return Ok(self.reported);
@@ -81,7 +81,7 @@ impl Reporter {
         }
     }
 
-    fn take(&mut self, wait: Duration) -> Result<u64, String> {
+    fn write_next(&mut self, wait: Duration) -> Result<u64, String> {
         let (file, reported) = (&mut self.file, &mut self.reported);
         let mut last = None;
         let mut failed: Option<String> = None;
@@ -93,11 +93,11 @@ impl Reporter {
                         SampleSource::Gateway(_) => reported.gateway += 1,
                         SampleSource::Engine => reported.engine += 1,
                     }
-                    Statement::of(sample).line()
+                    MeasurementLine::of(sample).line()
                 }
                 (Err(_), Ok(MarketMessage::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
                     reported.rejections += 1;
-                    Rejection::of(&reject).line()
+                    RejectionLine::of(&reject).line()
                 }
                 _ => {
                     reported.strays += 1;

@@ -21,27 +21,27 @@ const HOSTS_A_NETWORK: usize = 250;
 
 /// A host.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(super) struct NamespaceHost {
     name: String,
     /// Its address; all hosts are in one network.
     pub address: IpAddr,
 }
 
-impl Host {
+impl NamespaceHost {
     /// The words before those of a program that is to run there.
-    pub fn within(&self) -> Vec<String> {
+    pub fn command_prefix(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 }
 
 /// Hosts on one bridge.
-pub(super) struct Namespaces {
+pub(super) struct NetworkNamespaces {
     mark: String,
     bits_per_s: Option<u64>,
     hosts: usize,
 }
 
-impl Namespaces {
+impl NetworkNamespaces {
     /// Makes the bridge; what others left behind that are gone is removed first.
     ///
     /// # Errors
@@ -50,15 +50,15 @@ impl Namespaces {
         ready(bits_per_s.is_some())?;
         clean()?;
         let pid = std::process::id();
-        let began = began(pid).ok_or("this process cannot be read in /proc")?;
+        let began = process_start_time(pid).ok_or("this process cannot be read in /proc")?;
         let this = Self { mark: format!("{MARK}{pid}-{began}"), bits_per_s, hosts: 0 };
-        let switch = this.switch();
+        let switch = this.bridge_namespace();
         run("ip", &["netns", "add", &switch], "")?;
         batch(&switch, &format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} up\n"))?;
         Ok(this)
     }
 
-    fn switch(&self) -> String {
+    fn bridge_namespace(&self) -> String {
         format!("{}-switch", self.mark)
     }
 
@@ -66,8 +66,8 @@ impl Namespaces {
     ///
     /// # Errors
     /// What `ip` or `tc` says.
-    pub fn add(&mut self, label: &str) -> Result<Host, String> {
-        let (name, switch, number) = (format!("{}-{label}", self.mark), self.switch(), self.hosts);
+    pub fn add(&mut self, label: &str) -> Result<NamespaceHost, String> {
+        let (name, switch, number) = (format!("{}-{label}", self.mark), self.bridge_namespace(), self.hosts);
         self.hosts += 1;
         let address = Ipv4Addr::new(10, 77, (number / HOSTS_A_NETWORK) as u8, (number % HOSTS_A_NETWORK + 1) as u8);
         run("ip", &["netns", "add", &name], "")?;
@@ -85,11 +85,11 @@ impl Namespaces {
                 limit(space, device, bits_per_s)?;
             }
         }
-        Ok(Host { name, address: address.into() })
+        Ok(NamespaceHost { name, address: address.into() })
     }
 }
 
-impl Drop for Namespaces {
+impl Drop for NetworkNamespaces {
     fn drop(&mut self) {
         for name in names().into_iter().filter(|name| name.starts_with(&format!("{}-", self.mark))) {
             if let Err(why) = run("ip", &["netns", "del", &name], "") {
@@ -136,7 +136,7 @@ fn ready(limited: bool) -> Result<(), String> {
 /// # Errors
 /// What `ip` says.
 pub(super) fn clean() -> Result<usize, String> {
-    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, began)).collect();
+    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, process_start_time)).collect();
     left.iter().try_for_each(|name| run("ip", &["netns", "del", name], ""))?;
     Ok(left.len())
 }
@@ -158,7 +158,7 @@ fn is_left(name: &str, began: impl Fn(u32) -> Option<u64>) -> bool {
 }
 
 /// When a process began, in the kernel's own unit.
-fn began(pid: u32) -> Option<u64> {
+fn process_start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind its name, which may have anything in it, the time is the twentieth word.
     stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_process_is_told_by_when_it_began() {
         let pid = std::process::id();
-        assert!(began(pid).is_some_and(|at| at > 0));
-        assert_eq!(began(u32::MAX), None);
+        assert!(process_start_time(pid).is_some_and(|at| at > 0));
+        assert_eq!(process_start_time(u32::MAX), None);
     }
 }

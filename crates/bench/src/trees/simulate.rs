@@ -4,9 +4,9 @@
 //! Owns:   options, their bounds and defaults.
 //! Never:  starts a process, reads a clock: the same words print the same text.
 
-mod drawing;
-mod page;
-mod told;
+mod tree_drawing;
+mod simulation_page;
+mod simulation_report;
 
 use desim::{AckMode, BrokerFailure, TreeTopology, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes};
 use planner::{HostModel, Profile, CostSource, Sharing, SizeCosts};
@@ -14,9 +14,9 @@ use report::page::write_file;
 use report::table::put;
 use topology::Tree;
 
-use super::asked::{ACK, CREDIT, PREFETCH, bits_per_s, wait_ns};
-use super::profiles;
-use super::run::help;
+use super::tree_options::{ACK, CREDIT, PREFETCH, bits_per_s, duration_ns};
+use super::profile_files;
+use super::run_command::help;
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -83,15 +83,15 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// Processors of a host of which nobody said how many it has.
-const CORES_USUAL: u64 = 2;
-const CREDIT_USUAL: u64 = 1_000;
-const QUEUE_BYTES_USUAL: u64 = 1 << 30;
+const CORES_DEFAULT: u64 = 2;
+const CREDIT_DEFAULT: u64 = 1_000;
+const QUEUE_BYTES_DEFAULT: u64 = 1 << 30;
 /// Messages of a closed loop: so many full batches, within these bounds.
-const BATCHES_USUAL: u64 = 200;
-const MESSAGES_USUAL: std::ops::RangeInclusive<u64> = 10_000..=400_000;
+const BATCHES_DEFAULT: u64 = 200;
+const MESSAGES_DEFAULT: std::ops::RangeInclusive<u64> = 10_000..=400_000;
 
 /// What is asked for, beside the scenario.
-struct Wish {
+struct SimulationRequest {
     tree: Tree,
     scenario: Scenario,
     seconds: Option<f64>,
@@ -115,17 +115,17 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             EXAMPLES,
         ))?);
     }
-    let mut wish = wish(&given)?;
+    let mut wish = read_request(&given)?;
     if let Some(seconds) = wish.seconds {
         wish.scenario.messages = messages_of(&wish.scenario, seconds)?;
     }
     let outcome = simulated(&wish.scenario)?;
-    put(&told::text(&wish, &outcome))?;
+    put(&simulation_report::text(&wish, &outcome))?;
     if let Some(file) = given.text("json") {
-        write_file(file.as_ref(), &told::json(&wish, &outcome, &given))?;
+        write_file(file.as_ref(), &simulation_report::json(&wish, &outcome, &given))?;
     }
     if let Some(file) = given.text("html") {
-        write_file(file.as_ref(), &page::render(&wish, &outcome))?;
+        write_file(file.as_ref(), &simulation_page::render(&wish, &outcome))?;
     }
     match outcome.cut_short {
         None => Ok(()),
@@ -134,15 +134,15 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 fn simulated(scenario: &Scenario) -> Result<SimulationResult, Failure> {
-    let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(impossible)?;
+    let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(invalid_scenario)?;
     if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(outcome) }
 }
 
-fn impossible(why: desim::InvalidScenario) -> Failure {
+fn invalid_scenario(why: desim::InvalidScenario) -> Failure {
     Failure::Usage(why.to_string())
 }
 
-fn wish(given: &Given) -> Result<Wish, Failure> {
+fn read_request(given: &Given) -> Result<SimulationRequest, Failure> {
     let tree: Tree = match given.bare() {
         [one] => one.parse().map_err(|error: topology::TreeParseError| Wrong(error.to_string()))?,
         [] => return Err(Failure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
@@ -156,22 +156,22 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
         return Err(Failure::Usage("--profile and --costs both say what brokers cost".to_owned()));
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
-    let (mut scenario, costs, predicted_per_s) = priced(given, &tree, size, ack)?;
-    scenario.link.delay_ns = given.text("link-delay").map(|text| wait_ns("link-delay", text)).transpose()?.unwrap_or(0);
+    let (mut scenario, costs, predicted_per_s) = scenario_with_costs(given, &tree, size, ack)?;
+    scenario.link.delay_ns = given.text("link-delay").map(|text| duration_ns("link-delay", text)).transpose()?.unwrap_or(0);
     scenario.ack = if ack == "confirm" { AckMode::Confirm } else { AckMode::None };
     let bound = |count: u64| u32::try_from(count).ok().filter(|count| *count > 0);
     let number = |name: &str| given.number_if_given(name, 0, u64::from(u16::MAX));
-    scenario.credit = bound(number("credit")?.unwrap_or(CREDIT_USUAL));
+    scenario.credit = bound(number("credit")?.unwrap_or(CREDIT_DEFAULT));
     scenario.prefetch = number("prefetch")?.and_then(bound);
     let queue_bytes = match given.text("queue-limit") {
-        None => QUEUE_BYTES_USUAL,
+        None => QUEUE_BYTES_DEFAULT,
         Some(text) => bytes(text).map_err(Wrong)? as u64,
     };
     if queue_bytes > SIMULATED_QUEUE_BYTES_MAX {
         return Err(Failure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
     }
     scenario.queue_bytes_max = (queue_bytes > 0).then_some(queue_bytes);
-    scenario.arrivals = pace(given)?;
+    scenario.arrivals = arrival_process(given)?;
     scenario.jitter = given.decimal("jitter", 0.0, 0.0, 0.99)?;
     scenario.seed = given.number("seed", 1, 0, u64::MAX)?;
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
@@ -180,26 +180,26 @@ fn wish(given: &Given) -> Result<Wish, Failure> {
         return Err(Failure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
     }
     let most = u64::from(desim::limits::MESSAGES_MAX);
-    let usual = messages_usual(&scenario);
+    let usual = default_messages(&scenario);
     scenario.messages = given.number("messages", usual, 1, most)? as u32;
     let seconds = given.decimal("seconds", 1.0, 0.001, SIMULATED_SECONDS_MAX)?;
     let seconds = given.has("seconds").then_some(seconds);
     scenario.check().map_err(|why| match why.0.contains("nothing limits") {
         true => Failure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
-        false => impossible(why),
+        false => invalid_scenario(why),
     })?;
     // The model knows of none of these.
     let is_plain = scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
-    Ok(Wish { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
+    Ok(SimulationRequest { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
 }
 
-fn messages_usual(scenario: &Scenario) -> u64 {
+fn default_messages(scenario: &Scenario) -> u64 {
     match scenario.arrivals {
         ArrivalProcess::Closed => {
             let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes.max(1)).max(1);
-            (batch * BATCHES_USUAL).clamp(*MESSAGES_USUAL.start(), *MESSAGES_USUAL.end())
+            (batch * BATCHES_DEFAULT).clamp(*MESSAGES_DEFAULT.start(), *MESSAGES_DEFAULT.end())
         }
-        ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => *MESSAGES_USUAL.start(),
+        ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => *MESSAGES_DEFAULT.start(),
     }
 }
 
@@ -209,7 +209,7 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
         ArrivalProcess::Even(rate) | ArrivalProcess::Poisson(rate) => rate,
         ArrivalProcess::Closed => {
             let mut short = scenario.clone();
-            short.messages = messages_usual(scenario) as u32;
+            short.messages = default_messages(scenario) as u32;
             short.failures.clear();
             simulated(&short)?.stream_per_s
         }
@@ -222,7 +222,7 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
     Ok(messages as u32)
 }
 
-fn pace(given: &Given) -> Result<ArrivalProcess, Wrong> {
+fn arrival_process(given: &Given) -> Result<ArrivalProcess, Wrong> {
     let arrivals = given.one_of("arrivals", &["even", "poisson"])?;
     if !given.has("rate") {
         return if given.has("arrivals") {
@@ -236,7 +236,7 @@ fn pace(given: &Given) -> Result<ArrivalProcess, Wrong> {
 }
 
 /// A scenario with the costs of its brokers, what these rest on, and what the model says.
-fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), Failure> {
+fn scenario_with_costs(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), Failure> {
     let link = given.text("link-rate").map(bits_per_s).transpose()?;
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
@@ -245,10 +245,10 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
-        let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(impossible)?, size, 1);
+        let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(invalid_scenario)?, size, 1);
         scenario.wire_bytes = planner::estimated_wire_bytes(size);
         scenario.link.bits_per_s = link;
-        scenario.cores = (cores.unwrap_or(CORES_USUAL) as u32).saturating_sub(1).max(1);
+        scenario.cores = (cores.unwrap_or(CORES_DEFAULT) as u32).saturating_sub(1).max(1);
         let (take_in_us, copy_us) = (take_in_ns / 1e3, copy_ns / 1e3);
         let costs = match given.has("costs") {
             true => format!("{take_in_us} us to take a message in, {copy_us} us a copy, as given"),
@@ -256,20 +256,20 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
         };
         return Ok((scenario, costs, None));
     };
-    let profile = profiles::read(file.as_ref())?;
+    let profile = profile_files::read(file.as_ref())?;
     let transport = given.one_of("transport", &["tcp", "unix", "rdma"])?;
     let (costs, resting) = size_costs(&profile, file, (transport, ack), size, given.has("extrapolate"))?;
     let cores = cores.unwrap_or(u64::from(profile.cores)) as u32;
     let link_bits_per_s = link.or(profile.link_bits_per_s);
     // Each broker has a host for itself here, whatever it was measured on.
     let host = HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
-    let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(impossible)?;
+    let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(invalid_scenario)?;
     let rests = match resting {
         CostSource::Measured => "measured".to_owned(),
         CostSource::Between(less, more) => format!("between those measured at {less} and {more} B"),
         CostSource::Beyond(size) => format!("EXTRAPOLATED beyond {size} B"),
     };
-    let told = format!("{file} ({transport}, ack {ack}), {rests}; {}", profiles::conditions(&profile));
+    let told = format!("{file} ({transport}, ack {ack}), {rests}; {}", profile_files::conditions(&profile));
     Ok((scenario, told, Some(planner::predict(tree, &costs, &host).stream_per_s.value)))
 }
 
@@ -336,17 +336,17 @@ fn failure(text: &str, topology: &TreeTopology) -> Result<BrokerFailure, Wrong> 
         Wrong(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
     })?;
     let (at, away) = times.split_once('+').map_or((times, None), |(at, away)| (at, Some(away)));
-    let away_ns = away.map(|text| wait_ns("fail", text)).transpose()?;
-    Ok(BrokerFailure { broker, at_ns: wait_ns("fail", at)?, away_ns })
+    let away_ns = away.map(|text| duration_ns("fail", text)).transpose()?;
+    Ok(BrokerFailure { broker, at_ns: duration_ns("fail", at)?, away_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wished(line: &str) -> Result<Wish, Failure> {
+    fn wished(line: &str) -> Result<SimulationRequest, Failure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        wish(&Given::parse_with_bare(&words, &[OPTIONS])?)
+        read_request(&Given::parse_with_bare(&words, &[OPTIONS])?)
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! Never:  changes a configuration.
 
 use super::findings::{self, Problem};
-use super::paths::{BODY_BYTES_MAX, Body, Ends, Path};
-use super::walk::Tried;
+use super::message_paths::{BODY_BYTES_MAX, TimedBody, ConnectedEnds, MessagePath};
+use super::self_test::StepResult;
 use crate::{print, usage_error};
 use gauge::{Summary, bootstrap_interval, ratio_interval};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ const LARGE: [usize; 9] = [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15,
 const _: () = assert!(LARGE[LARGE.len() - 1] == BODY_BYTES_MAX);
 
 /// Two paths at one size: microseconds of each, and the first as a share of the second.
-struct Held {
+struct PathComparison {
     bytes: usize,
     one_us: Summary,
     other_us: Summary,
@@ -37,15 +37,15 @@ struct Held {
 }
 
 /// What was found on a device.
-struct Found {
+struct CalibrationResult {
     device: String,
     is_software: Option<bool>,
     address: IpAddr,
     rounds: u32,
     /// Inline against eager.
-    inline: Vec<Held>,
+    inline: Vec<PathComparison>,
     /// Rendezvous against eager.
-    rendezvous: Vec<Held>,
+    rendezvous: Vec<PathComparison>,
 }
 
 /// Runs the command with the words behind `calibrate`.
@@ -82,27 +82,27 @@ pub fn main(words: &[&str], usage: &str) -> ExitCode {
     }
 }
 
-fn measure(device: Option<&str>, rounds: u32) -> Tried<Found> {
+fn measure(device: Option<&str>, rounds: u32) -> StepResult<CalibrationResult> {
     let (context, address) = findings::first(device)?;
-    let mut ends = Ends::connect(address)?;
+    let mut ends = ConnectedEnds::connect(address)?;
     let inline_max = ends.inline_bytes_max();
     let small = SMALL.into_iter().filter(|&bytes| bytes <= inline_max);
-    let inline = small.map(|bytes| hold(&mut ends, bytes, Path::Inline, rounds)).collect::<Tried<_>>()?;
-    let rendezvous = LARGE.map(|bytes| hold(&mut ends, bytes, Path::Rendezvous, rounds));
-    Ok(Found {
+    let inline = small.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Inline, rounds)).collect::<StepResult<_>>()?;
+    let rendezvous = LARGE.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Rendezvous, rounds));
+    Ok(CalibrationResult {
         device: context.name(),
         is_software: context.is_software(),
         address,
         rounds,
         inline,
-        rendezvous: rendezvous.into_iter().collect::<Tried<_>>()?,
+        rendezvous: rendezvous.into_iter().collect::<StepResult<_>>()?,
     })
 }
 
 /// Holds a path against the eager one, in turns, every second time in the opposite order.
-fn hold(ends: &mut Ends, bytes: usize, path: Path, rounds: u32) -> Tried<Held> {
+fn compare_with_eager(ends: &mut ConnectedEnds, bytes: usize, path: MessagePath, rounds: u32) -> StepResult<PathComparison> {
     let mut body = ends.body(bytes)?;
-    let paths = [path, Path::Eager];
+    let paths = [path, MessagePath::Eager];
     let mut times = [1; 2];
     for (at, &path) in paths.iter().enumerate() {
         // The first meets cold memory, the second says how many fit.
@@ -119,34 +119,34 @@ fn hold(ends: &mut Ends, bytes: usize, path: Path, rounds: u32) -> Tried<Held> {
     let none = || Problem::new("the clock gave no time", "tell us");
     let of = |values: &[f64]| bootstrap_interval(values, CONFIDENCE, bytes as u64).ok_or_else(none);
     let ratio = ratio_interval(&us[0], &us[1], CONFIDENCE, bytes as u64).ok_or_else(none)?;
-    Ok(Held { bytes, one_us: of(&us[0])?, other_us: of(&us[1])?, ratio })
+    Ok(PathComparison { bytes, one_us: of(&us[0])?, other_us: of(&us[1])?, ratio })
 }
 
-fn time_us(ends: &mut Ends, path: Path, body: &mut Body, times: u32) -> Tried<f64> {
+fn time_us(ends: &mut ConnectedEnds, path: MessagePath, body: &mut TimedBody, times: u32) -> StepResult<f64> {
     Ok(ends.time(path, body, times)?.as_secs_f64() * 1e6)
 }
 
 /// The largest size up to which the first path takes no longer than the other, at this size and at all below.
-fn up_to(held: &[Held]) -> usize {
+fn largest_not_slower(held: &[PathComparison]) -> usize {
     held.iter().take_while(|held| held.ratio.median <= 1.0).last().map_or(0, |held| held.bytes)
 }
 
 /// The smallest size from which on the first path takes no longer than the other, at this size and at all above.
-fn from(held: &[Held]) -> Option<usize> {
+fn smallest_not_slower(held: &[PathComparison]) -> Option<usize> {
     held.iter().rev().take_while(|held| held.ratio.median <= 1.0).last().map(|held| held.bytes)
 }
 
 /// Whether an interval leaves open which path is better.
-fn is_open(held: &Held) -> bool {
+fn is_undecided(held: &PathComparison) -> bool {
     held.ratio.low <= 1.0 && held.ratio.high >= 1.0
 }
 
 const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
 
-impl Found {
+impl CalibrationResult {
     /// From how many bytes on bodies are offered. Where eager sends are never beaten, the largest size that was tried.
     fn rendezvous_from(&self) -> usize {
-        from(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
+        smallest_not_slower(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
     }
 
     fn lines(&self) -> String {
@@ -162,7 +162,7 @@ impl Found {
             put(format!("# {:>8} {:>16} {:>12} {:>8}  95 %", "bytes", format!("{name} (us)"), "eager (us)", "ratio"));
             for held in all {
                 let Summary { median, low, high, .. } = held.ratio;
-                let open = if is_open(held) { "  open" } else { "" };
+                let open = if is_undecided(held) { "  open" } else { "" };
                 let (one, other) = (held.one_us.median, held.other_us.median);
                 put(format!(
                     "# {:>8} {one:>16.2} {other:>12.2} {median:>8.3}  {low:.3} to {high:.3}{open}",
@@ -171,11 +171,11 @@ impl Found {
             }
         }
         put("#".to_owned());
-        if from(&self.rendezvous).is_none() {
+        if smallest_not_slower(&self.rendezvous).is_none() {
             put(format!("# Eager sends are never beaten up to {BODY_BYTES_MAX} bytes."));
         }
         // There is no setting for it: the transport sends inline what the device takes.
-        put(format!("# Inline sends are no slower up to {} bytes.", up_to(&self.inline)));
+        put(format!("# Inline sends are no slower up to {} bytes.", largest_not_slower(&self.inline)));
         put(format!("rdma_rendezvous_bytes_min = {}", self.rendezvous_from()));
         text
     }
@@ -183,14 +183,14 @@ impl Found {
     fn json(&self) -> String {
         let summary =
             |of: &Summary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
-        let list = |held: &[Held]| -> Value {
-            let one = |held: &Held| {
+        let list = |held: &[PathComparison]| -> Value {
+            let one = |held: &PathComparison| {
                 json!({
                     "bytes": held.bytes,
                     "us": summary(&held.one_us),
                     "eager_us": summary(&held.other_us),
                     "ratio": summary(&held.ratio),
-                    "open": is_open(held),
+                    "open": is_undecided(held),
                 })
             };
             held.iter().map(one).collect()
@@ -202,7 +202,7 @@ impl Found {
             "rounds": self.rounds,
             "inline": list(&self.inline),
             "rendezvous": list(&self.rendezvous),
-            "inline_bytes_max": up_to(&self.inline),
+            "inline_bytes_max": largest_not_slower(&self.inline),
             "settings": {
                 "rdma_rendezvous_bytes_min": self.rendezvous_from(),
             },
@@ -213,11 +213,11 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, Summary, from, is_open, up_to};
+    use super::{PathComparison, Summary, smallest_not_slower, is_undecided, largest_not_slower};
 
-    fn held(ratios: &[f64]) -> Vec<Held> {
+    fn held(ratios: &[f64]) -> Vec<PathComparison> {
         let summary = |median: f64| Summary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
-        let one = |(at, &ratio): (usize, &f64)| Held {
+        let one = |(at, &ratio): (usize, &f64)| PathComparison {
             bytes: 1 << at,
             one_us: summary(ratio),
             other_us: summary(1.0),
@@ -236,9 +236,9 @@ mod tests {
             (&[], 0, None),
         ] {
             let held = held(ratios);
-            assert_eq!((up_to(&held), from(&held)), (small, large), "{ratios:?}");
+            assert_eq!((largest_not_slower(&held), smallest_not_slower(&held)), (small, large), "{ratios:?}");
         }
         let held = held(&[0.9, 0.97, 1.04, 1.2]);
-        assert_eq!(held.iter().map(is_open).collect::<Vec<_>>(), [false, true, true, false]);
+        assert_eq!(held.iter().map(is_undecided).collect::<Vec<_>>(), [false, true, true, false]);
     }
 }

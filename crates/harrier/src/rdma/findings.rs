@@ -4,7 +4,7 @@
 //! Owns:   what is looked for, and what would help where something is missing.
 //! Never:  stops at the first thing that is wrong.
 
-use super::walk::{Walk, walk};
+use super::self_test::{SelfTest, run};
 use ib::{Context, Error, Facts, GidEntry, Layer, Port, PortState};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,7 +21,7 @@ pub struct Findings {
     /// Memory that this user may pin; `None` is no limit.
     pub locked_bytes_max: Option<u64>,
     /// The devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceFindings>,
 }
 
 /// Something that is wrong, and what would help.
@@ -40,19 +40,19 @@ impl Problem {
 }
 
 /// A device.
-pub struct Device {
+pub struct DeviceFindings {
     pub name: String,
     pub facts: Option<Facts>,
     pub problems: Vec<Problem>,
-    pub ports: Vec<PortFound>,
+    pub ports: Vec<PortFindings>,
 }
 
 /// A port of a device.
-pub struct PortFound {
+pub struct PortFindings {
     pub port: Port,
     pub gids: Vec<GidEntry>,
     pub problems: Vec<Problem>,
-    pub walks: Vec<Walk>,
+    pub self_tests: Vec<SelfTest>,
 }
 
 impl Findings {
@@ -61,13 +61,13 @@ impl Findings {
         let ports = || self.devices.iter().flat_map(|device| &device.ports);
         let fails = !self.problems.is_empty()
             || self.devices.iter().any(|device| !device.problems.is_empty())
-            || ports().flat_map(|port| &port.walks).any(|walk| walk.failure().is_some());
-        !fails && ports().any(|port| !port.walks.is_empty())
+            || ports().flat_map(|port| &port.self_tests).any(|walk| walk.failure().is_some());
+        !fails && ports().any(|port| !port.self_tests.is_empty())
     }
 }
 
 /// Looks at everything, and tries what can be tried.
-pub fn look() -> Findings {
+pub fn inspect() -> Findings {
     let mut findings =
         Findings { problems: Vec::new(), warnings: Vec::new(), locked_bytes_max: locked(), devices: Vec::new() };
     if let Some(bytes) = findings.locked_bytes_max.filter(|&bytes| bytes < LOCKED_BYTES_MIN && !geteuid().is_root()) {
@@ -81,14 +81,14 @@ pub fn look() -> Findings {
         return findings;
     }
     match ib::devices() {
-        Ok(devices) => findings.devices = devices.iter().map(device).collect(),
+        Ok(devices) => findings.devices = devices.iter().map(inspect_device).collect(),
         Err(error) => findings.problems.push(of_devices(&error)),
     }
     if findings.problems.is_empty()
         && !findings.usable()
         && findings.devices.iter().all(|device| device.problems.is_empty())
     {
-        let tried = findings.devices.iter().flat_map(|device| &device.ports).any(|port| !port.walks.is_empty());
+        let tried = findings.devices.iter().flat_map(|device| &device.ports).any(|port| !port.self_tests.is_empty());
         if !tried {
             findings.problems.push(Problem::new(
                 "no port of any device is active and has an IP address",
@@ -121,8 +121,8 @@ fn of_devices(error: &Error) -> Problem {
     Problem::new(error.to_string(), fix)
 }
 
-fn device(context: &Context) -> Device {
-    let mut found = Device { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
+fn inspect_device(context: &Context) -> DeviceFindings {
+    let mut found = DeviceFindings { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
     let broken = |error: Error| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
     match context.facts() {
         Ok(facts) => found.facts = Some(facts),
@@ -130,15 +130,15 @@ fn device(context: &Context) -> Device {
     }
     for number in 1..=found.facts.as_ref().map_or(0, |facts| facts.ports) {
         match context.port(number).and_then(|port| Ok((context.gids(&port)?, port))) {
-            Ok((gids, port)) => found.ports.push(port_found(port, gids)),
+            Ok((gids, port)) => found.ports.push(inspect_port(port, gids)),
             Err(error) => found.problems.push(broken(error)),
         }
     }
     found
 }
 
-fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
-    let mut found = PortFound { port, gids, problems: Vec::new(), walks: Vec::new() };
+fn inspect_port(port: Port, gids: Vec<GidEntry>) -> PortFindings {
+    let mut found = PortFindings { port, gids, problems: Vec::new(), self_tests: Vec::new() };
     let interface = || found.gids.iter().find_map(|entry| entry.interface.clone());
     if found.port.state != PortState::Active {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
@@ -159,7 +159,7 @@ fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
         };
         found.problems.push(Problem::new(what, fix));
     }
-    found.walks = addresses.into_iter().map(walk).collect();
+    found.self_tests = addresses.into_iter().map(run).collect();
     found
 }
 

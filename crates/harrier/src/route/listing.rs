@@ -4,7 +4,7 @@
 //! Owns:   which columns there are.
 //! Never:  asks anything.
 
-use super::place::Place;
+use super::broker_address::BrokerAddress;
 use crate::peer;
 use definitions::Json;
 use std::fmt::Write;
@@ -39,7 +39,7 @@ fn number(from: &Json, name: &str) -> String {
 }
 
 /// The links of a broker.
-pub fn links(_at: &Place, found: &Json, verbose: bool) -> String {
+pub fn links(_at: &BrokerAddress, found: &Json, verbose: bool) -> String {
     let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Last Error"]];
     if verbose {
         rows[0].splice(5..5, ["For (s)", "Next try (s)", "Connections", "Broker"]);
@@ -67,7 +67,7 @@ pub fn links(_at: &Place, found: &Json, verbose: bool) -> String {
 }
 
 /// The routes of a broker, a line each: destination, source, exchange, and what is carried.
-pub fn routes(at: &Place, found: &Json, verbose: bool) -> String {
+pub fn routes(at: &BrokerAddress, found: &Json, verbose: bool) -> String {
     let mut rows = Vec::new();
     if verbose {
         let head = [
@@ -165,7 +165,7 @@ pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{links, routes};
-    use crate::route::place::Place;
+    use crate::route::broker_address::BrokerAddress;
     use definitions::Json;
 
     const FOUND: &str = r#"{"links":[
@@ -177,8 +177,8 @@ mod tests {
         {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
          "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
 
-    fn found() -> (Place, Json) {
-        (Place::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
+    fn found() -> (BrokerAddress, Json) {
+        (BrokerAddress::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
     }
 
     #[test]

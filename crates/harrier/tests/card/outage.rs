@@ -1,6 +1,6 @@
 //! The link goes down under load, and comes back. Run last of all: see the trap in it (tests/lab/README.md).
 
-use super::world::{Broker, PATIENCE, body, connect, fresh, next, now, try_connect};
+use super::world::{CardBroker, PATIENCE, body, connect, fresh, next, now, try_connect};
 use client::Publish;
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn set_link(state: &str) {
 #[test]
 fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = CardBroker::start(&place, &[]);
     let (mut client, channel) = connect(&broker.direct(), "q");
     client.confirm_select(channel).expect("confirms");
     super::world::consume(&mut client, channel, "q", true);

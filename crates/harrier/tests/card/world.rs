@@ -44,23 +44,23 @@ pub fn fresh() -> Option<String> {
 }
 
 /// A process and the lines that it writes.
-pub struct Running {
+pub struct LoggedProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Running {
-    fn new(mut child: Child, said: impl std::io::Read + Send + 'static) -> Running {
+impl LoggedProcess {
+    fn new(mut child: Child, said: impl std::io::Read + Send + 'static) -> LoggedProcess {
         let (sender, lines) = channel();
         let forward = move || BufReader::new(said).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         // It ends with what it reads from.
         std::thread::spawn(forward);
         child.stdin = None;
-        Running { child, lines }
+        LoggedProcess { child, lines }
     }
 
     /// Another client: a test of `peers`, in a process of its own.
-    pub fn peer(test: &str, url: &str) -> Running {
+    pub fn peer(test: &str, url: &str) -> LoggedProcess {
         let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
             .args(["--exact", &format!("peers::{test}"), "--nocapture"])
             .env(super::peers::URL, url)
@@ -69,11 +69,11 @@ impl Running {
             .spawn()
             .expect("it starts");
         let said = child.stdout.take().expect("a pipe");
-        Running::new(child, said)
+        LoggedProcess::new(child, said)
     }
 
     /// Waits for a line.
-    pub fn says(&self, part: &str) -> String {
+    pub fn await_line(&self, part: &str) -> String {
         let mut heard = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -99,7 +99,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for LoggedProcess {
     fn drop(&mut self) {
         // One that has ended cannot be killed, which is as well.
         let _ended = self.child.kill();
@@ -118,19 +118,19 @@ fn harrier() -> Command {
     command
 }
 
-impl Running {
-    fn logging(mut command: Command) -> Running {
+impl LoggedProcess {
+    fn logging(mut command: Command) -> LoggedProcess {
         let mut child = command.spawn().expect("the program starts");
         let log = child.stderr.take().expect("a pipe");
-        Running::new(child, log)
+        LoggedProcess::new(child, log)
     }
 
     /// A proxy on this host towards a broker, and its address.
-    pub fn proxy(to: &str) -> (Running, String) {
+    pub fn proxy(to: &str) -> (LoggedProcess, String) {
         let mut command = harrier();
         command.args(["proxy", "--listen", "127.0.0.1:0", "--to", to, "--connections-max", "600", "--threads", "2"]);
-        let process = Running::logging(command);
-        let ready = process.says("harrier proxy is ready");
+        let process = LoggedProcess::logging(command);
+        let ready = process.await_line("harrier proxy is ready");
         let (_, after) = ready.split_once("127.0.0.1:").expect("it says where");
         let port: String = after.chars().take_while(char::is_ascii_digit).collect();
         (process, format!("amqp://127.0.0.1:{port}"))
@@ -138,21 +138,21 @@ impl Running {
 }
 
 /// A broker at a place of the card, and by TCP beside it: iWARP's connections are of TCP's ports, too.
-pub struct Broker {
-    pub process: Running,
+pub struct CardBroker {
+    pub process: LoggedProcess,
     place: String,
     host: String,
     tcp_port: u16,
 }
 
-impl Broker {
+impl CardBroker {
     /// Starts the program with one shard, and waits until it is ready.
-    pub fn start(place: &str, words: &[&str]) -> Broker {
-        Broker::sharded(place, 1, words)
+    pub fn start(place: &str, words: &[&str]) -> CardBroker {
+        CardBroker::sharded(place, 1, words)
     }
 
     /// Starts it with so many shards.
-    pub fn sharded(place: &str, shards: usize, words: &[&str]) -> Broker {
+    pub fn sharded(place: &str, shards: usize, words: &[&str]) -> CardBroker {
         let rdma = format!("amqp+rdma://{place}");
         let (host, port) = place.rsplit_once(':').expect("a port");
         let tcp_port = port.parse::<u16>().expect("a number") + TCP_PORTS_BEYOND;
@@ -164,9 +164,9 @@ impl Broker {
             .args(silence)
             .args(["--shards", &shards.to_string(), "--listen", &format!("{host}:{tcp_port}"), "--listen", &rdma])
             .args(words);
-        let process = Running::logging(command);
-        process.says("harrier broker is ready");
-        Broker { process, place: place.to_owned(), host: host.to_owned(), tcp_port }
+        let process = LoggedProcess::logging(command);
+        process.await_line("harrier broker is ready");
+        CardBroker { process, place: place.to_owned(), host: host.to_owned(), tcp_port }
     }
 
     pub fn direct(&self) -> String {

@@ -1,32 +1,32 @@
 //! What a peer that has been let in may do wrong, and what must be heard then.
 
 use super::amqp::{Talk, begin_publish};
-use super::broker::Broker;
-use super::format::{CLOSE, CREDIT, DATA, DONE, Hello, Offer, PING, PONG, RENDEZVOUS, header};
-use super::honest::Honest;
-use super::peer::Peer;
+use super::broker::WatchedBroker;
+use super::format::{CLOSE, CREDIT, DATA, DONE, PeerHello, RendezvousOffer, PING, PONG, RENDEZVOUS, header};
+use super::honest::HonestClients;
+use super::peer::HostilePeer;
 use super::{lab, now, port};
 use ib::Status;
 
 /// The peer's doing. The honest clients lay baits.
-type Deed = fn(&mut Peer, &mut Honest);
+type ViolationFn = fn(&mut HostilePeer, &mut HonestClients);
 
-struct Case {
+struct ViolationCase {
     name: &'static str,
-    hello: fn() -> Hello,
-    deed: Deed,
+    hello: fn() -> PeerHello,
+    violation: ViolationFn,
     /// What the peer is told in a CLOSE; empty: it may be told nothing, since it leaves, or cannot be told.
     told: &'static str,
     /// What the broker's log says.
     logged: &'static str,
 }
 
-const fn told(name: &'static str, deed: Deed, words: &'static str) -> Case {
-    Case { name, hello: Hello::default, deed, told: words, logged: words }
+const fn told(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
+    ViolationCase { name, hello: PeerHello::default, violation: deed, told: words, logged: words }
 }
 
-const fn logged(name: &'static str, deed: Deed, words: &'static str) -> Case {
-    Case { name, hello: Hello::default, deed, told: "", logged: words }
+const fn logged(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
+    ViolationCase { name, hello: PeerHello::default, violation: deed, told: "", logged: words }
 }
 
 const UNREADABLE: &str = "the peer's memory was not accessible";
@@ -35,25 +35,25 @@ const NOT_NEXT: &str = "a rendezvous is not the next one";
 const NO_OFFER: &str = "the payload is none of a RENDEZVOUS";
 
 /// The broker offers it a body: the descriptor.
-fn offered(peer: &mut Peer, honest: &mut Honest) -> Offer {
-    honest.lay("bait", 70_000);
+fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffer {
+    honest.enqueue("bait", 70_000);
     Talk::open(peer);
     Talk::consume(peer, "bait");
-    Offer::read(&peer.next(RENDEZVOUS, "an offer").payload)
+    RendezvousOffer::read(&peer.next(RENDEZVOUS, "an offer").payload)
 }
 
 /// It announces a body of 128 KiB, all of it to come.
-fn announced(peer: &mut Peer) {
+fn announced(peer: &mut HostilePeer) {
     Talk::open(peer);
     peer.stream(&begin_publish("sink", 128 << 10, 100_000));
 }
 
-fn messages() -> Vec<Case> {
+fn messages() -> Vec<ViolationCase> {
     vec![
-        Case {
+        ViolationCase {
             name: "beyond its credit, to a broker that it leaves no credit to answer with",
-            hello: || Hello { credits: 12, ..Hello::default() },
-            deed: |peer, _| {
+            hello: || PeerHello { credits: 12, ..PeerHello::default() },
+            violation: |peer, _| {
                 peer.returned = Some(0);
                 let pings: Vec<_> = (0..200).map(|_| peer.message(PING, &[])).collect();
                 peer.post(&pings);
@@ -144,7 +144,7 @@ fn messages() -> Vec<Case> {
     ]
 }
 
-fn offers() -> Vec<Case> {
+fn offers() -> Vec<ViolationCase> {
     vec![
         told("DONE for nothing", |peer, _| peer.send(DONE, &[0; 4]), NOT_NEXT),
         told("a DONE too short", |peer, _| peer.send(DONE, &[0]), "the payload is none of a DONE"),
@@ -197,10 +197,10 @@ fn offers() -> Vec<Case> {
             },
             UNREADABLE,
         ),
-        Case {
+        ViolationCase {
             name: "offers without end, from a device that lets nobody read",
-            hello: || Hello { reads_answered: 0, ..Hello::default() },
-            deed: |peer, _| {
+            hello: || PeerHello { reads_answered: 0, ..PeerHello::default() },
+            violation: |peer, _| {
                 announced(peer);
                 let own = peer.lend(&[7; 4_096]);
                 let all: Vec<_> = (0..9).map(|_| peer.offer_of(4_096, own.address, own.key)).collect();
@@ -213,7 +213,7 @@ fn offers() -> Vec<Case> {
         logged(
             "what it is offered is offered back",
             |peer, honest| {
-                let Offer { bytes, address, key, .. } = offered(peer, honest);
+                let RendezvousOffer { bytes, address, key, .. } = offered(peer, honest);
                 peer.offer(bytes, address, key);
             },
             UNREADABLE,
@@ -221,8 +221,8 @@ fn offers() -> Vec<Case> {
     ]
 }
 
-fn grants() -> Vec<Case> {
-    fn reads(peer: &mut Peer, honest: &mut Honest, shift: i64, bytes: u32) {
+fn grants() -> Vec<ViolationCase> {
+    fn reads(peer: &mut HostilePeer, honest: &mut HonestClients, shift: i64, bytes: u32) {
         let offer = offered(peer, honest);
         assert_eq!(peer.read(offer.address, 4_096, offer.key), Status::SUCCESS, "what is offered can be read");
         assert_eq!(peer.read(offer.address.wrapping_add_signed(shift), bytes, offer.key), Status::REMOTE_ACCESS);
@@ -275,7 +275,7 @@ fn grants() -> Vec<Case> {
     ]
 }
 
-fn rubbish() -> Vec<Case> {
+fn rubbish() -> Vec<ViolationCase> {
     const GARBAGE: &[u8] = b"\xff\x00\x00\x7f\xff\xff\xff garbage of a peer that knows no frames";
     vec![
         logged(
@@ -322,7 +322,7 @@ fn rubbish() -> Vec<Case> {
 }
 
 /// Peers that go away, each in the middle of something.
-fn departures() -> Vec<Case> {
+fn departures() -> Vec<ViolationCase> {
     vec![
         logged("it leaves at once", |peer, _| peer.leave(), ""),
         logged(
@@ -378,16 +378,16 @@ fn departures() -> Vec<Case> {
             },
             "",
         ),
-        Case {
+        ViolationCase {
             name: "its buffers are not as many, nor as long, as it said",
-            hello: || Hello {
+            hello: || PeerHello {
                 receive_buffer_bytes: u32::MAX,
                 credits: u16::MAX,
                 threshold_bytes: 1 << 30,
-                ..Hello::default()
+                ..PeerHello::default()
             },
-            deed: |peer, honest| {
-                honest.lay("bait", 70_000);
+            violation: |peer, honest| {
+                honest.enqueue("bait", 70_000);
                 Talk::open(peer);
                 Talk::consume(peer, "bait");
             },
@@ -400,18 +400,18 @@ fn departures() -> Vec<Case> {
 #[test]
 fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     let Some(ip) = lab() else { return };
-    let mut broker = Broker::start(ip, port(), &["--rdma-token", "allow"]);
-    let mut honest = Honest::new(broker.address);
+    let mut broker = WatchedBroker::start(ip, port(), &["--rdma-token", "allow"]);
+    let mut honest = HonestClients::new(broker.address);
     let before = broker.holdings();
     let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();
     for case in [messages(), offers(), grants(), rubbish(), departures()].into_iter().flatten() {
-        let Case { name, hello, deed, told, logged } = case;
+        let ViolationCase { name, hello, violation: deed, told, logged } = case;
         if !name.contains(&only) {
             continue;
         }
         let began = now();
         broker.forget_lines();
-        let mut peer = Peer::connect(broker.address, &hello()).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
+        let mut peer = HostilePeer::connect(broker.address, &hello()).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
         deed(&mut peer, &mut honest);
         if !peer.is_gone() {
             let words = peer.ends();
@@ -419,7 +419,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         }
         drop(peer);
         if !logged.is_empty() {
-            broker.says(logged);
+            broker.await_line(logged);
         }
         honest.exchange(name);
         honest.clear();

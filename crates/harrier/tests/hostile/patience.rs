@@ -1,10 +1,10 @@
 //! Peers that do nothing wrong but nothing either: the broker's time-outs end them, all at once here, since each takes its time.
 
 use super::amqp::{Talk, begin_publish};
-use super::broker::{Broker, pause};
-use super::format::{Hello, Offer, RENDEZVOUS};
-use super::honest::Honest;
-use super::peer::Peer;
+use super::broker::{WatchedBroker, pause};
+use super::format::{PeerHello, RendezvousOffer, RENDEZVOUS};
+use super::honest::HonestClients;
+use super::peer::HostilePeer;
 use super::{PATIENCE, lab, now, port};
 use ib::Status;
 
@@ -14,40 +14,40 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     // Another test beside this one waits as long for its token.
     let settings =
         ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "30", "--login-timeout-s", "6"];
-    let mut broker = Broker::start(ip, port(), &settings);
-    let mut honest = Honest::new(broker.address);
+    let mut broker = WatchedBroker::start(ip, port(), &settings);
+    let mut honest = HonestClients::new(broker.address);
     let before = broker.holdings();
     let address = broker.address;
-    let connect = |hello: &Hello| Peer::connect(address, hello).expect("there is room");
+    let connect = |hello: &PeerHello| HostilePeer::connect(address, hello).expect("there is room");
 
     // Honest clients say something all the while: they would be given up as well.
     // It never says DONE, and never reads.
-    honest.lay("bait", 70_000);
-    let mut never_done = connect(&Hello::default());
+    honest.enqueue("bait", 70_000);
+    let mut never_done = connect(&PeerHello::default());
     Talk::open(&mut never_done);
     Talk::consume(&mut never_done, "bait");
-    let offer = Offer::read(&never_done.next(RENDEZVOUS, "an offer").payload);
+    let offer = RendezvousOffer::read(&never_done.next(RENDEZVOUS, "an offer").payload);
     honest.exchange("while others come");
     // It has logged in and says nothing more, not even that it lives.
-    let mut silent = connect(&Hello::default());
+    let mut silent = connect(&PeerHello::default());
     Talk::open(&mut silent);
     honest.exchange("while others come");
     // It says nothing at all, but for answering.
-    let mut mute = connect(&Hello::default());
+    let mut mute = connect(&PeerHello::default());
     // It is told that it is none of AMQP's, and stays.
-    let mut stays = connect(&Hello::default());
+    let mut stays = connect(&PeerHello::default());
     stays.stream(b"GET / HTTP/1.1\r\n\r\n");
     honest.exchange("while others come");
     // It has read what is not its own, so that its queue pair is of no use any more, and stays.
-    honest.lay("sink", 70_000);
-    let mut stuck = connect(&Hello::default());
+    honest.enqueue("sink", 70_000);
+    let mut stuck = connect(&PeerHello::default());
     Talk::open(&mut stuck);
     Talk::consume(&mut stuck, "sink");
-    let own = Offer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
+    let own = RendezvousOffer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
     assert_eq!(stuck.read(own.address - 1, 1, own.key), Status::REMOTE_ACCESS);
     honest.exchange("while others come");
     // It lets nobody read what it offers.
-    let mut unreadable = connect(&Hello { reads_answered: 0, ..Hello::default() });
+    let mut unreadable = connect(&PeerHello { reads_answered: 0, ..PeerHello::default() });
     Talk::open(&mut unreadable);
     unreadable.stream(&begin_publish("nowhere", 128 << 10, 100_000));
     let own = unreadable.lend(&[7; 100_000]);
@@ -58,7 +58,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
         never_done.answer_pings();
         mute.answer_pings();
         unreadable.answer_pings();
-        [&mut silent, &mut stays, &mut stuck].into_iter().for_each(Peer::look);
+        [&mut silent, &mut stays, &mut stuck].into_iter().for_each(HostilePeer::poll);
         honest.exchange("while others make the broker wait");
         assert!(now() < began + 2 * PATIENCE, "not all of them were given up");
         pause();
@@ -68,12 +68,12 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
         assert!(told.contains(words), "{words}: it is told {told:?}");
     }
     // Who lets nobody read cannot be told, nor asked whether it lives: the READ is in front of any message. The log has all.
-    broker.says("did not read in time");
-    broker.says("nothing was heard of the peer");
+    broker.await_line("did not read in time");
+    broker.await_line("nothing was heard of the peer");
     drop((never_done, silent, mute, stays, stuck, unreadable));
 
     // Too late: another connection has no use for the key.
-    let mut other = connect(&Hello::default());
+    let mut other = connect(&PeerHello::default());
     assert_eq!(other.read(offer.address, 100, offer.key), Status::REMOTE_ACCESS);
     drop(other);
     honest.exchange("afterwards");

@@ -1,7 +1,7 @@
 //! Brokers that are joined, as processes: kills, restarts, cut cables, transports, and what is no broker.
 
 use super::certificates::Authority;
-use super::{Broker, Folder, field, harrier, until};
+use super::{BrokerProcess, TempFolder, field, harrier, wait_until};
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use serde_json::Value as Json;
@@ -38,7 +38,7 @@ fn links(of: &str) -> Vec<Json> {
 }
 
 fn until_links(of: &str, what: &str, is_so: impl Fn(&[Json]) -> bool) {
-    until(what, || is_so(&links(of)), || format!("{:#?}", links(of)));
+    wait_until(what, || is_so(&links(of)), || format!("{:#?}", links(of)));
 }
 
 fn runs(link: &Json) -> bool {
@@ -50,17 +50,17 @@ fn free_port() -> String {
 }
 
 /// A broker with a name and a folder, at an address that it keeps.
-fn named(folder: &Folder, name: &str, listen: &str, more: &[&str]) -> Broker {
+fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> BrokerProcess {
     let state = folder.path(name);
     let words = ["--listen", listen, "--shards", "1", "--state", &state, "--cluster-name", name];
-    Broker::start(&[&words[..], more].concat())
+    BrokerProcess::start(&[&words[..], more].concat())
 }
 
 /// Messages that a sink takes in one go.
 const TAKEN_MAX: usize = 256;
 
 /// Consumes numbers.
-struct Sink {
+struct NumberSink {
     client: Client,
     /// Each with whether the route has flagged it as come again.
     got: Vec<(u64, bool)>,
@@ -68,7 +68,7 @@ struct Sink {
     tries: u64,
 }
 
-impl Sink {
+impl NumberSink {
     fn new(url: &str, exchange: &str, key: &str) -> Self {
         let mut client = Client::connect(url).expect("connects");
         let channel = client.open_channel().expect("a channel");
@@ -77,7 +77,7 @@ impl Sink {
         client.bind_queue(channel, &queue, exchange, key, &client::Table::new()).expect("bound");
         let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
         client.consume(channel, &queue, &options).expect("consumes");
-        Sink { client, got: Vec::new(), tries: 0 }
+        NumberSink { client, got: Vec::new(), tries: 0 }
     }
 
     /// What has come, until nothing has for so long; not more than can be looked through between two looks at what is awaited,
@@ -106,7 +106,7 @@ impl Sink {
         let mut seen = 0;
         let mut arrived = false;
         let what = format!("number {number}");
-        until(
+        wait_until(
             &what,
             || {
                 self.take(Duration::from_millis(50));
@@ -128,7 +128,7 @@ impl Sink {
             self.take(Duration::from_millis(50));
             self.tries > 0
         };
-        until("a first message", &mut arrived, told);
+        wait_until("a first message", &mut arrived, told);
     }
 
     /// In order, what comes for the first time; what comes again says so.
@@ -152,13 +152,13 @@ const BATCH: u64 = 4;
 const PACE: Duration = Duration::from_millis(1);
 
 /// Publishes numbers from 1 on with confirms until it is told to stop.
-struct Source {
+struct NumberSource {
     stop: Arc<AtomicBool>,
     confirmed: Arc<AtomicU64>,
     thread: JoinHandle<u64>,
 }
 
-impl Source {
+impl NumberSource {
     fn start(url: String, exchange: &'static str, key: &'static str, bytes: usize) -> Self {
         let (stop, confirmed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(1)));
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&confirmed));
@@ -182,13 +182,13 @@ impl Source {
             client.close().expect("closes");
             next
         });
-        Source { stop, confirmed, thread }
+        NumberSource { stop, confirmed, thread }
     }
 
     /// Waits until so many more are confirmed than now. Answers how many there are.
     fn until_more(&self, more: u64) -> u64 {
         let from = self.confirmed.load(Ordering::Relaxed);
-        until("confirmed", || self.confirmed.load(Ordering::Relaxed) >= from + more, String::new);
+        wait_until("confirmed", || self.confirmed.load(Ordering::Relaxed) >= from + more, String::new);
         self.confirmed.load(Ordering::Relaxed)
     }
 
@@ -210,12 +210,12 @@ fn until_wanted(url: &str, exchange: &str, key: &str, told: impl Fn() -> String)
         client.wait_confirms(channel, 0).expect("confirmed");
         client.take_returned().is_none()
     };
-    until(key, &mut goes, told);
+    wait_until(key, &mut goes, told);
 }
 
 #[test]
 fn a_chain_lives_on_when_its_middle_was_killed() {
-    let folder = Folder::new("joined-chain");
+    let folder = TempFolder::new("joined-chain");
     let root = named(&folder, "root", "127.0.0.1:0", &[]);
     let place = free_port();
     let middle = named(&folder, "middle", &place, &[]);
@@ -223,10 +223,10 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
     done(&["-d", "dynamic", "add", &place, &root.address, "amq.topic"]);
     done(&["-d", "dynamic", "add", &leaf.address, &place, "amq.topic"]);
     let at_root = format!("amqp://{}", root.address);
-    let mut sink = Sink::new(&format!("amqp://{}", leaf.address), "amq.topic", "k.#");
+    let mut sink = NumberSink::new(&format!("amqp://{}", leaf.address), "amq.topic", "k.#");
     let told = || format!("{:#?}\n{:#?}", links(&place), links(&leaf.address));
     until_wanted(&at_root, "amq.topic", "k.first", told);
-    let source = Source::start(at_root.clone(), "amq.topic", "k.n", 200);
+    let source = NumberSource::start(at_root.clone(), "amq.topic", "k.n", 200);
     sink.until(1_000, told);
     let arrived = sink.last();
     middle.signal(Signal::KILL);
@@ -259,23 +259,23 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
 
 #[test]
 fn durable_routes_outlive_restarts_of_either_side() {
-    let folder = Folder::new("joined-restarts");
+    let folder = TempFolder::new("joined-restarts");
     let (above, below) = (free_port(), free_port());
     let start = |name: &str, place: &str| named(&folder, name, place, &[]);
     let (root, leaf) = (start("root", &above), start("leaf", &below));
     done(&["-d", "dynamic", "add", &below, &above, "amq.topic"]);
     let (up, down) = (format!("amqp://{above}"), format!("amqp://{below}"));
     let told = || format!("{:#?}", links(&below));
-    let flows = |sink: &mut Sink| {
+    let flows = |sink: &mut NumberSink| {
         until_wanted(&up, "amq.topic", "k.first", told);
-        let source = Source::start(up.clone(), "amq.topic", "k.n", 10);
+        let source = NumberSource::start(up.clone(), "amq.topic", "k.n", 10);
         source.until_more(500);
         let end = source.end();
         sink.until(end - 1, told);
         assert_eq!(sink.assert_sound().len() as u64, end - 1);
         sink.got.clear();
     };
-    let mut sink = Sink::new(&down, "amq.topic", "k.#");
+    let mut sink = NumberSink::new(&down, "amq.topic", "k.#");
     flows(&mut sink);
     // The consumer stays.
     root.signal(Signal::TERM);
@@ -287,12 +287,12 @@ fn durable_routes_outlive_restarts_of_either_side() {
     leaf.signal(Signal::TERM);
     assert_eq!(leaf.end().0, Some(0));
     let leaf = start("leaf", &below);
-    flows(&mut Sink::new(&down, "amq.topic", "k.#"));
+    flows(&mut NumberSink::new(&down, "amq.topic", "k.#"));
     drop((root, leaf));
 }
 
 /// A network namespace with a broker's address in it, and a cable to it.
-struct Cable {
+struct NetworkCable {
     namespace: String,
     near: String,
     far: String,
@@ -304,11 +304,11 @@ fn ip(words: &[&str]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {}: {}", words.join(" "), why.trim())) }
 }
 
-impl Cable {
+impl NetworkCable {
     fn new() -> Result<Self, String> {
         let id = std::process::id() % 100_000;
-        let cable = Cable { namespace: format!("hfed{id}"), near: format!("hfeda{id}"), far: format!("hfedb{id}") };
-        let Cable { namespace, near, far } = &cable;
+        let cable = NetworkCable { namespace: format!("hfed{id}"), near: format!("hfeda{id}"), far: format!("hfedb{id}") };
+        let NetworkCable { namespace, near, far } = &cable;
         ip(&["netns", "add", namespace])?;
         ip(&["link", "add", near, "type", "veth", "peer", "name", far, "netns", namespace])?;
         ip(&["address", "add", "10.213.77.1/30", "dev", near])?;
@@ -323,7 +323,7 @@ impl Cable {
     }
 }
 
-impl Drop for Cable {
+impl Drop for NetworkCable {
     fn drop(&mut self) {
         // The cable goes with the namespace at its end; one that was never made cannot be removed.
         if let Err(why) = ip(&["netns", "delete", &self.namespace]) {
@@ -334,24 +334,24 @@ impl Drop for Cable {
 
 #[test]
 fn what_was_confirmed_arrives_over_a_cable_that_was_cut() {
-    let cable = match Cable::new() {
+    let cable = match NetworkCable::new() {
         Ok(cable) => cable,
         Err(why) => return println!("SKIPPED: no network namespace with a cable: {why}"),
     };
-    let folder = Folder::new("joined-cable");
+    let folder = TempFolder::new("joined-cable");
     let (unix, state) = (folder.path("h.sock"), folder.path("root"));
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &cable.namespace, env!("CARGO_BIN_EXE_harrier"), "broker", "--log-format", "json"]);
     command.args(["--listen", "10.213.77.2:5672", "--listen", &format!("unix:{unix}"), "--state", &state]);
     command.args(["--cluster-name", "root", "--shards", "1", "--heartbeat-s", "1", "--loopback-users", "nobody"]);
-    let root = Broker::spawn(command, "harrier broker is ready");
+    let root = BrokerProcess::spawn(command, "harrier broker is ready");
     let leaf = named(&folder, "leaf", "127.0.0.1:0", &[]);
     done(&["dynamic", "add", &leaf.address, "10.213.77.2:5672", "amq.topic"]);
     let up = format!("amqp+unix:{unix}");
-    let mut sink = Sink::new(&format!("amqp://{}", leaf.address), "amq.topic", "k.#");
+    let mut sink = NumberSink::new(&format!("amqp://{}", leaf.address), "amq.topic", "k.#");
     let told = || format!("{:#?}", links(&leaf.address));
     until_wanted(&up, "amq.topic", "k.first", told);
-    let source = Source::start(up.clone(), "amq.topic", "k.n", 200);
+    let source = NumberSource::start(up.clone(), "amq.topic", "k.n", 200);
     sink.until(1_000, told);
     cable.set("down");
     until_links(&leaf.address, "it says why", |links| {
@@ -376,7 +376,7 @@ fn an_address_says_by_which_transport_a_link_goes() {
     let authority = Authority::new("joined-transports");
     let server = authority.issue("server", &["127.0.0.1"]);
     let shown = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let folder = Folder::new("joined-transports");
+    let folder = TempFolder::new("joined-transports");
     let unix = folder.path("h.sock");
     let (certificate, key, socket) = (shown(&server.certificate), shown(&server.key), format!("unix:{unix}"));
     let more =
@@ -392,10 +392,10 @@ fn an_address_says_by_which_transport_a_link_goes() {
     {
         for ack in ["confirm", "none"] {
             done(&["dynamic", "add", "--ack", ack, &leaf.address, address, exchange]);
-            let mut sink = Sink::new(&format!("amqp://{}", leaf.address), exchange, "k");
+            let mut sink = NumberSink::new(&format!("amqp://{}", leaf.address), exchange, "k");
             let told = || format!("{:#?}", links(&leaf.address));
             until_wanted(&unix, exchange, "k", told);
-            let source = Source::start(unix.clone(), exchange, "k", 100_000);
+            let source = NumberSource::start(unix.clone(), exchange, "k", 100_000);
             source.until_more(100);
             let end = source.end();
             sink.until(end - 1, told);
@@ -454,21 +454,21 @@ fn stranger(words: Option<&'static str>) -> String {
     address
 }
 
-fn descriptors(of: &Broker) -> usize {
+fn descriptors(of: &BrokerProcess) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", of.child.id())).expect("it runs").count()
 }
 
 #[test]
 fn what_is_no_broker_or_dies_harms_nobody_else() {
-    let folder = Folder::new("joined-strangers");
+    let folder = TempFolder::new("joined-strangers");
     let root = named(&folder, "root", "127.0.0.1:0", &[]);
     let leaf = named(&folder, "leaf", "127.0.0.1:0", &["--login-timeout-s", "1"]);
     let (dest, src) = (&*leaf.address, &*root.address);
     done(&["dynamic", "add", dest, src, "amq.topic"]);
     let (up, down) = (format!("amqp://{src}"), format!("amqp://{dest}"));
-    let mut sink = Sink::new(&down, "amq.topic", "k.#");
+    let mut sink = NumberSink::new(&down, "amq.topic", "k.#");
     until_wanted(&up, "amq.topic", "k.first", || format!("{:#?}", links(dest)));
-    let source = Source::start(up, "amq.topic", "k.n", 100);
+    let source = NumberSource::start(up, "amq.topic", "k.n", 100);
     sink.until(100, String::new);
     let before = descriptors(&leaf);
     // A broker that goes at every point of what is agreed on; and what is none.
@@ -492,7 +492,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
         }
         whys.iter().all(Option::is_some)
     };
-    until("all say why", &mut all_say_why, || format!("{:#?}", links(dest)));
+    wait_until("all say why", &mut all_say_why, || format!("{:#?}", links(dest)));
     let why = |back: usize| whys[whys.len() - back].clone().expect("it says why");
     assert!(why(3).starts_with("it does not speak AMQP 0-9-1: "), "{}", why(3));
     assert_eq!(why(2), "the other broker closed the connection");
@@ -507,7 +507,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
     for address in &bad {
         done(&["link", "del", dest, address]);
     }
-    until("descriptors are given back", || descriptors(&leaf) <= before, || descriptors(&leaf).to_string());
+    wait_until("descriptors are given back", || descriptors(&leaf) <= before, || descriptors(&leaf).to_string());
     drop(sink);
     leaf.signal(Signal::TERM);
     let (status, log) = leaf.end();
@@ -516,7 +516,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
 
 #[test]
 fn names_may_be_long_and_odd() {
-    let folder = Folder::new("joined-names");
+    let folder = TempFolder::new("joined-names");
     let root = named(&folder, "root", "127.0.0.1:0", &[]);
     let leaf = named(&folder, "leaf", "127.0.0.1:0", &[]);
     let (dest, src) = (&*leaf.address, &*root.address);
@@ -532,7 +532,7 @@ fn names_may_be_long_and_odd() {
         for (how, key) in [("dynamic", long("d")), ("route", long("r"))] {
             let words = if how == "route" { vec![&*key] } else { Vec::new() };
             done(&[&[how, "add", dest, src, name], &words[..]].concat());
-            let mut sink = Sink::new(&down, name, &key);
+            let mut sink = NumberSink::new(&down, name, &key);
             until_wanted(&up, name, &key, || format!("{number}: {:#?}", links(dest)));
             sink.until_any(|| format!("{number}: {:#?}", links(dest)));
             done(&[&[how, "del", "-e", dest, src, name], &words[..]].concat());

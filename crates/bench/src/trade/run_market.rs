@@ -1,0 +1,237 @@
+//! `harrier market run`: a whole market, once or several times, on one broker or several in turns.
+//!
+//! Enters: options.  Leaves: a row a run; a document and a page on request.
+//! Owns:   the order of runs.
+//! Never:  ends well where an order was not answered exactly once.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use report::document::{Pace, Point, Series};
+use report::page::Section;
+use report::table::put;
+
+use super::market_options::{MarketLoad, TRADING, rate};
+use super::market_figures::MarketFigures;
+use super::help;
+use super::running_market::{MarketRun, trade};
+use super::market_table::{head, row};
+use crate::arguments::{Given, Option_, Wrong, option};
+use crate::failure::Failure;
+use crate::launcher::has_ranks;
+use crate::placement::Placement;
+use crate::record::{Record, go_on};
+use crate::setup::{OUTPUT, Setup, TARGETS};
+use crate::target::Target;
+
+const OWN: &[Option_] = &[
+    option("rate", None, "R", "orders a second of all gateways together, or max: as fast as it goes (default 8000)"),
+    option("runs", None, "N", "runs, all brokers in turns (default 1)"),
+    option("file", None, "FILE", "where the reporter writes its measurements, a line of JSON each (of the last run)"),
+    option(
+        "kill-engine-after",
+        None,
+        "S",
+        "kill the engine after so many seconds and start another one (with --confirms)",
+    ),
+];
+
+/// How brokers take turns.
+pub(super) const TURNS: &[Option_] = &[option(
+    "pause-others",
+    None,
+    "",
+    "stop the processes of the brokers whose turn it is not (SIGSTOP): an idle one may take some of a processor",
+)];
+
+const ABOUT: &str = "\
+Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a rate,
+whatever the answers do; and prints what came of it: orders a second as sent and as received by the engine, confirmations and quotes a
+second as sent by the engine and as received by the gateways, the time from when an order was to be sent until it was answered, and the
+processors that broker, gateways and engine used. Every order is to be answered exactly once; if one is not, or a measurement did not
+reach the reporter, the status is 3.";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("run", "100,000 orders at 8,000 a second, the paper's highest rate"),
+    ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with all measurements kept"),
+    ("run --rate max --against amqp://127.0.0.1:5673", "two brokers in turns, as fast as each goes"),
+    (
+        "run --confirms --kill-engine-after 1 --orders 40000",
+        "nothing is lost and nothing doubled when the engine is killed",
+    ),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, a program or broker that failed, figures that must not be trusted.
+pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+    let lists = [OWN, TURNS, TRADING, TARGETS, OUTPUT];
+    let given = Given::parse(words, &lists)?;
+    if given.has("help") {
+        return Ok(put(&help("harrier market run [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
+    }
+    let (load, setup) = (MarketLoad::read(&given, 100_000)?, Setup::read(&given)?);
+    let rate = rate(given.text("rate").unwrap_or("8000"))?;
+    let kill_engine_s = given.has("kill-engine-after").then(|| given.decimal("kill-engine-after", 1.0, 0.0, 3_600.0));
+    let kill_engine_s = kill_engine_s.transpose()?;
+    if kill_engine_s.is_some() && !load.confirms {
+        return Err(Wrong(
+            "--kill-engine-after: without --confirms an engine that is killed takes its orders with it".to_owned(),
+        )
+        .into());
+    }
+    if kill_engine_s.is_some() && has_ranks() {
+        return Err(
+            Wrong("--kill-engine-after: under a launcher the engine is another rank's process".to_owned()).into()
+        );
+    }
+    let file = given.text("file").map(PathBuf::from);
+    let mut market = MarketBench::begin("run", words, &given, setup, load)?;
+    let outcome = market.print_header().and_then(|()| {
+        for _run in 0..market.setup.runs {
+            for target in 0..market.targets.len() {
+                let wish = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
+                let figures = market.measure(&wish, target)?;
+                market.keep(rate, target, None, &figures);
+                market.show_row(rate, &market.targets[target].name, &figures)?;
+                market.show(&format!("# {}\n", figures.describe()))?;
+            }
+        }
+        Ok(())
+    });
+    market.end(outcome)
+}
+
+/// What the commands that measure markets share: brokers, a load, a record.
+pub(super) struct MarketBench {
+    pub load: MarketLoad,
+    pub setup: Setup,
+    pub targets: Vec<Target>,
+    /// Of the longest name of a broker in rows.
+    pub letters: usize,
+    /// Whether brokers stand still when it is another's turn.
+    pauses: bool,
+    record: Record,
+    sections: Vec<Section>,
+    /// Why an order or a measurement went astray in any run, kept or not.
+    broken: Vec<String>,
+}
+
+impl MarketBench {
+    /// Starts or finds the brokers.
+    ///
+    /// # Errors
+    /// A broker that cannot be had, a file that cannot be written.
+    pub(super) fn begin(
+        command: &str,
+        words: &[String],
+        given: &Given,
+        setup: Setup,
+        load: MarketLoad,
+    ) -> Result<Self, Failure> {
+        setup.shown.prepare()?;
+        let pauses = given.has("pause-others");
+        let targets = setup.targets()?;
+        if pauses {
+            targets.iter().try_for_each(|target| target.pause().map(drop))?;
+        }
+        let mut record = Record::begin(&format!("market {command}"), words, given, &setup, &targets);
+        record.document.command = record.document.command.replacen("harrier bench ", "harrier ", 1);
+        for (name, value) in parameters(&load) {
+            record.used(&name, value);
+        }
+        let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
+        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
+    }
+
+    /// Prints what is about to be run, and the head of the table.
+    pub(super) fn print_header(&self) -> Result<(), Failure> {
+        let about = format!("# {}: {}\n", self.record.document.command, self.load.describe());
+        self.show(&format!("{about}# {}\n{}", self.record.document.environment.line(), head(self.letters)))
+    }
+
+    /// Prints, unless another format is asked for.
+    pub(super) fn show(&self, text: &str) -> Result<(), Failure> {
+        if self.setup.shown.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
+    }
+
+    /// Prints a row.
+    pub(super) fn show_row(&self, rate: Option<f64>, broker: &str, figures: &MarketFigures) -> Result<(), Failure> {
+        self.show(&row(rate, broker, self.letters, figures))
+    }
+
+    /// One run on a target.
+    pub(super) fn measure(&mut self, wish: &MarketRun<'_>, target: usize) -> Result<MarketFigures, Failure> {
+        go_on()?;
+        let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
+        let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
+        let target = &self.targets[target];
+        let _placed = target.place(&self.setup.placement)?;
+        let outcome = trade(wish, target, &self.setup.placement)?;
+        let figures = MarketFigures::of(outcome, wish.load, wish.rate);
+        self.broken.extend(figures.broken());
+        Ok(figures)
+    }
+
+    /// Keeps a run in the document; `place` where there are several.
+    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &MarketFigures) {
+        let mut parameters = parameters(figures.load());
+        parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
+        // A rate that is run for as long as another has more orders, and is a point of the same curve.
+        parameters.remove("orders");
+        let (pace, axis, at) = match rate {
+            Some(rate) => (Pace::Open, "rate_per_s", rate),
+            None => (Pace::Closed, "window", figures.load().window as f64),
+        };
+        parameters.insert("rate".to_owned(), if rate.is_some() { "set" } else { "max" }.to_owned());
+        let name = self.targets[target].name.clone();
+        let all = &mut self.record.document.series;
+        let found = all.iter().position(|one| one.target == name && one.axis == axis && one.parameters == parameters);
+        let index = found.unwrap_or_else(|| {
+            let benchmark = "order".to_owned();
+            all.push(Series { benchmark, target: name, pace, parameters, axis: axis.to_owned(), points: Vec::new() });
+            all.len() - 1
+        });
+        let points = &mut all[index].points;
+        let run = figures.to_run();
+        match points.iter_mut().find(|point| point.at == at) {
+            Some(point) => point.runs.push(run),
+            None => points.push(Point { at, size_bytes: market::ORDER_BYTES as f64, runs: vec![run] }),
+        }
+    }
+
+    /// Keeps a table for the page.
+    pub(super) fn section(&mut self, section: Section) {
+        self.sections.push(section);
+    }
+
+    /// Ends the record.
+    pub(super) fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        let whole = outcome.is_ok();
+        let incremental = self.setup.shown.format.is_incremental();
+        self.record.end_with(outcome, &self.sections)?;
+        if let Some(why) = self.broken.first() {
+            return Err(Failure::Invalid(why.clone()));
+        }
+        if whole && incremental {
+            put("# every order was answered exactly once, and every measurement reached the reporter\n")?;
+        }
+        Ok(())
+    }
+}
+
+fn parameters(load: &MarketLoad) -> BTreeMap<String, String> {
+    let confirms = if load.confirms { "yes" } else { "no" };
+    BTreeMap::from(
+        [
+            ("orders", load.orders.to_string()),
+            ("gateways", load.gateways.to_string()),
+            ("symbols", load.symbols.to_string()),
+            ("matching", load.matching().to_string()),
+            ("seed", load.seed.to_string()),
+            ("confirms", confirms.to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    )
+}

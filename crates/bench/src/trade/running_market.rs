@@ -1,0 +1,201 @@
+//! A market that stands: reporter, engine and gateways as processes of their own, from the first to the last answer.
+//!
+//! Enters: a broker, a load, a rate.  Leaves: what every program found and used.
+//! Owns:   the processes, what they declared on the broker, the time at which gateways begin.
+//! Never:  judges a figure.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gauge::clock::now_ns;
+use gauge::{Network, NetworkMeter, RoleUsage};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
+
+use super::market_options::MarketLoad;
+use super::engine::EngineTask;
+use super::program_results::{EngineResults, GatewayResults};
+use super::gateway::{GatewayStart, GatewayTask};
+use super::market_address::MarketAddress;
+use super::reporter::{ReporterResults, ReporterTask};
+use super::market_roles::{EngineRole, FinishCommand, JournalFile, RoleResults};
+use crate::failure::Failure;
+use crate::launcher::{Watch, has_ranks};
+use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
+use crate::placement::Placement;
+use crate::plan::Report;
+use crate::process::Role;
+use crate::record::go_on;
+use crate::target::{Target, Way};
+
+/// One run of a market.
+pub(super) struct MarketRun<'a> {
+    pub load: &'a MarketLoad,
+    /// Orders a second, of all gateways together; `None`: as fast as it goes.
+    pub rate: Option<f64>,
+    /// Where the reporter writes.
+    pub file: Option<&'a Path>,
+    /// After so many seconds the engine is killed, and another one takes its place.
+    pub kill_engine_s: Option<f64>,
+}
+
+/// What became of it.
+pub(super) struct MarketResults {
+    pub traded: Vec<GatewayResults>,
+    pub matched: EngineResults,
+    pub reported: ReporterResults,
+    /// What was used between the first order and the last answer; of an engine that was killed it is not known.
+    pub broker: Option<RoleUsage>,
+    pub engine: Option<RoleUsage>,
+    pub gateways: Option<RoleUsage>,
+    /// Between the broker and all others, both ways; not under a launcher, where most are on other hosts.
+    pub network: Option<Network>,
+}
+
+/// What was declared on the broker; deleted with this.
+struct DeclaredObjects(MarketAddress);
+
+impl Drop for DeclaredObjects {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.delete_all()
+            && !crate::interrupt::requested()
+        {
+            eprintln!("harrier market: exchange and queues '{}…' may be left on the broker: {error}", self.0.name);
+        }
+    }
+}
+
+/// The processes. The order of the fields is that in which they end.
+struct RunningMarket {
+    gateways: Vec<Role>,
+    engine: Role,
+    reporter: Role,
+    _declared: DeclaredObjects,
+    /// The name of the journal; and the journal, for when the engine that would take it along is killed.
+    journal: Option<String>,
+    _scratch: Option<JournalFile>,
+}
+
+/// Runs a market once.
+///
+/// # Errors
+/// A program or a broker that failed; Ctrl-C.
+pub(super) fn trade(wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, Failure> {
+    go_on()?;
+    let outcome = RunningMarket::start(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
+    outcome
+        .map_err(|why| match target.ends_within(ROLE_LOOK_WAIT) {
+            true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+            false => format!("{}: {why}", target.name),
+        })
+        .map_err(Failure::from)
+}
+
+impl RunningMarket {
+    fn start(wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<Self, String> {
+        let Way::Amqp(url) = &target.way else { return Err("a market needs a broker".to_owned()) };
+        let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
+        let place = MarketAddress { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
+        let declared = DeclaredObjects(place.clone());
+        let journal = wish.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
+        let scratch = journal.as_deref().filter(|_| !has_ranks()).map(JournalFile::named);
+        let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
+        // On this host, under a launcher too: its file is here.
+        let reporter = Role::start_within(&[], "market-reporter", &task)?;
+        let engine = engine(wish.load, &place, journal.clone(), placement)?;
+        let mut stand =
+            Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal, _scratch: scratch };
+        for gateway in 0..wish.load.gateways {
+            let task = GatewayTask {
+                place: place.clone(),
+                gateway,
+                load: wish.load.clone(),
+                rate: wish.rate.map(|rate| rate * wish.load.orders_of(gateway) as f64 / wish.load.orders as f64),
+            };
+            stand.gateways.push(Role::start("market-gateway", &task, &placement.publisher)?);
+        }
+        stand.reporter.ready(ROLE_READY_WAIT)?;
+        stand.engine.ready(ROLE_READY_WAIT)?;
+        stand.gateways.iter_mut().try_for_each(|role| role.ready(ROLE_READY_WAIT).map(drop))?;
+        Ok(stand)
+    }
+
+    fn trade(mut self, wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, String> {
+        let mut broker = Watch::of(target)?;
+        let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
+        broker.begin()?;
+        let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
+        self.gateways.iter_mut().try_for_each(|role| role.order(&GatewayStart { begin_ns }))?;
+        let mut kill_ns = wish.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
+        let mut said: Vec<Option<Report>> = self.gateways.iter().map(|_| None).collect();
+        while let Some(waiting) = said.iter().position(Option::is_none) {
+            if crate::interrupt::requested() {
+                return Err(crate::interrupt::MESSAGE.to_owned());
+            }
+            let left_ns = kill_ns.map(|time_ns| time_ns.saturating_sub(now_ns()));
+            if left_ns == Some(0) {
+                kill_ns = None;
+                self.replace_engine(wish, placement)?;
+                continue;
+            }
+            let wait = left_ns.map_or(ROLE_LOOK_WAIT, |left_ns| ROLE_LOOK_WAIT.min(Duration::from_nanos(left_ns)));
+            said[waiting] = self.gateways[waiting].report_within(wait)?;
+            // Who failed is told at once, and not when the gateways have lost their patience.
+            check_no_report(&mut self.engine)?;
+            check_no_report(&mut self.reporter)?;
+        }
+        let broker = broker.end()?;
+        let network = network.and_then(NetworkMeter::stop);
+        let told = said.into_iter().flatten().map(parse_results).collect::<Result<Vec<RoleResults<GatewayResults>>, _>>()?;
+        let gateways: RoleUsage = told.iter().map(|told| told.used).collect::<Vec<_>>().iter().collect();
+        let matched: RoleResults<EngineResults> = end(&mut self.engine)?;
+        let reported: RoleResults<ReporterResults> = end(&mut self.reporter)?;
+        Ok(MarketResults {
+            traded: told.into_iter().map(|told| told.found).collect(),
+            matched: matched.found,
+            reported: reported.found,
+            broker,
+            engine: matched.used.known().filter(|_| wish.kill_engine_s.is_none()),
+            gateways: gateways.known(),
+            network,
+        })
+    }
+
+    /// Kills the engine as a crash would, and starts another one with its journal.
+    fn replace_engine(&mut self, wish: &MarketRun<'_>, placement: &Placement) -> Result<(), String> {
+        let pid = self.engine.pid().ok_or("the engine is no process of this host")?;
+        kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
+            .map_err(|error| format!("the engine cannot be killed: {error}"))?;
+        self.engine = engine(wish.load, &self._declared.0, self.journal.clone(), placement)?;
+        self.engine.ready(ROLE_READY_WAIT).map(drop)
+    }
+}
+
+fn engine(load: &MarketLoad, place: &MarketAddress, journal: Option<String>, placement: &Placement) -> Result<Role, String> {
+    let task = EngineTask { place: place.clone(), load: load.clone(), journal: None, ends_with_gateways: false };
+    Role::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
+}
+
+/// A role that has nothing to say yet, and did not end.
+fn check_no_report(role: &mut Role) -> Result<(), String> {
+    match role.report_within(Duration::ZERO)? {
+        None => Ok(()),
+        Some(other) => Err(format!("a program of the market said {other:?} in the middle of the run")),
+    }
+}
+
+/// Tells a program to end, and takes what it found.
+fn end<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
+    role.order(&FinishCommand)?;
+    parse_results(role.report(MARKET_END_WAIT)?)
+}
+
+fn parse_results<T: DeserializeOwned>(report: Report) -> Result<T, String> {
+    match report {
+        Report::Found(value) => {
+            serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
+        }
+        other => Err(format!("a program of the market answered {other:?} instead of what it found")),
+    }
+}

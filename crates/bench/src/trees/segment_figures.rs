@@ -1,0 +1,234 @@
+//! What one segment on a tree came to.
+//!
+//! Enters: reports of the roles.  Leaves: rates of the whole and of one stream, what each broker used, a run for the document.
+//! Owns:   the two ways of counting: **aggregate** is over all consumers, **per stream** what one of them gets.
+//! Never:  calls a run sound in which a consumer missed a message, had one twice, or out of order.
+
+use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
+use report::document::{Node, Run};
+use topology::Tree;
+
+use crate::plan::{Report, Used};
+
+/// The figures.
+#[derive(Clone, Debug)]
+pub(super) struct SegmentFigures {
+    pub size_bytes: usize,
+    /// Messages that were to be published, and consumers that were to have each of them.
+    count: u64,
+    consumers: u64,
+    began_ns: u64,
+    ended_ns: u64,
+    published: u64,
+    pub delivered: u64,
+    pub faults: Faults,
+    refused: u64,
+    rates: Vec<f64>,
+    publishers: Used,
+    consumed: Used,
+    /// What each broker used and moved, by name, the root first.
+    pub nodes: Vec<(String, Node)>,
+}
+
+impl SegmentFigures {
+    pub fn begin(size_bytes: usize, count: u64, consumers: u64) -> Self {
+        Self {
+            size_bytes,
+            count,
+            consumers,
+            began_ns: 0,
+            ended_ns: 0,
+            published: 0,
+            delivered: 0,
+            faults: Faults::default(),
+            refused: 0,
+            rates: Vec::new(),
+            publishers: Used::default(),
+            consumed: Used::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Takes a role's report in.
+    ///
+    /// # Errors
+    /// It is no figures.
+    pub fn add_report(&mut self, report: Report) -> Result<(), String> {
+        match report {
+            Report::Published { began_ns, published, refused, used, .. } => {
+                self.began_ns = began_ns;
+                self.published += published;
+                self.refused += refused;
+                self.publishers.add(&used);
+            }
+            Report::Consumed { received, faults, rates, ended_ns, used } => {
+                self.ended_ns = self.ended_ns.max(ended_ns);
+                self.delivered += received;
+                self.faults.add(faults);
+                self.consumed.add(&used);
+                self.rates.resize(self.rates.len().max(rates.len()), 0.0);
+                self.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
+            }
+            other => return Err(format!("answered {other:?} instead of its figures")),
+        }
+        Ok(())
+    }
+
+    /// From the first message's publication until the last consumer had the last one.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.ended_ns.saturating_sub(self.began_ns).max(1)
+    }
+
+    pub fn elapsed_s(&self) -> f64 {
+        self.elapsed_ns() as f64 / 1e9
+    }
+
+    /// Messages a second of one stream: what each consumer gets.
+    pub fn per_stream_per_s(&self) -> f64 {
+        self.delivered as f64 / self.consumers.max(1) as f64 / self.elapsed_s()
+    }
+
+    /// Messages a second at all consumers together.
+    pub fn aggregate_per_s(&self) -> f64 {
+        self.delivered as f64 / self.elapsed_s()
+    }
+
+    /// Bodies delivered to all consumers together, in millions of bytes a second.
+    pub fn aggregate_mb_per_s(&self) -> f64 {
+        self.aggregate_per_s() * self.size_bytes as f64 / 1e6
+    }
+
+    /// The same of one stream.
+    pub fn per_stream_mb_per_s(&self) -> f64 {
+        self.per_stream_per_s() * self.size_bytes as f64 / 1e6
+    }
+
+    /// Processor microseconds of a broker for a message that was published.
+    pub fn cpu_us(&self, broker: usize) -> Option<f64> {
+        let (_, node) = self.nodes.get(broker)?;
+        Some(node.usage.cpu_s() * 1e6 / self.published.max(1) as f64)
+    }
+
+    /// The same of a level of brokers: what one of them takes, in the mean.
+    pub fn level_cpu_us(&self, tree: &Tree) -> Option<Vec<f64>> {
+        let mut levels = vec![0.0; tree.levels().len()];
+        for broker in tree.brokers() {
+            let level = broker.level as usize;
+            levels[level] += self.cpu_us(tree.number(broker) as usize)? / f64::from(tree.levels()[level]);
+        }
+        Some(levels)
+    }
+
+    /// What the brokers' TCP sockets sent for a copy of a message, in the mean: bytes without heads of TCP and below. A copy that
+    /// went by something else is none of these, so all of them must be of TCP.
+    pub fn sent_per_copy_bytes(&self, tree: &Tree) -> Option<f64> {
+        let mut sent = 0;
+        for (_, node) in &self.nodes {
+            sent += node.network?.bytes_sent;
+        }
+        let copies: u32 = tree.levels().iter().skip(1).sum::<u32>() + tree.consumers();
+        let all = self.published as f64 * f64::from(copies);
+        (all > 0.0 && sent > 0).then(|| sent as f64 / all)
+    }
+
+    /// Processors that brokers, publisher and consumers kept busy.
+    pub fn processors_busy(&self) -> f64 {
+        let clients = self.publishers.process.cpu_s() + self.consumed.process.cpu_s();
+        (clients + self.brokers().cpu_s()) / self.elapsed_s()
+    }
+
+    /// What all brokers used.
+    pub fn brokers(&self) -> RoleUsage {
+        self.nodes.iter().map(|(_, node)| &node.usage).collect()
+    }
+
+    /// Why these figures must not be trusted: every consumer is to have had every message once and in order.
+    pub fn problem(&self) -> Option<String> {
+        let missing = (self.count * self.consumers).abs_diff(self.delivered);
+        judge::faulty(&self.faults, self.refused)
+            .or_else(|| (missing > 0).then(|| format!("{missing} messages too few or too many at the consumers")))
+            .map(|why| format!("{} bytes: {why}", self.size_bytes))
+    }
+
+    /// The same as a run of a document.
+    pub fn to_run(&self, latencies: &Latencies) -> Run {
+        let (publishers, consumers) = (&self.publishers.process, &self.consumed.process);
+        let clients = [("publisher", publishers), ("consumers", consumers)];
+        let mut invalid: Vec<String> = self.problem().into_iter().collect();
+        invalid.extend(judge::unoptimised(&Environment::read()));
+        // Brokers, publisher and consumers share the processors: that one of them has no more to give is what is measured.
+        let mut notes: Vec<String> =
+            clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)).collect();
+        notes.extend(
+            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s())),
+        );
+        notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
+        Run {
+            elapsed_s: self.elapsed_s(),
+            published: self.published,
+            delivered: self.delivered,
+            delivered_bytes: self.delivered * self.size_bytes as u64,
+            latencies: (latencies.count() > 0)
+                .then(|| ("last_consumer".to_owned(), latencies.buckets()))
+                .into_iter()
+                .collect(),
+            faults: self.faults,
+            refused: self.refused,
+            broker: self.brokers().known(),
+            nodes: self.nodes.iter().cloned().collect(),
+            publishers: publishers.known(),
+            consumers: consumers.known(),
+            network: Network::of_both(self.publishers.network, self.consumed.network),
+            rates: self.rates.clone(),
+            invalid,
+            notes,
+            ..Run::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> SegmentFigures {
+        let mut figures = SegmentFigures::begin(1_000, 500, 4);
+        (figures.began_ns, figures.ended_ns, figures.published, figures.delivered) = (1, 500_000_001, 500, 2_000);
+        figures
+    }
+
+    #[test]
+    fn a_stream_is_a_share_of_the_whole() {
+        let figures = figures();
+        assert_eq!([figures.per_stream_per_s(), figures.aggregate_per_s()], [1_000.0, 4_000.0]);
+        assert_eq!([figures.per_stream_mb_per_s(), figures.aggregate_mb_per_s()], [1.0, 4.0]);
+        assert_eq!(figures.problem(), None);
+    }
+
+    #[test]
+    fn a_level_is_the_mean_of_its_brokers_and_a_copy_goes_by_every_route() {
+        let node = |cpu_s: f64, bytes_sent: u64| Node {
+            usage: RoleUsage { processes: 1, user_s: cpu_s, ..RoleUsage::default() },
+            network: Some(Network { bytes_sent, ..Network::default() }),
+        };
+        // 500 messages: two copies at the root, two at each broker below.
+        let nodes = [node(0.001, 1_000_000), node(0.002, 1_000_000), node(0.004, 1_000_000)];
+        let names = ["b0", "b1.0", "b1.1"].map(str::to_owned);
+        let figures = SegmentFigures { nodes: names.into_iter().zip(nodes).collect(), ..figures() };
+        let tree: Tree = "B-2B-4C".parse().expect("a tree");
+        let levels = figures.level_cpu_us(&tree).expect("all are metered");
+        assert!((levels[0] - 2.0).abs() < 1e-9 && (levels[1] - 6.0).abs() < 1e-9, "{levels:?}");
+        assert_eq!(figures.sent_per_copy_bytes(&tree), Some(1_000.0));
+        assert!((figures.processors_busy() - 0.014).abs() < 1e-9, "{}", figures.processors_busy());
+        assert_eq!(SegmentFigures { nodes: Vec::new(), ..figures }.level_cpu_us(&tree), None);
+    }
+
+    #[test]
+    fn a_message_too_few_or_too_many_is_told() {
+        let why = SegmentFigures { delivered: 1_999, ..figures() }.problem();
+        assert_eq!(why.as_deref(), Some("1000 bytes: 1 messages too few or too many at the consumers"));
+        let lost = Faults { lost: 2, ..Faults::default() };
+        let run = SegmentFigures { faults: lost, ..figures() }.to_run(&Latencies::default());
+        assert!(run.invalid.iter().any(|why| why.contains("2 lost") || why.contains('2')), "{:?}", run.invalid);
+    }
+}

@@ -1,0 +1,120 @@
+//! Every tree of so many consumers that is worth a measurement.
+//!
+//! Enters: a number of consumers.  Leaves: trees, the flat one first; how many were left out.
+//! Owns:   which are worth one: every broker has two below it at least. One with a single broker or consumer below it takes nothing
+//!         off anybody, and adds a hop.
+//! Never:  leaves trees out without saying how many.
+
+use topology::Tree;
+
+use super::tree_options;
+use crate::arguments::Wrong;
+use crate::limits::LISTED_TREES_MAX;
+
+/// The trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TreeEnumeration {
+    pub trees: Vec<Tree>,
+    /// Of those whose brokers have unequally many below them, because there would be too many.
+    pub left_out: u64,
+}
+
+impl TreeEnumeration {
+    /// Of so many consumers: all of them, or, where there are too many, those whose levels divide evenly.
+    ///
+    /// # Errors
+    /// Even those are too many.
+    pub fn of(consumers: u32) -> Result<Self, Wrong> {
+        let found = count(consumers);
+        let is_few = found <= LISTED_TREES_MAX as u64;
+        let mut all = Vec::new();
+        extend_levels(&mut vec![1], consumers, &mut all, &|above, below| is_few || below % above == 0);
+        // More brokers behind fewer.
+        all.sort_by_key(|levels| (levels.len(), levels.clone()));
+        if all.len() > LISTED_TREES_MAX {
+            return Err(Wrong(format!(
+                "there are {} trees of {consumers} consumers, and at most {LISTED_TREES_MAX} are measured: name some",
+                all.len()
+            )));
+        }
+        let trees: Result<Vec<Tree>, Wrong> =
+            all.iter().map(|levels| tree_options::tree(&notation(levels, consumers))).collect();
+        Ok(Self { left_out: found - all.len() as u64, trees: trees? })
+    }
+}
+
+/// How many there are, without those that divide evenly alone.
+fn count(consumers: u32) -> u64 {
+    // Of each number of nodes on a level, how many ways lead there: by any level of at most half as many.
+    let mut ways = vec![0_u64, 1];
+    let mut sums = vec![0_u64, 1];
+    for nodes in 2..=consumers as usize {
+        ways.push(sums[nodes / 2]);
+        sums.push(sums[nodes - 1].saturating_add(ways[nodes]));
+    }
+    // A single consumer hangs on the root all the same.
+    ways[consumers as usize].max(1)
+}
+
+/// Levels that begin with these, each at least twice the one before and suiting it, and the consumers the last.
+fn extend_levels(levels: &mut Vec<u32>, consumers: u32, all: &mut Vec<Vec<u32>>, suits: &impl Fn(u32, u32) -> bool) {
+    let last = levels.last().copied().unwrap_or(1);
+    if suits(last, consumers) {
+        all.push(levels.clone());
+    }
+    for next in (2 * last..=consumers / 2).filter(|&next| suits(last, next)) {
+        // What does not suit the consumers suits no level between: one that divides a divisor divides them.
+        if suits(next, consumers) {
+            levels.push(next);
+            extend_levels(levels, consumers, all, suits);
+            levels.pop();
+        }
+    }
+}
+
+fn notation(levels: &[u32], consumers: u32) -> String {
+    let below: String = levels.iter().skip(1).map(|count| format!("-{count}B")).collect();
+    format!("B{below}-{consumers}C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(consumers: u32) -> Vec<String> {
+        TreeEnumeration::of(consumers).expect("few").trees.iter().map(Tree::to_string).collect()
+    }
+
+    #[test]
+    fn every_broker_has_two_below_it_at_least() {
+        assert_eq!(shown(1), ["B-C"]);
+        assert_eq!(shown(3), ["B-3C"]);
+        assert_eq!(shown(6), ["B-6C", "B-2B-6C", "B-3B-6C"]);
+        let sixteen = shown(16);
+        assert_eq!(sixteen.len(), 18);
+        for tree in ["B-16C", "B-5B-16C", "B-8B-16C", "B-2B-4B-16C", "B-3B-7B-16C", "B-2B-4B-8B-16C"] {
+            assert!(sixteen.iter().any(|one| one == tree), "{tree} is missing in {sixteen:?}");
+        }
+    }
+
+    #[test]
+    fn they_are_counted_without_being_made() {
+        for consumers in 1..=24 {
+            let every = TreeEnumeration::of(consumers).expect("few");
+            assert_eq!((every.trees.len() as u64, every.left_out), (count(consumers), 0), "{consumers}");
+        }
+    }
+
+    #[test]
+    fn so_many_that_even_the_uniform_ones_are_too_many_are_refused() {
+        assert!(TreeEnumeration::of(1_024).is_err_and(|wrong| wrong.0.contains("512 trees of 1024 consumers")));
+        assert!(TreeEnumeration::of(4_096).is_err());
+    }
+
+    #[test]
+    fn of_too_many_the_uniform_ones_stay_and_the_others_are_counted() {
+        let every = TreeEnumeration::of(32).expect("few are uniform");
+        assert_eq!((every.trees.len(), every.left_out), (16, 85));
+        assert!(every.trees.iter().all(Tree::is_uniform));
+    }
+}

@@ -1,0 +1,104 @@
+//! Measuring on a tree: how many messages, how often, and what each run came to.
+//!
+//! Enters: a tree that stands, sizes, an effort.  Leaves: figures, run by run.
+//! Owns:   the number of messages of a run, found by a trial so that it takes the asked time.
+//! Never:  goes on after Ctrl-C.
+
+use gauge::{Latencies, Runs};
+
+use super::segment_figures::SegmentFigures;
+use super::live_tree::LiveTree;
+use crate::failure::Failure;
+use crate::launcher::one_clock;
+use crate::limits::SEGMENT_MESSAGES_MAX;
+use crate::record::go_on;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MeasurementEffort {
+    /// Messages of a run, if their number is given.
+    pub messages: Option<u64>,
+    /// Length of a run otherwise, about.
+    pub seconds: f64,
+    /// Runs of each size.
+    pub runs: usize,
+    /// Single messages that are timed, too.
+    pub singles: usize,
+}
+
+/// All runs of one size.
+pub(super) struct SizeMeasurement {
+    pub size_bytes: usize,
+    pub runs: Vec<SegmentFigures>,
+    /// From the publication of a message that is alone in the tree until the last consumer has it.
+    pub latencies: Latencies,
+}
+
+impl SizeMeasurement {
+    /// Takes in later runs of the same size.
+    pub fn extend(&mut self, later: Self) {
+        self.runs.extend(later.runs);
+        self.latencies.merge(&later.latencies.buckets());
+    }
+
+    /// The median of a value over the runs.
+    pub fn median(&self, value: impl Fn(&SegmentFigures) -> f64) -> f64 {
+        let runs: Runs = self.runs.iter().map(value).collect();
+        runs.summary().map_or(f64::NAN, |summary| summary.median)
+    }
+
+    /// The same of a value that a run may not have.
+    pub fn median_of(&self, value: impl Fn(&SegmentFigures) -> Option<f64>) -> Option<f64> {
+        let runs: Runs = self.runs.iter().filter_map(value).collect();
+        runs.summary().map(|summary| summary.median)
+    }
+
+    /// What is wrong with the messages of a run, if anything.
+    pub fn problem(&self) -> Option<String> {
+        self.runs.iter().find_map(SegmentFigures::problem)
+    }
+}
+
+/// Measures one size.
+///
+/// # Errors
+/// A role that failed; Ctrl-C.
+pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &MeasurementEffort) -> Result<SizeMeasurement, Failure> {
+    let count = match effort.messages {
+        Some(messages) => {
+            grown.segment(size_bytes, (messages / 10).max(1), false)?;
+            messages
+        }
+        None => calibrate_count(grown, size_bytes, effort.seconds)?,
+    };
+    let mut measured = SizeMeasurement { size_bytes, runs: Vec::new(), latencies: Latencies::default() };
+    for _ in 0..effort.runs {
+        go_on()?;
+        measured.runs.push(grown.segment(size_bytes, count, true)?);
+    }
+    // From one clock to another there would be a guess in every time.
+    if one_clock().is_ok() {
+        for _ in 0..effort.singles {
+            go_on()?;
+            let one = grown.segment(size_bytes, 1, false)?;
+            measured.latencies.record(one.elapsed_ns());
+        }
+    }
+    Ok(measured)
+}
+
+/// Warms up, and finds how many messages take the asked time.
+fn calibrate_count(grown: &mut LiveTree, size_bytes: usize, seconds: f64) -> Result<u64, Failure> {
+    let long_enough_s = seconds / 8.0;
+    let mut count = (1 << 20) / size_bytes.max(1 << 10) as u64;
+    count = count.max(1);
+    loop {
+        go_on()?;
+        let elapsed_s = grown.segment(size_bytes, count, false)?.elapsed_s();
+        let wanted = (count as f64 / elapsed_s * seconds) as u64;
+        if elapsed_s >= long_enough_s || count >= SEGMENT_MESSAGES_MAX {
+            return Ok(wanted.clamp(1, SEGMENT_MESSAGES_MAX));
+        }
+        count = (wanted / 4).clamp(count * 2, count * 20).min(SEGMENT_MESSAGES_MAX);
+    }
+}

@@ -1,0 +1,199 @@
+//! The record of a command on trees: the document, tables beside it, and how both are written.
+//!
+//! Enters: runs, tables.  Leaves: text, a document as JSON, a page with figures, the verdict on it all.
+//! Owns:   the order at the end: files first, then the exit status.
+//! Never:  drops what was measured because something failed later.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use report::document::{Document, Pace, Point, SCHEMA, Series, TargetFacts};
+use report::page::{Section, render_with, write_file};
+use report::table::put;
+
+use super::live_tree::TreePlan;
+use super::tree_measurement::SizeMeasurement;
+use crate::arguments::Given;
+use crate::failure::Failure;
+use crate::launcher;
+use crate::record::{conclude, finish, spoken};
+use gauge::Environment;
+
+/// The record.
+pub(super) struct TreeRecord {
+    document: Document,
+    sections: Vec<Section>,
+    json: Option<PathBuf>,
+    page: Option<PathBuf>,
+}
+
+impl TreeRecord {
+    /// Begins the record of `harrier topology COMMAND WORDS`; the files that it is written to can be.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn begin(command: &str, words: &[String], given: &Given) -> Result<Self, Failure> {
+        let [json, page] = ["json", "report"].map(|name| given.text(name).map(PathBuf::from));
+        crate::setup::Shown { format: report::Format::Osu, full: false, json: json.clone(), html: page.clone() }
+            .prepare()?;
+        let mut options = given.shown();
+        options.remove("url");
+        let said = spoken(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
+        let document = Document {
+            schema: SCHEMA.to_owned(),
+            command: said,
+            began: gauge::clock::timestamp(),
+            ended: None,
+            commit: option_env!("BENCH_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned),
+            environment: Environment::read(),
+            placement: "any".to_owned(),
+            options,
+            targets: Vec::new(),
+            series: Vec::new(),
+            cut_short: None,
+        };
+        Ok(Self { document, sections: Vec::new(), json, page })
+    }
+
+    /// The machine, in a line.
+    pub fn environment(&self) -> String {
+        self.document.environment.line()
+    }
+
+    /// Notes where the nodes are.
+    pub fn note_environment(&mut self, places: String) {
+        self.document.placement = places;
+    }
+
+    /// Notes the value of an option that was used, unless the command line gave it.
+    pub fn used(&mut self, option: &str, value: impl ToString) {
+        self.document.options.entry(option.to_owned()).or_insert_with(|| value.to_string());
+    }
+
+    /// Keeps what was measured of one size, behind earlier runs of it.
+    pub fn keep(&mut self, benchmark: &str, plan: &TreePlan, measured: &SizeMeasurement) {
+        let name = plan.tree.to_string();
+        if self.document.targets.iter().all(|facts| facts.name != name) {
+            self.document.targets.push(TargetFacts {
+                name: name.clone(),
+                transport: plan.transport.name().to_owned(),
+                product: Some("Harrier".to_owned()),
+                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+                ..TargetFacts::default()
+            });
+        }
+        let parameters = parameters(plan);
+        let is_it =
+            |series: &Series| series.benchmark == benchmark && series.target == name && series.parameters == parameters;
+        let index = self.document.series.iter().position(is_it).unwrap_or_else(|| {
+            self.document.series.push(Series {
+                benchmark: benchmark.to_owned(),
+                target: name.clone(),
+                pace: Pace::Closed,
+                parameters: parameters.clone(),
+                axis: "size_bytes".to_owned(),
+                points: Vec::new(),
+            });
+            self.document.series.len() - 1
+        });
+        let size_bytes = measured.size_bytes as f64;
+        let runs = measured.runs.iter().map(|figures| figures.to_run(&measured.latencies)).collect();
+        let points = &mut self.document.series[index].points;
+        match points.iter_mut().find(|point| point.at == size_bytes) {
+            Some(point) => point.runs.extend::<Vec<_>>(runs),
+            None => points.push(Point { at: size_bytes, size_bytes, runs }),
+        }
+    }
+
+    /// Prints a table, and keeps it for the page.
+    pub fn table(&mut self, section: Section) -> Result<(), Failure> {
+        put(&format!("\n{}", text(&section)))?;
+        self.sections.push(section);
+        Ok(())
+    }
+
+    /// Ends the record: the document is complete if `outcome` is, and cut short otherwise; it is written either way.
+    ///
+    /// # Errors
+    /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
+    pub fn end(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        // Which rank plays what is `placement` here.
+        for (name, fact) in launcher::facts().into_iter().filter(|(name, _)| !is_rank(name)) {
+            self.used(&name, fact);
+        }
+        let outcome = conclude(&mut self.document, outcome);
+        finish(&self.document, outcome, self.write())
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        if let Some(file) = &self.json {
+            write_file(file, &report::json::write(&self.document)?)?;
+        }
+        if let Some(file) = &self.page {
+            write_file(file, &render_with([&self.document], &self.sections))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a fact of a launcher is what a rank plays in a benchmark: `rank 3`.
+fn is_rank(fact: &str) -> bool {
+    fact.strip_prefix("rank ").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn parameters(plan: &TreePlan) -> BTreeMap<String, String> {
+    let credit = |credit: u16| if credit == 0 { "unlimited".to_owned() } else { credit.to_string() };
+    let mut parameters = BTreeMap::from([
+        ("exchange".to_owned(), plan.exchange.name().to_owned()),
+        ("brokers".to_owned(), plan.tree.brokers_count().to_string()),
+        ("consumers".to_owned(), plan.tree.consumers().to_string()),
+    ]);
+    if plan.tree.brokers_count() > 1 {
+        parameters.insert("ack".to_owned(), plan.ack.to_owned());
+        parameters.insert("credit".to_owned(), credit(plan.credit));
+    }
+    parameters.extend(plan.prefetch.map(|prefetch| ("prefetch".to_owned(), credit(prefetch))));
+    parameters
+}
+
+/// A table for a terminal: the first column to the left, the others to the right; what is no row of figures begins with #.
+pub(crate) fn text(section: &Section) -> String {
+    let columns = section.columns.len();
+    let width = |column: usize| {
+        let cells = section.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(section.columns.get(column).map(|name| name.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |cells: &[String]| {
+        let mut text = String::new();
+        for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            match column {
+                0 => text.push_str(&format!("{cell:<width$}")),
+                _ => text.push_str(&format!("  {cell:>width$}")),
+            }
+        }
+        text.trim_end().to_owned() + "\n"
+    };
+    let mut text = format!("# {}\n", section.name);
+    section.facts.iter().for_each(|fact| text.push_str(&format!("# {fact}\n")));
+    text.push_str(&format!("# {}", line(&section.columns)));
+    section.rows.iter().for_each(|row| text.push_str(&format!("  {}", line(row))));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_aligned_and_its_words_are_comments() {
+        let cells = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let section = Section {
+            name: "Trees".to_owned(),
+            facts: vec!["a fact".to_owned()],
+            columns: cells(["tree", "MB/s"]),
+            rows: vec![cells(["B-2C", "1.5"]), cells(["B-B-C", "12.5"])],
+        };
+        assert_eq!(text(&section), "# Trees\n# a fact\n# tree   MB/s\n  B-2C    1.5\n  B-B-C  12.5\n");
+    }
+}

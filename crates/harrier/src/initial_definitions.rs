@@ -1,0 +1,145 @@
+//! What a broker begins with: virtual hosts, users, permissions and policies of the configuration, and its definitions file.
+//!
+//! Enters: a configuration.  Leaves: definitions that every catalog will take, or which one it refuses.
+//! Owns:   their order.
+//! Never:  lets a faulty pattern reach a running broker.
+
+use crate::policies;
+use crate::process::salt;
+use catalog::{Catalog, Definition, Limits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
+use config::{BrokerConfig, ConfigError, Fault, Origin};
+use definitions::File;
+
+/// What a broker begins with.
+pub struct InitialDefinitions {
+    /// The definitions, in their order.
+    pub definitions: Vec<Definition>,
+    /// A catalog that has taken them.
+    pub catalog: Catalog,
+    /// The definitions file, if there is one.
+    pub file: Option<File>,
+}
+
+/// Reads a definitions file.
+///
+/// # Errors
+/// What is wrong with it, a line each.
+pub fn read(path: &str) -> Result<File, String> {
+    let named = |why: String| format!("{path}: {why}");
+    let text = std::fs::read(path).map_err(|error| named(format!("cannot be read: {error}")))?;
+    let told = |faults: Vec<definitions::Fault>| {
+        faults.iter().map(|fault| named(fault.to_string())).collect::<Vec<_>>().join("\n")
+    };
+    definitions::read(&text).map_err(told)
+}
+
+/// What a broker of so many shards begins with.
+///
+/// # Errors
+/// What a catalog of these limits refuses, with its place in the file.
+pub fn initial(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<InitialDefinitions, ConfigError> {
+    let file = config.definitions.as_deref().map(read).transpose().map_err(|why| config.fault("definitions", why))?;
+    let has_users = file.as_ref().is_some_and(File::has_users);
+    let has_vhosts = file.as_ref().is_some_and(File::has_vhosts);
+    // What only stands in for something makes way for it.
+    let is_wanted = |origin: &Origin, replaced: bool| *origin != Origin::Default || !replaced;
+    let vhosts = config.vhosts.iter().filter(|vhost| is_wanted(&vhost.origin, has_vhosts)).map(|vhost| {
+        let definition = Definition::CreateVhost { name: name(&vhost.name) };
+        (definition, "vhost", &vhost.origin)
+    });
+    let mut passwords = Vec::new();
+    let users: Vec<_> = config.users.iter().filter(|user| is_wanted(&user.origin, has_users)).collect();
+    for user in &users {
+        passwords.push(match &user.password {
+            config::Password::Plain(secret) => Password::plain(secret),
+            config::Password::Hash(hash) => Password::hashed(hash).map_err(|why| Fault {
+                origin: user.origin.clone(),
+                key: "user.password_hash".to_owned(),
+                why,
+            })?,
+        });
+    }
+    let users = users.into_iter().zip(passwords).map(|(user, password)| {
+        let definition = Definition::PutUser {
+            name: name(&user.name),
+            password,
+            tags: user.tags.iter().map(|tag| name(tag)).collect(),
+            loopback_only: config.loopback_users.contains(&user.name),
+        };
+        (definition, "user", &user.origin)
+    });
+    let is_default = |written: &&config::Permission| is_wanted(&written.origin, has_users || has_vhosts);
+    let permissions = config.permissions.iter().filter(is_default).map(|written| {
+        let permission = Permission {
+            configure: written.configure.clone(),
+            write: written.write.clone(),
+            read: written.read.clone(),
+        };
+        let definition =
+            Definition::SetPermission { user: name(&written.user), vhost: name(&written.vhost), permission };
+        (definition, "permission", &written.origin)
+    });
+    let vhost_limits = config.vhosts.iter().filter_map(|vhost| {
+        let limits = VhostLimits {
+            connections_max: vhost.max_connections,
+            queues_max: vhost.max_queues,
+            queue_bytes_max: vhost.max_queue_bytes,
+        };
+        let definition = Definition::SetVhostLimits { vhost: name(&vhost.name), limits };
+        (limits != VhostLimits::default()).then_some((definition, "vhost", &vhost.origin))
+    });
+    let user_limits = config.users.iter().filter_map(|user| {
+        let limits = UserLimits { connections_max: user.max_connections, channels_max: user.max_channels };
+        let definition = Definition::SetUserLimits { user: name(&user.name), limits };
+        (limits != UserLimits::default()).then_some((definition, "user", &user.origin))
+    });
+    let topics = config.topic_permissions.iter().map(|written| {
+        let definition = Definition::SetTopicPermission {
+            user: name(&written.user),
+            vhost: name(&written.vhost),
+            exchange: name(&written.exchange),
+            permission: TopicPermission { write: written.write.clone(), read: written.read.clone() },
+        };
+        (definition, "topic_permission", &written.origin)
+    });
+    // Tried once here, where a refusal can be told with its line.
+    let mut trial = Catalog::new(limits.clone());
+    let all = vhosts.chain(vhost_limits).chain(users).chain(user_limits).chain(permissions).chain(topics);
+    let tried = all.map(|(definition, key, origin): (_, &str, &Origin)| match trial.execute(&definition) {
+        Ok(_executed) => Ok(definition),
+        Err(refusal) => Err(Fault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
+    });
+    let mut definitions = tried.collect::<Result<Vec<_>, Fault>>()?;
+    if let Some(file) = &file {
+        let loopback_only = |user: &str| config.loopback_users.iter().any(|name| name == user);
+        let path = config.definitions.as_deref().unwrap_or_default();
+        let loaded = file.load(&mut trial, shards, loopback_only);
+        definitions.extend(loaded.map_err(|fault| config.fault("definitions", format!("{path}: {fault}")))?);
+    }
+    definitions.extend(policies::all(config, file.as_ref(), &mut trial)?);
+    Ok(InitialDefinitions { definitions, catalog: trial, file })
+}
+
+/// Writes definitions with a salt for each plain password.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn salted<T>(write: impl FnOnce(&mut dyn FnMut() -> [u8; 4]) -> T) -> Result<T, String> {
+    let mut unsalted = None;
+    let written = write(&mut || match salt() {
+        Ok([a, b, c, d, ..]) => [a, b, c, d],
+        Err(error) => {
+            unsalted = Some(error);
+            [0; 4]
+        }
+    });
+    match unsalted {
+        Some(error) => Err(format!("there is no random salt: {error}")),
+        None => Ok(written),
+    }
+}
+
+/// The configuration has checked its names.
+pub fn name(text: &str) -> Name {
+    Name::from(text)
+}

@@ -1,0 +1,269 @@
+//! The paths that a message can take over a device, each walked as often as wanted: inline, eager, rendezvous.
+//!
+//! Enters: an address of a device, a path, a size.  Leaves: how long messages took, one way, both ends' work included.
+//! Owns:   two connected ends in this process, and their memory.
+//! Never:  decides which path is better.
+
+use super::findings::Problem;
+use super::self_test::{StepResult, connect_ends, now, explain};
+use ib::{
+    Arena, CmChannel, Completion, CompletionQueue, Domain, Error, Finished, Grant, How, Id, Key, Options, Pages, Part,
+    Peers, QueuePair, Receives, Region,
+};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Bytes of a receive buffer, as the transport has them unless told otherwise.
+pub const RECEIVE_BYTES: usize = 4096;
+/// The largest body that is tried.
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
+/// What says where a body can be read, and what says that it was: header and payload in the transport's protocol.
+const OFFER_BYTES: usize = 32;
+const DONE_BYTES: usize = 12;
+/// Receive buffers of an end: the largest body in one go, and some more.
+const RECEIVES: usize = BODY_BYTES_MAX / RECEIVE_BYTES + 16;
+const WORK: usize = RECEIVES;
+/// For each wait.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Inline limits that are tried, the largest first.
+const INLINE: [u32; 5] = [220, 188, 128, 64, 0];
+
+/// A way from one end to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagePath {
+    /// By value: the device gets the bytes with the request.
+    Inline,
+    /// By reference into receive buffers, in pieces, and copied out of them.
+    Eager,
+    /// Offered: registered for the receiver alone, read by it into its final place, and released.
+    Rendezvous,
+}
+
+/// What `a` and `b` have between them.
+pub struct ConnectedEnds {
+    near: TimedEnd,
+    far: TimedEnd,
+}
+
+struct TimedEnd {
+    pair: QueuePair<Pages, Part>,
+    id: Id,
+    queue: CompletionQueue,
+    receives: Receives<Part>,
+    key: Key,
+    /// Where bodies end up.
+    body: Vec<u8>,
+    arrived: usize,
+    returned: Vec<(Part, Key)>,
+    there: Vec<Completion>,
+    finished: Vec<Finished<Part>>,
+    domain: Domain,
+    _region: Region<Arena>,
+}
+
+/// A body at its sender's, registered for its own device as message memory is, in the pieces that eager sends take.
+pub struct TimedBody {
+    bytes: Vec<u8>,
+    pieces: Vec<Region<Pages>>,
+    whole: Pages,
+    /// Where the receiver reads it to, and the key of that.
+    sink: Option<Part>,
+    sink_region: Region<Arena>,
+}
+
+const SILENT: How = How { cookie: 0, signalled: false };
+const SIGNALLED: How = How { cookie: 0, signalled: true };
+
+impl TimedEnd {
+    fn new(id: Id, _channel: &CmChannel) -> Result<Self, Error> {
+        let context = id.context()?;
+        let domain = Domain::new(&context)?;
+        let queue = CompletionQueue::new(&context, (RECEIVES + WORK) as u32, None)?;
+        let mut receives = Receives::new(&domain, RECEIVES as u32)?;
+        let (arena, parts) = Arena::new(RECEIVES, RECEIVE_BYTES)?;
+        let region = Region::new(&domain, arena, Peers::Nothing)?;
+        let key = region.key();
+        let mut returned: Vec<_> = parts.into_iter().map(|part| (part, key)).collect();
+        receives.post(&mut returned)?;
+        let mut pair = Err(Error::NotYet("no inline limit was tried"));
+        for inline_bytes_max in INLINE {
+            let options = Options { work_max: WORK as u32, pieces_max: 1, inline_bytes_max };
+            pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options);
+            if pair.is_ok() {
+                break;
+            }
+        }
+        Ok(Self {
+            pair: pair?,
+            id,
+            queue,
+            receives,
+            key,
+            body: vec![0; BODY_BYTES_MAX],
+            arrived: 0,
+            returned,
+            there: Vec::new(),
+            finished: Vec::new(),
+            domain,
+            _region: region,
+        })
+    }
+
+    /// Takes what has happened: messages are copied out of their buffers, one behind the other.
+    fn take(&mut self) -> Result<usize, Problem> {
+        let count = explain(self.queue.poll(&mut self.there))?;
+        for completion in self.there.drain(..) {
+            if !completion.status().is_success() {
+                return Err(Problem::new(completion.status().to_string(), "see what `harrier rdma check` says"));
+            }
+            if completion.tag() == self.receives.tag() {
+                let bytes = completion.bytes() as usize;
+                let part = explain(self.receives.take(completion))?;
+                let room = self.body.len() - self.arrived;
+                let into = &mut self.body[self.arrived..][..bytes.min(room)];
+                into.copy_from_slice(&part[..into.len()]);
+                self.arrived += into.len();
+                self.returned.push((part, self.key));
+            } else {
+                explain(self.pair.settle(completion, &mut self.finished))?;
+                self.finished.retain(|work| work.filled.is_some());
+            }
+        }
+        Ok(count)
+    }
+
+    fn wait(&mut self, is_there: impl Fn(&Self) -> bool) -> StepResult<()> {
+        let deadline = now() + WAIT_MAX;
+        while !is_there(self) {
+            if self.take()? == 0 {
+                // The device may be made of software, and want this processor.
+                std::thread::yield_now();
+                if now() > deadline {
+                    return Err(Problem::new(
+                        "the device does not say that it is done",
+                        "see what `harrier rdma check` says",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn await_bytes(&mut self, bytes: usize) -> StepResult<()> {
+        self.wait(|end| end.arrived >= bytes)?;
+        self.arrived = 0;
+        explain(self.receives.post(&mut self.returned)).map(drop)
+    }
+}
+
+impl TimedBody {
+    fn new(from: &TimedEnd, to: &TimedEnd, bytes: usize) -> Result<Self, Error> {
+        let mut pieces = Vec::new();
+        for at in (0..bytes).step_by(RECEIVE_BYTES) {
+            pieces.push(Region::new(&from.domain, Pages::new(RECEIVE_BYTES.min(bytes - at))?, Peers::Nothing)?);
+        }
+        let (arena, mut parts) = Arena::new(1, bytes)?;
+        Ok(Self {
+            bytes: vec![0x5a; bytes],
+            pieces,
+            whole: Pages::new(bytes)?,
+            sink: parts.pop(),
+            sink_region: Region::new(&to.domain, arena, Peers::Nothing)?,
+        })
+    }
+}
+
+impl ConnectedEnds {
+    /// Connects two ends on an address.
+    ///
+    /// # Errors
+    /// What does not work, and what would help.
+    pub fn connect(address: IpAddr) -> StepResult<Self> {
+        let (near, far) = connect_ends(address, TimedEnd::new, |end| &end.id)?;
+        Ok(Self { near, far })
+    }
+
+    /// Longest message that goes inline, as far as was tried.
+    pub fn inline_bytes_max(&self) -> usize {
+        self.near.pair.options().inline_bytes_max.min(INLINE[0]) as usize
+    }
+
+    /// A body of so many bytes to go from the near end to the far one.
+    ///
+    /// # Errors
+    /// What the system says: memory that cannot be locked, as a rule.
+    pub fn body(&self, bytes: usize) -> StepResult<TimedBody> {
+        explain(TimedBody::new(&self.near, &self.far, bytes))
+    }
+
+    /// Sends a body so many times, each behind the other's arrival, and says how long one took.
+    ///
+    /// # Errors
+    /// What does not work.
+    pub fn time(&mut self, path: MessagePath, body: &mut TimedBody, times: u32) -> StepResult<Duration> {
+        let begun = now();
+        for _ in 0..times {
+            match path {
+                MessagePath::Inline => self.inline(body)?,
+                MessagePath::Eager => self.eager(body)?,
+                MessagePath::Rendezvous => self.rendezvous(body)?,
+            }
+        }
+        Ok((now() - begun) / times.max(1))
+    }
+
+    fn inline(&mut self, body: &TimedBody) -> StepResult<()> {
+        let mut batch = self.near.pair.batch();
+        explain(batch.send_inline(&[&body.bytes], SIGNALLED))?;
+        explain(batch.post())?;
+        self.far.await_bytes(body.bytes.len())?;
+        self.near.wait(|end| end.pair.under_way() == 0)
+    }
+
+    fn eager(&mut self, body: &TimedBody) -> StepResult<()> {
+        let mut batch = self.near.pair.batch();
+        for (at, piece) in body.pieces.iter().enumerate() {
+            let how = if at + 1 == body.pieces.len() { SIGNALLED } else { SILENT };
+            explain(batch.send([(piece.owner().clone(), piece.key())], how))?;
+        }
+        explain(batch.post())?;
+        self.far.await_bytes(body.bytes.len())?;
+        self.near.wait(|end| end.pair.under_way() == 0)
+    }
+
+    fn rendezvous(&mut self, body: &mut TimedBody) -> StepResult<()> {
+        let granted = explain(Region::new(&self.near.domain, body.whole.clone(), Peers::Read))?;
+        let from: Grant = granted.grant();
+        self.near.send_inline(&[0; OFFER_BYTES])?;
+        self.far.await_bytes(OFFER_BYTES)?;
+        let into = body.sink.take().ok_or_else(|| Problem::new("a body is read twice at once", "tell us"))?;
+        let mut batch = self.far.pair.batch();
+        explain(batch.read(into, body.sink_region.key(), from, SIGNALLED))?;
+        explain(batch.post())?;
+        self.far.wait(|end| end.pair.under_way() == 0)?;
+        body.sink = self.far.finished.drain(..).find_map(|work| work.filled);
+        self.far.send_inline(&[0; DONE_BYTES])?;
+        self.near.await_bytes(DONE_BYTES)?;
+        drop(granted);
+        self.near.wait(|end| end.pair.under_way() == 0)?;
+        self.far.wait(|end| end.pair.under_way() == 0)
+    }
+}
+
+impl TimedEnd {
+    /// A short message, inline where the device can.
+    fn send_inline(&mut self, bytes: &[u8]) -> StepResult<()> {
+        if self.pair.options().inline_bytes_max as usize >= bytes.len() {
+            let mut batch = self.pair.batch();
+            explain(batch.send_inline(&[bytes], SIGNALLED))?;
+            return explain(batch.post()).map(drop);
+        }
+        let pages = explain(Pages::new(bytes.len()))?;
+        let region = explain(Region::new(&self.domain, pages.clone(), Peers::Nothing))?;
+        let mut batch = self.pair.batch();
+        explain(batch.send([(pages, region.key())], SIGNALLED))?;
+        explain(batch.post())?;
+        // Its registration ends with this call, so it has to be under way no more.
+        self.wait(|end| end.pair.under_way() == 0)
+    }
+}

@@ -1,0 +1,306 @@
+//! A walk over each path between two ends on one address: connect, inline, eager, READ, end.
+//!
+//! Enters: an address of a device.  Leaves: what each step took, up to the first that failed, with what would help there.
+//! Owns:   the two ends, for as long as the walk takes.
+//! Never:  waits longer than its patience.
+
+use super::findings::Problem;
+use ib::{
+    About, Arena, CmChannel, CmEvent, CompletionChannel, CompletionQueue, Domain, Error, Grant, How, Id, Options,
+    Pages, Part, Peers, QueuePair, Reads, Receives, Region, Terms,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// For each wait. A connection to oneself takes milliseconds.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const ACK_TIMEOUT_EXPONENT: u8 = 14;
+const PART_BYTES: usize = 8192;
+const PARTS: usize = 8;
+const READS: Reads = Reads { serve: 1, ask: 1 };
+const INLINE: &[u8] = b"harrier rdma check";
+
+/// What came of it.
+pub struct SelfTest {
+    /// Over which address.
+    pub address: IpAddr,
+    /// The steps, in order; only the last can have failed.
+    pub steps: Vec<SelfTestStep>,
+}
+
+/// One step.
+pub struct SelfTestStep {
+    /// Its name.
+    pub name: &'static str,
+    /// How long it took, or why it did not work.
+    pub outcome: Result<Duration, Problem>,
+}
+
+impl SelfTest {
+    /// Why the walk ended early, if it did.
+    pub fn failure(&self) -> Option<&Problem> {
+        self.steps.last().and_then(|step| step.outcome.as_ref().err())
+    }
+}
+
+/// Tries an address.
+pub fn run(address: IpAddr) -> SelfTest {
+    let mut walk = SelfTest { address, steps: Vec::new() };
+    let Some((mut near, mut far)) = walk.step("connect", || connect(address)) else { return walk };
+    if walk.step("inline send", || inline(&mut near, &mut far)).is_none()
+        || walk.step("eager send", || eager(&mut near, &mut far)).is_none()
+        || walk.step("READ", || read(&mut near, &far)).is_none()
+    {
+        return walk;
+    }
+    walk.step("end", || end(&near, &far));
+    walk
+}
+
+#[expect(clippy::disallowed_methods, reason = "the check and the calibration say how long each step takes")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+pub(super) type StepResult<T> = Result<T, Problem>;
+
+impl SelfTest {
+    fn step<T>(&mut self, name: &'static str, try_it: impl FnOnce() -> StepResult<T>) -> Option<T> {
+        let begun = now();
+        let (outcome, result) = match try_it() {
+            Ok(result) => (Ok(now() - begun), Some(result)),
+            Err(problem) => (Err(problem), None),
+        };
+        self.steps.push(SelfTestStep { name, outcome });
+        result
+    }
+}
+
+/// What a call's refusal means, and what would help.
+fn refused(error: &Error) -> Problem {
+    let fix = match (error, error.os_error()) {
+        (Error::NoDevice(_), _) => "`modprobe rdma_ucm`, and the rights of /dev/infiniband/rdma_cm",
+        (Error::Refused { call: "ibv_reg_mr", .. }, _) => {
+            "`ulimit -l unlimited`: memory must be locked for a device to reach it"
+        }
+        (Error::Refused { call: "rdma_create_qp", .. }, Some(code))
+            if code == rustix::io::Errno::INVAL.raw_os_error() =>
+        {
+            "a device that takes fewer or shorter requests than this check asks for: tell us which"
+        }
+        (_, Some(code)) if code == rustix::io::Errno::NOMEM.raw_os_error() => "`ulimit -l unlimited`",
+        (_, Some(code)) if code == rustix::io::Errno::ACCESS.raw_os_error() => "the rights of /dev/infiniband/*",
+        (_, Some(code)) if code == rustix::io::Errno::NODEV.raw_os_error() => {
+            "an address that belongs to the device's own interface; the loopback one has no device"
+        }
+        _ => "what the kernel's log (dmesg) says of the device",
+    };
+    Problem::new(error.to_string(), fix)
+}
+
+pub(super) fn explain<T>(result: Result<T, Error>) -> StepResult<T> {
+    result.map_err(|error| refused(&error))
+}
+
+/// Waits for a descriptor until `deadline`; false if that has passed.
+fn readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(now());
+    let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    // One that a signal interrupts is asked again by its loop.
+    poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0) || !left.is_zero()
+}
+
+const BLOCKED: &str =
+    "a firewall that lets UDP port 4791 (RoCE v2) through, and the address on an interface that is up";
+
+fn event(channel: &CmChannel) -> StepResult<CmEvent> {
+    let deadline = now() + WAIT_MAX;
+    loop {
+        if let Some(event) = explain(channel.next())? {
+            return Ok(event);
+        }
+        if !readable(channel.as_fd(), deadline) {
+            return Err(Problem::new("no answer came", BLOCKED));
+        }
+    }
+}
+
+fn unexpected(event: &CmEvent) -> Problem {
+    let what = match &event.about {
+        About::Failed { what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
+        About::Rejected { reason } => format!("the connection was rejected, reason {reason}"),
+        other => format!("an event that does not belong here: {other:?}"),
+    };
+    Problem::new(what, BLOCKED)
+}
+
+/// Waits for the event that `is` knows.
+fn await_event(channel: &CmChannel, is: impl FnOnce(&About) -> bool) -> StepResult<()> {
+    let event = event(channel)?;
+    if is(&event.about) { Ok(()) } else { Err(unexpected(&event)) }
+}
+
+struct TestedEnd {
+    pair: QueuePair<Part, Part>,
+    id: Id,
+    channel: CmChannel,
+    wakes: CompletionChannel,
+    queue: CompletionQueue,
+    receives: Receives<Part>,
+    parts: Vec<Part>,
+    region: Region<Arena>,
+    domain: Domain,
+}
+
+impl TestedEnd {
+    fn new(id: Id, channel: &CmChannel) -> Result<Self, Error> {
+        let context = id.context()?;
+        let domain = Domain::new(&context)?;
+        let wakes = CompletionChannel::new(&context)?;
+        let queue = CompletionQueue::new(&context, 64, Some(&wakes))?;
+        let mut receives = Receives::new(&domain, PARTS as u32)?;
+        let (arena, mut parts) = Arena::new(2 * PARTS, PART_BYTES)?;
+        let region = Region::new(&domain, arena, Peers::Nothing)?;
+        let mut posted: Vec<_> = parts.drain(..PARTS).map(|part| (part, region.key())).collect();
+        receives.post(&mut posted)?;
+        // What every device has: siw takes no more inline.
+        let options = Options { work_max: 16, pieces_max: 2, inline_bytes_max: 64 };
+        let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options)?;
+        Ok(Self { pair, id, channel: channel.clone(), wakes, queue, receives, parts, region, domain })
+    }
+
+    /// The next completion, which must be a good one. Its bytes if it was a receive, or the memory of a READ.
+    fn completion(&mut self) -> StepResult<Vec<u8>> {
+        let deadline = now() + WAIT_MAX;
+        let mut there = Vec::new();
+        while there.is_empty() {
+            explain(self.queue.arm())?;
+            if explain(self.queue.poll(&mut there))? > 0 {
+                break;
+            }
+            if !readable(self.wakes.as_fd(), deadline) {
+                return Err(Problem::new(
+                    "the device does not say that it is done",
+                    "what the kernel's log (dmesg) says of the device",
+                ));
+            }
+            explain(self.wakes.drain())?;
+        }
+        let mut bytes = Vec::new();
+        for completion in there {
+            if !completion.status().is_success() {
+                return Err(Problem::new(completion.status().to_string(), BLOCKED));
+            }
+            if completion.tag() == self.receives.tag() {
+                let count = completion.bytes() as usize;
+                let part = explain(self.receives.take(completion))?;
+                bytes = part[..count].to_vec();
+            } else {
+                let mut done = Vec::new();
+                explain(self.pair.settle(completion, &mut done))?;
+                bytes = done.pop().and_then(|work| work.filled).map(|part| part.to_vec()).unwrap_or_default();
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn part(&mut self, byte: u8) -> StepResult<Part> {
+        let mut part = self.parts.pop().ok_or_else(|| Problem::new("the check has no memory left", "tell us"))?;
+        part.fill(byte);
+        Ok(part)
+    }
+}
+
+fn terms() -> Terms<'static> {
+    Terms { data: b"harrier rdma check", reads: READS, retries: 6, not_ready_retries: 6 }
+}
+
+fn connect(address: IpAddr) -> StepResult<(TestedEnd, TestedEnd)> {
+    connect_ends(address, TestedEnd::new, |end| &end.id)
+}
+
+/// Connects two ends on one address, each made from its id and the channel of that. `id` finds it again.
+pub(super) fn connect_ends<E>(
+    address: IpAddr,
+    make: impl Fn(Id, &CmChannel) -> Result<E, Error>,
+    id: impl Fn(&E) -> &Id,
+) -> StepResult<(E, E)> {
+    let listening = explain(CmChannel::new())?;
+    let listener = explain(Id::new(&listening))?;
+    explain(listener.bind(SocketAddr::new(address, 0)))?;
+    explain(listener.listen(1))?;
+    let to = listener.local_address().ok_or_else(|| Problem::new("a listener has no address", "tell us"))?;
+    let asking = explain(CmChannel::new())?;
+    let near = explain(Id::new(&asking))?;
+    // Kernels before 5.1 choose for themselves.
+    if let Err(error) = near.set_ack_timeout(ACK_TIMEOUT_EXPONENT)
+        && error.os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error())
+    {
+        return Err(refused(&error));
+    }
+    explain(near.resolve_address(None, to, WAIT_MAX))?;
+    await_event(&asking, |about| matches!(about, About::AddressResolved))?;
+    explain(near.resolve_route(WAIT_MAX))?;
+    await_event(&asking, |about| matches!(about, About::RouteResolved))?;
+    let near = explain(make(near, &asking))?;
+    explain(id(&near).connect(&terms()))?;
+    let asked = event(&listening)?;
+    let far = match asked.about {
+        About::Request { id, .. } => id,
+        _ => return Err(unexpected(&asked)),
+    };
+    let far = explain(make(far, &listening))?;
+    explain(id(&far).accept(&terms()))?;
+    await_event(&asking, |about| matches!(about, About::Established { .. }))?;
+    await_event(&listening, |about| matches!(about, About::Established { .. }))?;
+    Ok((near, far))
+}
+
+const HOW: How = How { cookie: 0, signalled: true };
+
+fn arrived(seen: &[u8], sent: &[u8]) -> StepResult<()> {
+    if seen == sent {
+        Ok(())
+    } else {
+        Err(Problem::new("other bytes arrived than were sent", "tell us which device does this"))
+    }
+}
+
+fn inline(near: &mut TestedEnd, far: &mut TestedEnd) -> StepResult<()> {
+    let mut batch = near.pair.batch();
+    explain(batch.send_inline(&[INLINE], HOW))?;
+    explain(batch.post())?;
+    arrived(&far.completion()?, INLINE)?;
+    near.completion().map(drop)
+}
+
+fn eager(near: &mut TestedEnd, far: &mut TestedEnd) -> StepResult<()> {
+    let (part, key) = (near.part(0xa5)?, near.region.key());
+    let mut batch = near.pair.batch();
+    explain(batch.send([(part, key)], HOW))?;
+    explain(batch.post())?;
+    arrived(&far.completion()?, &[0xa5; PART_BYTES])?;
+    near.completion().map(drop)
+}
+
+fn read(near: &mut TestedEnd, far: &TestedEnd) -> StepResult<()> {
+    let pages = explain(Pages::new(PART_BYTES))?;
+    pages.write(0, &[0x5a; PART_BYTES]);
+    let granted = explain(Region::new(&far.domain, pages, Peers::Read))?;
+    let from: Grant = granted.grant();
+    let (into, key) = (near.part(0)?, near.region.key());
+    let mut batch = near.pair.batch();
+    explain(batch.read(into, key, from, HOW))?;
+    explain(batch.post())?;
+    arrived(&near.completion()?, &[0x5a; PART_BYTES])
+}
+
+fn end(near: &TestedEnd, far: &TestedEnd) -> StepResult<()> {
+    explain(near.id.disconnect())?;
+    await_event(&far.channel, |about| matches!(about, About::Disconnected))?;
+    explain(far.id.disconnect())?;
+    await_event(&near.channel, |about| matches!(about, About::Disconnected))
+}
