@@ -10,8 +10,8 @@ mod definitions;
 mod forced;
 #[path = "program/idle.rs"]
 mod idle;
-#[path = "program/joined.rs"]
-mod joined;
+#[path = "program/federation.rs"]
+mod federation;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]

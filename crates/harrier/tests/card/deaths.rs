@@ -1,7 +1,7 @@
 //! `kill -9` in the middle of a rendezvous: of a publisher, of a consumer, of the broker.
 
 use super::peers::{QUEUE, WINDOW};
-use super::world::{
+use super::fixture::{
     CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, body, connect, consume, fresh, get, next, now, number,
     try_connect,
 };

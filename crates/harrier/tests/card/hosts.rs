@@ -1,7 +1,7 @@
 //! Two machines, each with one of these tests and a broker: `tests/lab/run` joins two guests by a cable and switches the
 //! first off in the middle of all. To the second it was a broker's machine, and a client's.
 
-use super::world::{
+use super::fixture::{
     CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
     next, now, number, try_connect,
 };

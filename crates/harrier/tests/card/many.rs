@@ -1,7 +1,7 @@
 //! Five hundred connections to one broker, and what an idle one has pinned. A proxy has them all on one port: as many
 //! clients of their own would need more memory than a guest has.
 
-use super::world::{CardBroker, PINNED_SLACK_BYTES, LoggedProcess, body, connect, fresh, get, try_connect};
+use super::fixture::{CardBroker, PINNED_SLACK_BYTES, LoggedProcess, body, connect, fresh, get, try_connect};
 use client::Publish;
 
 const CONNECTIONS: usize = 500;

@@ -1,6 +1,6 @@
 //! Bodies of every size through the program, direct and by a token, and to many consumers at once.
 
-use super::world::{CardBroker, MIB, body, connect, consume, fresh, get, next};
+use super::fixture::{CardBroker, MIB, body, connect, consume, fresh, get, next};
 use client::Publish;
 
 /// Where another path begins: a receive buffer less its header, a rendezvous, large bodies, landing blocks, frames.
