@@ -1,12 +1,9 @@
-//! Brokers that go and come back, and what becomes of the connections.
+//! Broker failures and recoveries, and what becomes of the connections.
 //!
-//! Enters: who goes, and when.  Leaves: queues that are lost or wait, connections that stand again.
-//! Owns:   when who dials whom again.
-//! Never:  keeps what a broker held: messages are in memory.
-//!
-//! With a broker goes what it had not handed on, and what was on its way from it. The broker above notices at once; with
-//! confirms it keeps what was under way and all that comes later, without it forgets both. Those below dial again with waits
-//! that double, as the real ones do; consumers do the same, and the publisher, who keeps what is due.
+//! A failed broker loses what it has not forwarded and what was in flight from it; messages are kept in memory only.
+//! The broker above notices at once: with confirms it keeps everything in flight and everything that arrives later,
+//! without confirms it drops both. Brokers below, consumers and the publisher reconnect with exponential back-off, as
+//! the real ones do; the publisher keeps what is due.
 
 use crate::edge::EdgeTarget;
 use crate::simulation::{Simulation, SimulationEvent};
@@ -37,7 +34,7 @@ impl Simulation<'_> {
             edge.is_full = false;
             edge.disconnect(false, now_ns);
             match edge.target {
-                // It goes on with what it has.
+                // The connection resumes with its retained queue.
                 EdgeTarget::Broker(below) => {
                     let host = &mut self.hosts[below as usize];
                     let worked_on = if host.is_busy && self.scenario.ack == AckMode::Confirm { host.batch } else { 0 };
@@ -46,7 +43,7 @@ impl Simulation<'_> {
                 EdgeTarget::Consumers(group) => self.consumer_groups[group as usize].inbox.clear(),
             }
         }
-        // The publisher keeps what it has not sent, a broker above what is to be confirmed.
+        // The publisher keeps what it has not sent; a broker above keeps what awaits a confirm.
         let keeps = match node.parent {
             None => true,
             Some(above) => self.scenario.ack == AckMode::Confirm && self.hosts[above as usize].is_up,
@@ -66,7 +63,7 @@ impl Simulation<'_> {
         let node = &self.tree.nodes()[broker as usize];
         let above_ns = match node.parent {
             None => Some(self.reconnect_ns(gone_ns, now_ns)),
-            // It dials at once, and takes nothing before those below had time to ask for what they want.
+            // The broker reconnects at once, but accepts nothing before those below had time to declare their bindings.
             Some(above) if self.hosts[above as usize].is_up => {
                 Some(now_ns + if self.scenario.ack == AckMode::Confirm { RETURN_NS } else { 0 })
             }
@@ -88,8 +85,8 @@ impl Simulation<'_> {
         self.calendar.schedule(at_ns, SimulationEvent::Reconnected { edge, epoch: self.edges[edge as usize].epoch });
     }
 
-    /// The first try after a broker was back, of one that has tried since it went: each wait is between half and all of what
-    /// doubles.
+    /// The first attempt after the broker above is back, by a broker that has retried since the failure: each wait is
+    /// between half and all of an interval that doubles.
     fn reconnect_ns(&mut self, gone_ns: u64, back_ns: u64) -> u64 {
         let (mut at_ns, mut whole_ns) = (gone_ns, BACK_OFF_NS_MIN);
         loop {

@@ -1,8 +1,5 @@
-//! What happens when: events in the order of their times, and of their making where times are equal.
-//!
-//! Enters: events with their times.  Leaves: the next.
-//! Owns:   the order, which makes a run repeatable.
-//! Never:  lets anything happen before what has happened.
+//! The event list: events in the order of their times; events of equal times in the order in which they were scheduled,
+//! so that a run is repeatable.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,13 +25,12 @@ impl<E> PartialOrd for ScheduledEvent<E> {
 }
 
 impl<E> Ord for ScheduledEvent<E> {
-    /// The earliest is the greatest.
+    /// Reversed, because `BinaryHeap` pops the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_ns, other.sequence).cmp(&(self.at_ns, self.sequence))
     }
 }
 
-/// Events to come.
 pub(crate) struct Calendar<E> {
     entries: BinaryHeap<ScheduledEvent<E>>,
     scheduled: u64,
@@ -50,7 +46,6 @@ impl<E> Calendar<E> {
         self.now_ns
     }
 
-    /// Events made so far.
     pub fn scheduled(&self) -> u64 {
         self.scheduled
     }
@@ -61,7 +56,6 @@ impl<E> Calendar<E> {
         self.scheduled += 1;
     }
 
-    /// The time of the next event.
     pub fn next_event_ns(&self) -> Option<u64> {
         self.entries.peek().map(|entry| entry.at_ns)
     }

@@ -1,27 +1,26 @@
-//! From the costs of a calibration to a scenario.
+//! Builds a scenario from the costs of a calibration: each broker is as fast as the planner takes it to be.
 //!
-//! Enters: a tree, the planner's costs, what hosts are like.  Leaves: a scenario in which each broker is as fast as the planner
-//!         takes it to be.
-//! Owns:   how a broker's time for a message is divided among taking in and copies, and what of a measured latency is no processor's.
-//! Never:  fits, or knows better than the planner what a broker costs.
+//! Divides a broker's time for a message among receiving and copying, and separates the part of a measured latency that
+//! is not processor time.
 
 use crate::tree_topology::{TreeTopology, ServiceTimes};
 use crate::scenario::{InvalidScenario, Scenario};
 use planner::{Estimate, HostModel, NodeModel, TreePosition, SizeCosts};
 use topology::Tree;
 
-/// Copies that one thread makes, where a message has so many and they are spread over threads.
+/// How many of `degree` copies the busiest of `threads` threads makes.
 fn copies_of_busiest_thread(degree: u32, threads: u32) -> f64 {
     f64::from(degree.div_ceil(threads))
 }
 
 /// A scenario of a tree whose brokers have these costs, each on a host of its own.
 ///
-/// A broker of k takes as long as the planner says that its busiest thread takes for k. What taking in does not need of that,
-/// copies do. What each further level takes of a stream's rate has no place among events: it makes every broker slower.
+/// A broker with k below it takes as long as the planner says that its busiest thread takes for k: receiving takes its
+/// share and copies take the rest. The planner's rate loss per level has no counterpart among events; it slows every
+/// broker down.
 ///
 /// # Errors
-/// A tree that is too large, or costs that are none.
+/// The tree is too large, or the costs are invalid.
 pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &HostModel, messages: u32) -> Result<Scenario, InvalidScenario> {
     let nodes = NodeModel::new(costs, *host);
     let threads = nodes.shards();

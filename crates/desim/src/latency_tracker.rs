@@ -1,14 +1,12 @@
-//! Times of messages on their way: from publication to each consumer, and to the last.
+//! Latencies of messages: from publication to each consumer, and to the last one.
 //!
-//! Enters: when a message was due, when a consumer has it.  Leaves: two histograms.
-//! Owns:   which messages are watched: every one of a short stream, every n-th of a long one.
-//! Never:  counts a message that comes again.
+//! Every message of a short stream is timed, every n-th of a long one; redeliveries are not counted.
 
 use crate::histogram::Histogram;
 use crate::limits::TIMED_MESSAGES_MAX;
 use crate::sequence_ranges::SequenceRange;
 
-/// Parts of a group of consumers whose times differ by their places.
+/// A group of consumers counts as this many parts, whose times differ by their positions.
 const PARTS_OF_A_GROUP: u64 = 4;
 
 pub(crate) struct LatencyTracker {
@@ -19,14 +17,13 @@ pub(crate) struct LatencyTracker {
     pub delivery: Histogram,
 }
 
-/// When the messages of a run arrive: the first of them, and how far one is behind the one before; all in nanoseconds.
+/// When the messages of a range arrive: the first one, and the interval from one to the next, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct BatchArrival {
     pub first_ns: f64,
     pub each_ns: f64,
     /// From the first consumer of the group to the last.
     pub spread_ns: f64,
-    /// Consumers of the group.
     pub copies: u32,
 }
 
@@ -43,22 +40,22 @@ impl LatencyTracker {
         }
     }
 
-    /// The watched messages of a run: their places here, and in the run.
-    fn timed_messages(&self, run: SequenceRange) -> impl Iterator<Item = (usize, u32)> + use<> {
+    /// The timed messages of a range: their indexes here and within the range.
+    fn timed_messages(&self, range: SequenceRange) -> impl Iterator<Item = (usize, u32)> + use<> {
         let stride = self.stride;
-        let first = run.first.div_ceil(stride);
-        (first..run.end().div_ceil(stride)).map(move |place| (place as usize, place * stride - run.first))
+        let first = range.first.div_ceil(stride);
+        (first..range.end().div_ceil(stride)).map(move |place| (place as usize, place * stride - range.first))
     }
 
-    pub fn on_published(&mut self, run: SequenceRange, at_ns: u64) {
-        for (place, _) in self.timed_messages(run) {
+    pub fn on_published(&mut self, range: SequenceRange, at_ns: u64) {
+        for (place, _) in self.timed_messages(range) {
             self.published_ns[place] = at_ns;
         }
     }
 
-    pub fn on_arrived(&mut self, run: SequenceRange, arrival: BatchArrival) {
+    pub fn on_arrived(&mut self, range: SequenceRange, arrival: BatchArrival) {
         let parts = u64::from(arrival.copies).clamp(1, PARTS_OF_A_GROUP);
-        for (place, behind) in self.timed_messages(run) {
+        for (place, behind) in self.timed_messages(range) {
             let first_ns = arrival.first_ns + f64::from(behind) * arrival.each_ns;
             let last_ns = first_ns + arrival.spread_ns;
             self.last_ns[place] = self.last_ns[place].max(last_ns as u64);
@@ -73,7 +70,7 @@ impl LatencyTracker {
         }
     }
 
-    /// Times until the last consumer has a message, of those that every consumer has.
+    /// Times until the last consumer has a message, for messages that every consumer has.
     pub fn last_delivery(&self, consumers: u32) -> Histogram {
         let mut histogram = Histogram::default();
         for place in (0..self.last_ns.len()).filter(|&place| self.arrivals[place] >= consumers) {
@@ -90,10 +87,10 @@ mod tests {
     #[test]
     fn every_nth_message_is_watched_wherever_runs_are_cut() {
         let mut watch = LatencyTracker::new(TIMED_MESSAGES_MAX * 3);
-        let run = |first, count| SequenceRange { first, count, is_redelivered: false };
-        watch.on_published(run(0, 10), 100);
+        let range = |first, count| SequenceRange { first, count, is_redelivered: false };
+        watch.on_published(range(0, 10), 100);
         let arrival = |copies| BatchArrival { first_ns: 120.0, each_ns: 0.0, spread_ns: 0.0, copies };
-        for part in [run(0, 1), run(1, 5), run(6, 4)] {
+        for part in [range(0, 1), range(1, 5), range(6, 4)] {
             watch.on_arrived(part, arrival(2));
         }
         // 0, 3, 6 and 9, of two consumers each.

@@ -1,26 +1,24 @@
-//! Pictures of a run: how busy brokers and links were, what waited, over time.
+//! Samples of the loads of brokers and links over time, a bounded number at regular intervals however long a run lasts.
 //!
-//! Enters: counts of each broker at regular times.  Leaves: loads between two pictures, of one broker or of a level.
-//! Owns:   when pictures are taken: so many at most, at equal distances, whatever a run lasts.
-//! Never:  more brokers than it has room for: of a large level some, evenly spread.
+//! Of a level with too many brokers only an evenly spaced selection is traced.
 
 use crate::tree_topology::TreeTopology;
 use crate::limits::{PLOTTED_BROKERS_MAX, TRACED_BROKERS_MAX, SAMPLE_INTERVAL_NS_FIRST, SAMPLES_MAX};
 
-/// What a broker has come to by a time.
+/// Cumulative counters of a broker at the time of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct BrokerCounters {
     pub busy_ns: u64,
     pub link_ns: u64,
     /// Messages sent to it.
     pub carried: u64,
-    /// In its longest queue.
+    /// Messages in its longest queue.
     pub queued: u64,
     pub unread: u64,
     pub is_up: bool,
 }
 
-/// What a broker does between two pictures.
+/// The load of a broker in one sample interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BrokerLoad {
     /// Share of the time in which its busiest thread works.
@@ -29,27 +27,23 @@ pub struct BrokerLoad {
     pub link: f64,
     /// Messages a second that are sent to it.
     pub taken_per_s: f64,
-    /// Messages in its longest queue, at the end.
+    /// Messages in its longest queue, at the end of the interval.
     pub queued: f64,
-    /// Messages that have come and are not read, at the end.
+    /// Messages that have arrived and are not read, at the end of the interval.
     pub unread: f64,
-    /// 1 if it is there, else 0.
+    /// 1 if it is up, else 0.
     pub is_up: f64,
 }
 
-/// The least, the median and the greatest of some loads.
+/// Minimum, median and maximum of some values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The least.
     pub min: f64,
-    /// The one in the middle.
     pub median: f64,
-    /// The greatest.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of some values.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         match values[..] {
@@ -61,16 +55,14 @@ impl Spread {
     }
 }
 
-/// The time between two pictures.
+/// The time between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleInterval {
-    /// When it begins, in nanoseconds.
     pub from_ns: u64,
-    /// When it ends.
     pub to_ns: u64,
 }
 
-/// The pictures of a run.
+/// The samples of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadTrace {
     brokers: Vec<u32>,
@@ -97,17 +89,17 @@ impl LoadTrace {
         Self { brokers, levels, interval_ns: SAMPLE_INTERVAL_NS_FIRST, samples: Vec::new() }
     }
 
-    /// The brokers that are in it, by number.
+    /// Numbers of the traced brokers.
     pub fn brokers(&self) -> &[u32] {
         &self.brokers
     }
 
-    /// Whether all brokers are so few that each can be drawn.
+    /// Whether the tree is small enough to plot each broker.
     pub fn is_small(&self) -> bool {
         self.brokers.len() <= PLOTTED_BROKERS_MAX
     }
 
-    /// When the next picture is due. The first is of time 0, and needs none.
+    /// When the next sample is due. The sample at time 0 is implicit.
     pub(crate) fn next_sample_ns(&self) -> u64 {
         self.interval_ns * (self.samples.len() as u64 + 1)
     }
@@ -124,13 +116,13 @@ impl LoadTrace {
         }
     }
 
-    /// The times between pictures.
+    /// The intervals between samples.
     pub fn intervals(&self) -> impl Iterator<Item = SampleInterval> + '_ {
         let every_ns = self.interval_ns;
         (0..self.samples.len() as u64).map(move |at| SampleInterval { from_ns: at * every_ns, to_ns: (at + 1) * every_ns })
     }
 
-    /// The load of the broker at a place of [`brokers`](Self::brokers), in a frame.
+    /// The load of a broker, by its index in [`brokers`](Self::brokers), in an interval.
     pub fn load(&self, frame: usize, place: usize) -> BrokerLoad {
         let to = self.samples[frame][place];
         let from = frame.checked_sub(1).map_or_else(BrokerCounters::default, |before| self.samples[before][place]);
@@ -145,17 +137,16 @@ impl LoadTrace {
         }
     }
 
-    /// How many levels there are.
     pub fn levels(&self) -> usize {
         self.levels.len()
     }
 
-    /// The places of a level's brokers among [`brokers`](Self::brokers).
+    /// The indexes of a level's brokers in [`brokers`](Self::brokers).
     pub fn indexes_of(&self, level: usize) -> std::ops::Range<usize> {
         self.levels[level].clone()
     }
 
-    /// One value of the loads of a level, in a frame.
+    /// The spread of one value over the brokers of a level, in an interval.
     pub fn level(&self, frame: usize, level: usize, value: impl Fn(&BrokerLoad) -> f64) -> Spread {
         Spread::of(self.levels[level].clone().map(|place| value(&self.load(frame, place))).collect())
     }
@@ -173,7 +164,7 @@ mod tests {
         let mut trace = LoadTrace::new(&topology);
         for _ in 0..1_000 {
             let at_ns = trace.next_sample_ns();
-            // The third broker is busy for half of the time.
+            // The third broker is busy half of the time.
             let tally = |place| BrokerCounters { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..BrokerCounters::default() };
             trace.push((0..5).map(tally).collect());
         }

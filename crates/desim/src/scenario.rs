@@ -1,15 +1,11 @@
-//! What is simulated: a topology of brokers and all that bounds and disturbs the stream through it.
-//!
-//! Enters: numbers from options or a test.  Leaves: a scenario that was checked.
-//! Owns:   what can be asked, and the bounds of it.
-//! Never:  a default of its own, but for what nobody said.
+//! The scenario: a tree of brokers and everything that limits and disturbs the stream through it.
 
 use crate::tree_topology::TreeTopology;
 use crate::limits::SIMULATED_NS_MAX;
 use crate::limits::{CORES_MAX, COST_NS_MAX, FAILURES_MAX, MESSAGE_BYTES_MAX, MESSAGES_MAX, STRAGGLERS_MAX};
 use std::fmt;
 
-/// Why a scenario cannot be.
+/// Why a scenario is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidScenario(pub String);
 
@@ -21,98 +17,89 @@ impl fmt::Display for InvalidScenario {
 
 impl std::error::Error for InvalidScenario {}
 
-/// How a broker takes messages from the one above.
+/// How a broker acknowledges messages of the one above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
-    /// It confirms nothing: what is under way when a connection breaks is gone.
+    /// No confirms: messages in flight are lost when a connection breaks.
     None,
-    /// It confirms what it has routed: what is not confirmed comes again.
+    /// A broker confirms what it has routed; what is unconfirmed is redelivered.
     Confirm,
 }
 
 /// When messages are published.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArrivalProcess {
-    /// As fast as the root takes them.
+    /// A closed loop: as fast as the root accepts them.
     Closed,
-    /// So many a second, evenly.
+    /// An open loop with this many a second, at equal intervals.
     Even(f64),
-    /// So many a second on average, by chance (a Poisson stream).
+    /// An open loop with this many a second on average, at exponential intervals (a Poisson process).
     Poisson(f64),
 }
 
 /// The link of each broker, of the publisher, and of the consumers of a leaf, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkModel {
-    /// Its speed; `None`: it is never the limit.
+    /// Its speed; `None`: unlimited.
     pub bits_per_s: Option<u64>,
-    /// What it adds to the time of every message.
+    /// Delay that it adds to every message.
     pub delay_ns: u64,
 }
 
-/// Consumers that are slow.
+/// A slow consumer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Which one; `None`: chosen by the seed.
+    /// Its number; `None`: drawn from the seed.
     pub consumer: Option<u32>,
-    /// How many messages a second it takes at most.
+    /// Messages a second that it consumes at most.
     pub per_s: f64,
 }
 
-/// A broker that goes.
+/// The failure of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerFailure {
-    /// Its number.
     pub broker: u32,
-    /// When.
     pub at_ns: u64,
-    /// How long it is away; `None`: for ever.
+    /// Time until it is back; `None`: never.
     pub away_ns: Option<u64>,
 }
 
-/// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The brokers.
     pub tree: TreeTopology,
     /// Bytes of a message's body.
     pub message_bytes: u64,
-    /// Bytes of one copy on a link, with all heads.
+    /// Bytes of one copy on a link, with all headers.
     pub wire_bytes: f64,
-    /// Threads of a broker: the copies of a message are spread over them; one takes it in.
+    /// Threads of a broker: one receives a message, and its copies are spread over all of them.
     pub cores: u32,
-    /// Links between hosts.
     pub link: LinkModel,
-    /// What a hop takes beside processor and link, to a broker below.
+    /// Delay of a hop to a broker below, apart from processor and link.
     pub hop_delay_ns: u64,
-    /// The same to a consumer.
+    /// The same for a hop to a consumer.
     pub consumer_delay_ns: u64,
-    /// What each place further back among siblings adds to a single message's time, beyond the processor's.
+    /// Delay that each earlier sibling adds to a single message's time, apart from the processor's.
     pub sibling_delay_ns: f64,
-    /// When messages are published.
     pub arrivals: ArrivalProcess,
-    /// How many.
     pub messages: u32,
-    /// Between brokers.
+    /// How brokers acknowledge each other's messages.
     pub ack: AckMode,
-    /// Messages under way between two brokers, if they are confirmed; `None`: no limit.
+    /// Messages in flight between two brokers with confirms; `None`: unlimited.
     pub credit: Option<u32>,
-    /// Messages that a consumer has not acknowledged; `None`: no limit.
+    /// Messages that a consumer has not acknowledged; `None`: unlimited.
     pub prefetch: Option<u32>,
-    /// Bytes of a queue from which on its broker takes nothing more in; `None`: it grows.
+    /// Size of a queue at which its broker stops reading; `None`: unlimited.
     pub queue_bytes_max: Option<u64>,
-    /// Consumers that are slow.
     pub stragglers: Vec<Straggler>,
-    /// Brokers that go.
     pub failures: Vec<BrokerFailure>,
-    /// By how much the time of a batch differs by chance, as a share, up and down.
+    /// Random variation of a batch's time, as a share up and down.
     pub jitter: f64,
-    /// Whence chance comes.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Scenario {
-    /// A stream as fast as it goes through brokers that need no time, over links that need none: to be changed.
+    /// A closed-loop stream through brokers and links that take no time: a base to modify.
     pub fn new(topology: TreeTopology, message_bytes: u64, messages: u32) -> Self {
         Self {
             tree: topology,
@@ -136,10 +123,10 @@ impl Scenario {
         }
     }
 
-    /// Whether it can be simulated.
+    /// Checks that the scenario can be simulated.
     ///
     /// # Errors
-    /// What is out of bounds, or contradicts itself.
+    /// A value is out of bounds, or two contradict each other.
     pub fn check(&self) -> Result<(), InvalidScenario> {
         let wrong = |why: String| Err(InvalidScenario(why));
         if !(1..=MESSAGE_BYTES_MAX).contains(&self.message_bytes) {
@@ -180,7 +167,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether a stream as fast as it goes has a rate.
+    /// Whether a closed-loop stream has a finite rate.
     fn is_bounded(&self) -> bool {
         let costs = |work: crate::ServiceTimes| work.receive_ns + work.to_broker_ns + work.to_consumer_ns > 0.0;
         self.link.bits_per_s.is_some()

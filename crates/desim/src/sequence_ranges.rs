@@ -1,28 +1,26 @@
-//! Messages of a stream by their numbers: runs of those that follow one another, and queues of runs.
+//! Ranges of consecutive sequence numbers, and queues of ranges.
 //!
-//! Enters: runs, in the order in which they are to leave.  Leaves: runs, cut where there is no room for more.
-//! Owns:   order within a queue, and how many messages there are.
-//! Never:  holds a message of its own: a million that follow one another are one run.
+//! A million consecutive messages are one range; a range is split where the receiver has no capacity for all of it.
 
 use std::collections::VecDeque;
 
-/// Messages that follow one another.
+/// Consecutive messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SequenceRange {
     pub first: u32,
     pub count: u32,
-    /// They come again, after a connection that broke, and are marked.
+    /// The messages are redelivered after a connection broke, and marked so.
     pub is_redelivered: bool,
 }
 
 impl SequenceRange {
-    /// The number behind its last.
+    /// One past its last number.
     pub fn end(self) -> u32 {
         self.first + self.count
     }
 }
 
-/// A queue of runs.
+/// A queue of ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceRanges {
     ranges: VecDeque<SequenceRange>,
@@ -38,19 +36,19 @@ impl SequenceRanges {
         self.count == 0
     }
 
-    /// Puts a run behind all others.
-    pub fn push(&mut self, run: SequenceRange) {
-        if run.count == 0 {
+    /// Appends a range.
+    pub fn push(&mut self, range: SequenceRange) {
+        if range.count == 0 {
             return;
         }
-        self.count += u64::from(run.count);
+        self.count += u64::from(range.count);
         match self.ranges.back_mut() {
-            Some(last) if last.end() == run.first && last.is_redelivered == run.is_redelivered => last.count += run.count,
-            _ => self.ranges.push_back(run),
+            Some(last) if last.end() == range.first && last.is_redelivered == range.is_redelivered => last.count += range.count,
+            _ => self.ranges.push_back(range),
         }
     }
 
-    /// Takes the first run, or as much of it as there is room for.
+    /// Takes the first range, or at most `most` messages of it.
     pub fn take(&mut self, most: u64) -> Option<SequenceRange> {
         let first = self.ranges.front_mut()?;
         let count = u64::from(first.count).min(most) as u32;
@@ -67,21 +65,21 @@ impl SequenceRanges {
         Some(taken)
     }
 
-    /// Forgets so many of the first.
+    /// Drops the first `count` messages.
     pub fn drop_first(&mut self, mut count: u64) {
         while count > 0 {
-            let Some(run) = self.take(count) else { return };
-            count -= u64::from(run.count);
+            let Some(range) = self.take(count) else { return };
+            count -= u64::from(range.count);
         }
     }
 
-    /// Puts what was under way back before everything else, marked.
-    pub fn put_back(&mut self, mut under_way: SequenceRanges) {
+    /// Puts what was in flight back in front, marked as redelivered.
+    pub fn put_back(&mut self, mut in_flight: SequenceRanges) {
         let behind = std::mem::take(self);
-        while let Some(run) = under_way.take(u64::MAX) {
-            self.push(SequenceRange { is_redelivered: true, ..run });
+        while let Some(range) = in_flight.take(u64::MAX) {
+            self.push(SequenceRange { is_redelivered: true, ..range });
         }
-        behind.ranges.into_iter().for_each(|run| self.push(run));
+        behind.ranges.into_iter().for_each(|range| self.push(range));
     }
 
     pub fn clear(&mut self) {
@@ -93,41 +91,41 @@ impl SequenceRanges {
 mod tests {
     use super::*;
 
-    fn run(first: u32, count: u32) -> SequenceRange {
+    fn range(first: u32, count: u32) -> SequenceRange {
         SequenceRange { first, count, is_redelivered: false }
     }
 
     #[test]
     fn what_follows_is_one_run_and_is_cut_where_room_ends() {
-        let mut runs = SequenceRanges::default();
-        runs.push(run(0, 10));
-        runs.push(run(10, 5));
-        runs.push(run(20, 5));
-        assert_eq!(runs.len(), 20);
-        assert_eq!(runs.take(12), Some(run(0, 12)));
-        assert_eq!(runs.take(12), Some(run(12, 3)));
-        assert_eq!((runs.take(0), runs.take(12), runs.take(1)), (None, Some(run(20, 5)), None));
+        let mut ranges = SequenceRanges::default();
+        ranges.push(range(0, 10));
+        ranges.push(range(10, 5));
+        ranges.push(range(20, 5));
+        assert_eq!(ranges.len(), 20);
+        assert_eq!(ranges.take(12), Some(range(0, 12)));
+        assert_eq!(ranges.take(12), Some(range(12, 3)));
+        assert_eq!((ranges.take(0), ranges.take(12), ranges.take(1)), (None, Some(range(20, 5)), None));
     }
 
     #[test]
     fn what_was_under_way_comes_first_and_is_marked() {
-        let (mut queue, mut under_way) = (SequenceRanges::default(), SequenceRanges::default());
-        under_way.push(run(5, 5));
-        queue.push(run(10, 2));
-        queue.put_back(under_way);
+        let (mut queue, mut in_flight) = (SequenceRanges::default(), SequenceRanges::default());
+        in_flight.push(range(5, 5));
+        queue.push(range(10, 2));
+        queue.put_back(in_flight);
         assert_eq!(queue.take(100), Some(SequenceRange { is_redelivered: true, ..run(5, 5) }));
-        assert_eq!(queue.take(100), Some(run(10, 2)));
+        assert_eq!(queue.take(100), Some(range(10, 2)));
         assert!(queue.is_empty());
     }
 
     #[test]
     fn forgetting_crosses_runs() {
-        let mut runs = SequenceRanges::default();
-        runs.push(run(0, 2));
-        runs.push(run(5, 3));
-        runs.drop_first(3);
-        assert_eq!((runs.len(), runs.take(9)), (2, Some(run(6, 2))));
-        runs.drop_first(9);
-        assert!(runs.is_empty());
+        let mut ranges = SequenceRanges::default();
+        ranges.push(range(0, 2));
+        ranges.push(range(5, 3));
+        ranges.drop_first(3);
+        assert_eq!((ranges.len(), ranges.take(9)), (2, Some(range(6, 2))));
+        ranges.drop_first(9);
+        assert!(ranges.is_empty());
     }
 }

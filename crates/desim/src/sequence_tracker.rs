@@ -1,30 +1,28 @@
-//! What a consumer has seen of a stream: every message once, or what else.
+//! Tracks which messages of a stream a consumer has received: new, redelivered, missing or out of order.
 //!
-//! Enters: runs as they arrive.  Leaves: how many are new, came again, are missing, or came behind newer ones.
-//! Owns:   the highest number seen, and the gaps below it.
-//! Never:  trusts a mark: a message is there twice if its number was there before.
+//! A message counts as redelivered if its number was received before, whatever its mark says.
 
 use crate::sequence_ranges::SequenceRange;
 
-/// The account of one consumer, or of identical ones.
+/// The state of one consumer, or of identical ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceTracker {
-    /// Behind the highest number seen.
+    /// One past the highest number received.
     end: u32,
-    /// What is missing below, as first and end, ascending.
+    /// Ranges missing below `end`, as first and end, ascending.
     gaps: Vec<(u32, u32)>,
     pub unique: u64,
     pub redelivered: u64,
-    /// Messages that are new, and came behind newer ones.
+    /// New messages that arrived after newer ones.
     pub late: u64,
-    /// Messages that came again, and were not marked.
+    /// Redelivered messages that were not marked.
     pub unmarked: u64,
 }
 
 impl SequenceTracker {
-    /// Takes a run in. What of it is beyond everything seen before comes back; it may be empty.
-    pub fn receive(&mut self, run: SequenceRange) -> SequenceRange {
-        let (mut first, end) = (run.first, run.end());
+    /// Records a range, and returns the part of it beyond everything received before, which may be empty.
+    pub fn receive(&mut self, range: SequenceRange) -> SequenceRange {
+        let (mut first, end) = (range.first, range.end());
         if first < self.end {
             let old_end = end.min(self.end);
             let filled = self.fill(first, old_end);
@@ -32,7 +30,7 @@ impl SequenceTracker {
             self.late += filled;
             let again = u64::from(old_end - first) - filled;
             self.redelivered += again;
-            self.unmarked += if run.is_redelivered { 0 } else { again };
+            self.unmarked += if range.is_redelivered { 0 } else { again };
             first = old_end;
         }
         if first < end {
@@ -42,10 +40,10 @@ impl SequenceTracker {
             self.unique += u64::from(end - first);
             self.end = end;
         }
-        SequenceRange { first, count: end - first.min(end), ..run }
+        SequenceRange { first, count: end - first.min(end), ..range }
     }
 
-    /// Takes what is missing between two numbers as come; how many.
+    /// Records missing numbers in a range as received, and returns how many there were.
     fn fill(&mut self, first: u32, end: u32) -> u64 {
         let mut filled = 0;
         let mut left = Vec::new();
@@ -67,26 +65,26 @@ impl SequenceTracker {
 mod tests {
     use super::*;
 
-    fn seen(runs: &[(u32, u32, bool)]) -> SequenceTracker {
+    fn seen(ranges: &[(u32, u32, bool)]) -> SequenceTracker {
         let mut seen = SequenceTracker::default();
-        for &(first, count, again) in runs {
+        for &(first, count, again) in ranges {
             seen.receive(SequenceRange { first, count, is_redelivered: again });
         }
         seen
     }
 
     #[track_caller]
-    fn check(runs: &[(u32, u32, bool)], unique: u64, again: u64, late: u64, unmarked: u64) {
-        let seen = seen(runs);
-        assert_eq!((seen.unique, seen.redelivered, seen.late, seen.unmarked), (unique, again, late, unmarked), "{runs:?}");
+    fn check(ranges: &[(u32, u32, bool)], unique: u64, again: u64, late: u64, unmarked: u64) {
+        let seen = seen(ranges);
+        assert_eq!((seen.unique, seen.redelivered, seen.late, seen.unmarked), (unique, again, late, unmarked), "{ranges:?}");
     }
 
     #[test]
     fn only_what_is_beyond_all_others_comes_back() {
         let mut seen = seen(&[(0, 5, false)]);
-        let run = |first, count| SequenceRange { first, count, is_redelivered: true };
-        assert_eq!(seen.receive(run(3, 4)), run(5, 2));
-        assert_eq!(seen.receive(run(1, 2)).count, 0);
+        let range = |first, count| SequenceRange { first, count, is_redelivered: true };
+        assert_eq!(seen.receive(range(3, 4)), range(5, 2));
+        assert_eq!(seen.receive(range(1, 2)).count, 0);
         assert_eq!(seen.end, 7);
     }
 
@@ -95,7 +93,7 @@ mod tests {
         check(&[(0, 5, false), (5, 5, false)], 10, 0, 0, 0);
         check(&[(0, 5, false), (3, 4, true)], 7, 2, 0, 0);
         check(&[(0, 5, false), (3, 4, false)], 7, 2, 0, 2);
-        // A gap that stays, and one that is filled in its middle.
+        // One gap stays, and one is filled in its middle.
         check(&[(0, 5, false), (8, 2, false)], 7, 0, 0, 0);
         check(&[(0, 2, false), (8, 2, false), (4, 2, true)], 6, 0, 2, 0);
         check(&[(0, 2, false), (8, 2, false), (4, 2, true), (0, 12, true)], 12, 6, 6, 0);

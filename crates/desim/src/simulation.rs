@@ -1,8 +1,4 @@
-//! What happens, event by event.
-//!
-//! Enters: a scenario.  Leaves: an outcome.
-//! Owns:   brokers, connections and consumers while they run, and the calendar.
-//! Never:  looks ahead: whatever is decided follows from what has happened.
+//! The event loop of a simulation: brokers, connections, consumers and their events.
 
 use crate::calendar::Calendar;
 use crate::split_mix::SplitMix64;
@@ -16,66 +12,66 @@ use crate::scenario::{AckMode, InvalidScenario, ArrivalProcess, Scenario};
 use crate::latency_tracker::{BatchArrival, LatencyTracker};
 use std::collections::VecDeque;
 
-/// How long a slow consumer takes messages in before it acknowledges them, in nanoseconds: those of one read.
+/// How long a slow consumer collects messages before it acknowledges them, in nanoseconds: one read.
 const ACK_BATCH_NS: f64 = 1e6;
 
-/// Events until somebody is asked whether to go on.
+/// Events between two calls of the caller's `goes_on`.
 const EVENTS_PER_CHECK: u32 = 1 << 16;
 
-/// What happens at some time. An epoch that is over makes it void.
+/// An event. One whose epoch has ended is ignored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SimulationEvent {
     /// The next message of an open loop is due.
     PublishDue,
-    /// A batch has been copied for one connection, by a broker in its epoch.
-    Copied { edge: u32, run: SequenceRange, epoch: u32 },
-    /// A batch is over.
-    BatchDone { broker: u32, run: SequenceRange, epoch: u32 },
-    /// The link of the upper end has carried a run.
-    Transmitted { edge: u32, run: SequenceRange, epoch: u32, host_epoch: u32 },
-    /// A run is at the lower end.
-    Arrived { edge: u32, run: SequenceRange, epoch: u32 },
-    /// It is known at the upper end that so many are no longer under way.
+    /// A broker has copied a batch for one connection.
+    Copied { edge: u32, range: SequenceRange, epoch: u32 },
+    /// A broker has finished a batch.
+    BatchDone { broker: u32, range: SequenceRange, epoch: u32 },
+    /// The link of the upper end has transmitted a range.
+    Transmitted { edge: u32, range: SequenceRange, epoch: u32, host_epoch: u32 },
+    /// A range has reached the lower end.
+    Arrived { edge: u32, range: SequenceRange, epoch: u32 },
+    /// The upper end learns that `count` messages are no longer in flight.
     Settled { edge: u32, count: u32, epoch: u32 },
-    /// A slow consumer has taken a run, which came in an epoch of its connection.
-    Consumed { group: u32, run: SequenceRange, epoch: u32 },
-    /// A broker goes.
+    /// A slow consumer has consumed a range, which arrived in this epoch of its connection.
+    Consumed { group: u32, range: SequenceRange, epoch: u32 },
+    /// A broker fails.
     BrokerFails { failure: u32 },
-    /// It is back.
+    /// A broker is back.
     BrokerReturns { broker: u32 },
-    /// A connection stands again.
+    /// A connection is up again.
     Reconnected { edge: u32, epoch: u32 },
 }
 
-/// A host: that of a broker, or the publisher's.
+/// The host of a broker or of the publisher.
 #[derive(Debug, Default)]
 pub(crate) struct SimulatedHost {
     pub is_up: bool,
     pub is_busy: bool,
     pub epoch: u32,
-    /// What has come, and is not read.
+    /// Messages that have arrived and are not read.
     pub inbox: SequenceRanges,
     pub unread_max: u64,
-    /// Messages of the batch that it works on.
+    /// Messages of the batch in service.
     pub batch: u32,
-    /// Of what it has read or not, what came by a connection that is no more: the next to be settled are nobody's.
+    /// Messages, read or not, that arrived on a connection that is gone: the next this many are not settled.
     pub stale: u64,
-    /// Queues of it that are over their limit.
+    /// How many of its queues are over their limit.
     pub full_queues: u32,
     pub until_ns: u64,
     pub busy_ns: u64,
     pub link: EgressLink,
-    /// When it went, last.
+    /// When it failed last.
     pub failed_ns: u64,
 }
 
-/// A host's link, in the direction away from it.
+/// A host's link, in the outbound direction.
 #[derive(Debug, Default)]
 pub(crate) struct EgressLink {
     pub is_busy: bool,
     pub until_ns: u64,
     pub busy_ns: u64,
-    /// Connections that wait for it, in turns.
+    /// Connections that wait for it, served round-robin.
     pub waiting: VecDeque<u32>,
 }
 
@@ -84,11 +80,11 @@ pub(crate) struct Simulation<'a> {
     pub tree: &'a TreeTopology,
     pub calendar: Calendar<SimulationEvent>,
     pub random: SplitMix64,
-    /// Those of brokers by number, and the publisher's behind them.
+    /// The brokers' hosts by number, then the publisher's.
     pub hosts: Vec<SimulatedHost>,
-    /// That to each broker by its number (the root's is the publisher's), and those to consumers behind them.
+    /// The edge to each broker by its number (the root's is the publisher's), then the edges to consumers.
     pub edges: Vec<Edge>,
-    /// Connections to the consumers of each broker, as a range of `edges`.
+    /// Edges to the consumers of each broker, as a range of `edges`.
     pub to_consumers: Vec<std::ops::Range<u32>>,
     pub consumer_groups: Vec<ConsumerGroup>,
     pub latencies: LatencyTracker,
@@ -96,7 +92,7 @@ pub(crate) struct Simulation<'a> {
     due: u32,
     due_ns: f64,
     batch_messages: u64,
-    /// Nanoseconds of one copy on a link; 0 where it has no speed.
+    /// Transmission time of one copy in nanoseconds; 0 if links have no speed limit.
     copy_wire_ns: f64,
     train_messages: u64,
     pub last_ns: u64,
@@ -105,12 +101,12 @@ pub(crate) struct Simulation<'a> {
 /// Simulates a scenario.
 ///
 /// # Errors
-/// A scenario that cannot be.
+/// The scenario is invalid.
 pub fn simulate(scenario: &Scenario) -> Result<SimulationResult, InvalidScenario> {
     simulate_while(scenario, || true)
 }
 
-/// The same as long as somebody wants it, who is asked now and then.
+/// Simulates a scenario as long as `goes_on`, which is called now and then, returns true.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -149,7 +145,8 @@ impl<'a> Simulation<'a> {
         engine
     }
 
-    /// Connections between brokers, then those to consumers: the stragglers of a leaf one by one, the others as one group.
+    /// Creates the edges between brokers, then those to consumers: one for each straggler of a leaf, and one for the
+    /// group of all others.
     fn create_edges(&mut self, window: u64) {
         let (scenario, topology) = (self.scenario, self.tree);
         let keeps = scenario.ack == AckMode::Confirm;
@@ -204,7 +201,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Slow consumers by number, with the time that they take for a message. Those that nobody named are drawn.
+    /// Slow consumers by number, with their service times. Those without a number are drawn.
     fn slow_consumers(&mut self) -> Vec<(u32, f64)> {
         let mut slow: Vec<(u32, f64)> = Vec::new();
         let mut taken: std::collections::BTreeSet<u32> = std::collections::BTreeSet::new();
@@ -212,7 +209,7 @@ impl<'a> Simulation<'a> {
         for straggler in &self.scenario.stragglers {
             let consumer = straggler.consumer.unwrap_or_else(|| {
                 let mut drawn = self.random.below(u64::from(self.tree.consumers())) as u32;
-                // The next free one, round about: the scenario was checked to have as many.
+                // The next free consumer, cyclically; the scenario was checked to have enough.
                 while !taken.insert(drawn) {
                     drawn = (drawn + 1) % self.tree.consumers();
                 }
@@ -224,7 +221,7 @@ impl<'a> Simulation<'a> {
         slow
     }
 
-    /// Runs until nothing is left to happen. Why it was cut short, if it was.
+    /// Runs until no event is left. Returns why the run was cut short, if it was.
     fn run(&mut self, mut goes_on: impl FnMut() -> bool) -> Option<&'static str> {
         let mut events = 0u32;
         for (number, failure) in self.scenario.failures.iter().enumerate() {
@@ -262,12 +259,12 @@ impl<'a> Simulation<'a> {
     fn handle(&mut self, event: SimulationEvent) {
         match event {
             SimulationEvent::PublishDue => self.publish(),
-            SimulationEvent::Copied { edge, run, epoch } => self.on_copied(edge, run, epoch),
-            SimulationEvent::BatchDone { broker, run, epoch } => self.on_batch_done(broker, run, epoch),
-            SimulationEvent::Transmitted { edge, run, epoch, host_epoch } => self.on_transmitted(edge, run, epoch, host_epoch),
-            SimulationEvent::Arrived { edge, run, epoch } => self.on_arrived(edge, run, epoch),
+            SimulationEvent::Copied { edge, range, epoch } => self.on_copied(edge, range, epoch),
+            SimulationEvent::BatchDone { broker, range, epoch } => self.on_batch_done(broker, range, epoch),
+            SimulationEvent::Transmitted { edge, range, epoch, host_epoch } => self.on_transmitted(edge, range, epoch, host_epoch),
+            SimulationEvent::Arrived { edge, range, epoch } => self.on_arrived(edge, range, epoch),
             SimulationEvent::Settled { edge, count, epoch } => self.on_settled(edge, count, epoch),
-            SimulationEvent::Consumed { group, run, epoch } => self.on_consumed(group, run, epoch),
+            SimulationEvent::Consumed { group, range, epoch } => self.on_consumed(group, range, epoch),
             SimulationEvent::BrokerFails { failure } => self.on_broker_fails(failure),
             SimulationEvent::BrokerReturns { broker } => self.on_broker_returns(broker),
             SimulationEvent::Reconnected { edge, epoch } => self.on_reconnected(edge, epoch),
@@ -278,16 +275,16 @@ impl<'a> Simulation<'a> {
         self.hosts.len() - 1
     }
 
-    /// The host at the upper end of a connection.
+    /// The host at the upper end of an edge.
     fn host_above(&self, edge: u32) -> usize {
         self.edges[edge as usize].above.map_or(self.publisher(), |broker| broker as usize)
     }
 
     fn publish(&mut self) {
         let now_ns = self.calendar.now_ns();
-        let run = SequenceRange { first: self.due, count: 1, is_redelivered: false };
-        self.latencies.on_published(run, now_ns);
-        self.edges[0].enqueue(run, now_ns);
+        let range = SequenceRange { first: self.due, count: 1, is_redelivered: false };
+        self.latencies.on_published(range, now_ns);
+        self.edges[0].enqueue(range, now_ns);
         self.due += 1;
         if self.due < self.scenario.messages {
             self.due_ns = match self.scenario.arrivals {
@@ -300,30 +297,30 @@ impl<'a> Simulation<'a> {
         self.send_queued(0);
     }
 
-    /// Sends what waits for a connection and has room on it.
+    /// Sends from the edge's queue as far as its window has capacity.
     pub fn send_queued(&mut self, number: u32) {
         let now_ns = self.calendar.now_ns();
         let host = self.host_above(number);
-        while let Some(run) = self.edges[number as usize].send(now_ns) {
-            if host == self.publisher() && self.scenario.arrivals == ArrivalProcess::Closed && !run.is_redelivered {
-                self.latencies.on_published(run, now_ns);
+        while let Some(range) = self.edges[number as usize].send(now_ns) {
+            if host == self.publisher() && self.scenario.arrivals == ArrivalProcess::Closed && !range.is_redelivered {
+                self.latencies.on_published(range, now_ns);
             }
             let edge = &mut self.edges[number as usize];
             if self.copy_wire_ns > 0.0 {
                 if edge.outbox.is_empty() {
                     self.hosts[host].link.waiting.push_back(number);
                 }
-                edge.outbox.push(run);
+                edge.outbox.push(range);
                 self.transmit_next(host);
             } else {
-                let event = SimulationEvent::Arrived { edge: number, run, epoch: edge.epoch };
+                let event = SimulationEvent::Arrived { edge: number, range, epoch: edge.epoch };
                 self.calendar.schedule(now_ns + edge.delay_ns, event);
             }
         }
         self.on_queue_drained(number);
     }
 
-    /// A queue that was full may have room again.
+    /// The queue of an edge may no longer be full.
     pub fn on_queue_drained(&mut self, number: u32) {
         let Some(most) = self.scenario.queue_bytes_max else { return };
         let edge = &mut self.edges[number as usize];
@@ -335,7 +332,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The link of a host carries the next train of the connection whose turn it is.
+    /// The link of a host transmits the next train of the connection whose turn it is.
     fn transmit_next(&mut self, host: usize) {
         let now_ns = self.calendar.now_ns();
         let (copy_wire_ns, most) = (self.copy_wire_ns, self.train_messages);
@@ -343,19 +340,19 @@ impl<'a> Simulation<'a> {
         while !link.is_busy {
             let Some(number) = link.waiting.pop_front() else { return };
             let edge = &mut self.edges[number as usize];
-            let Some(run) = edge.outbox.take(most) else { continue };
-            let takes_ns = (f64::from(run.count) * f64::from(edge.copies) * copy_wire_ns).round() as u64;
+            let Some(range) = edge.outbox.take(most) else { continue };
+            let takes_ns = (f64::from(range.count) * f64::from(edge.copies) * copy_wire_ns).round() as u64;
             (link.is_busy, link.until_ns) = (true, now_ns + takes_ns);
             link.busy_ns += takes_ns;
             if !edge.outbox.is_empty() {
                 link.waiting.push_back(number);
             }
-            let event = SimulationEvent::Transmitted { edge: number, run, epoch: edge.epoch, host_epoch: *host_epoch };
+            let event = SimulationEvent::Transmitted { edge: number, range, epoch: edge.epoch, host_epoch: *host_epoch };
             self.calendar.schedule(link.until_ns, event);
         }
     }
 
-    fn on_transmitted(&mut self, number: u32, run: SequenceRange, epoch: u32, host_epoch: u32) {
+    fn on_transmitted(&mut self, number: u32, range: SequenceRange, epoch: u32, host_epoch: u32) {
         let host = self.host_above(number);
         if self.hosts[host].epoch != host_epoch {
             return;
@@ -364,12 +361,12 @@ impl<'a> Simulation<'a> {
         let edge = &self.edges[number as usize];
         if edge.epoch == epoch {
             let at_ns = self.calendar.now_ns() + edge.delay_ns;
-            self.calendar.schedule(at_ns, SimulationEvent::Arrived { edge: number, run, epoch });
+            self.calendar.schedule(at_ns, SimulationEvent::Arrived { edge: number, range, epoch });
         }
         self.transmit_next(host);
     }
 
-    fn on_arrived(&mut self, number: u32, run: SequenceRange, epoch: u32) {
+    fn on_arrived(&mut self, number: u32, range: SequenceRange, epoch: u32) {
         let edge = &self.edges[number as usize];
         if edge.epoch != epoch {
             return;
@@ -377,55 +374,55 @@ impl<'a> Simulation<'a> {
         match edge.target {
             EdgeTarget::Broker(broker) => {
                 let host = &mut self.hosts[broker as usize];
-                host.inbox.push(run);
+                host.inbox.push(range);
                 host.unread_max = host.unread_max.max(host.inbox.len());
                 self.start_batch(broker);
             }
             EdgeTarget::Consumers(number) => {
                 let group = &mut self.consumer_groups[number as usize];
                 if group.service_ns > 0.0 {
-                    group.inbox.push(run);
+                    group.inbox.push(range);
                     self.start_consuming(number);
                 } else {
-                    self.consume_at_once(number, run);
+                    self.consume_at_once(number, range);
                 }
             }
         }
     }
 
-    /// A broker that has nothing else to do reads what has come, unless a queue of it is full.
+    /// An idle broker reads what has arrived, unless one of its queues is full.
     pub fn start_batch(&mut self, broker: u32) {
         let now_ns = self.calendar.now_ns();
         let host = &mut self.hosts[broker as usize];
         if !host.is_up || host.is_busy || host.full_queues > 0 {
             return;
         }
-        let Some(run) = host.inbox.take(self.batch_messages) else { return };
+        let Some(range) = host.inbox.take(self.batch_messages) else { return };
         let node = &self.tree.nodes()[broker as usize];
         let jitter = match self.scenario.jitter {
             0.0 => 1.0,
             jitter => 1.0 + jitter * (2.0 * self.random.uniform() - 1.0),
         };
-        let count = f64::from(run.count) * jitter;
+        let count = f64::from(range.count) * jitter;
         let epoch = host.epoch;
         let mut takes_ns = (count * node.service.receive_ns).round() as u64;
         for edge in node.children.clone().chain(self.to_consumers[broker as usize].clone()) {
             let copied_ns = (count * self.edges[edge as usize].copied_ns).round() as u64;
             takes_ns = takes_ns.max(copied_ns);
-            self.calendar.schedule(now_ns + copied_ns, SimulationEvent::Copied { edge, run, epoch });
+            self.calendar.schedule(now_ns + copied_ns, SimulationEvent::Copied { edge, range, epoch });
         }
         let host = &mut self.hosts[broker as usize];
         (host.is_busy, host.until_ns) = (true, now_ns + takes_ns);
         host.busy_ns += takes_ns;
-        host.batch = run.count;
-        self.calendar.schedule(host.until_ns, SimulationEvent::BatchDone { broker, run, epoch });
+        host.batch = range.count;
+        self.calendar.schedule(host.until_ns, SimulationEvent::BatchDone { broker, range, epoch });
         if self.scenario.ack == AckMode::None {
-            // Without confirms what is read makes room.
-            self.settle_upstream(broker, run.count);
+            // Without confirms, reading frees the window.
+            self.settle_upstream(broker, range.count);
         }
     }
 
-    fn on_copied(&mut self, number: u32, run: SequenceRange, epoch: u32) {
+    fn on_copied(&mut self, number: u32, range: SequenceRange, epoch: u32) {
         let now_ns = self.calendar.now_ns();
         let host = self.host_above(number);
         if self.hosts[host].epoch != epoch {
@@ -435,12 +432,12 @@ impl<'a> Simulation<'a> {
         if !edge.has_queue {
             return;
         }
-        edge.enqueue(run, now_ns);
+        edge.enqueue(range, now_ns);
         self.send_queued(number);
         self.on_queue_filled(number);
     }
 
-    /// A queue may be full now.
+    /// The queue of an edge may be full now.
     pub fn on_queue_filled(&mut self, number: u32) {
         let Some(most) = self.scenario.queue_bytes_max else { return };
         let edge = &mut self.edges[number as usize];
@@ -453,19 +450,19 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn on_batch_done(&mut self, broker: u32, run: SequenceRange, epoch: u32) {
+    fn on_batch_done(&mut self, broker: u32, range: SequenceRange, epoch: u32) {
         let host = &mut self.hosts[broker as usize];
         if host.epoch != epoch {
             return;
         }
         host.is_busy = false;
         if self.scenario.ack == AckMode::Confirm {
-            self.settle_upstream(broker, run.count);
+            self.settle_upstream(broker, range.count);
         }
         self.start_batch(broker);
     }
 
-    /// A broker lets the one above know what it has read or routed, as far as that came by the connection that there is.
+    /// A broker settles what it has read or routed with the one above, as far as it arrived on the current connection.
     fn settle_upstream(&mut self, broker: u32, count: u32) {
         let host = &mut self.hosts[broker as usize];
         let stale = host.stale.min(u64::from(count));
@@ -473,7 +470,7 @@ impl<'a> Simulation<'a> {
         self.settle(broker, count - stale as u32);
     }
 
-    /// Tells the upper end of a connection that so many are no longer under way.
+    /// Tells the upper end of an edge that `count` messages are no longer in flight.
     fn settle(&mut self, number: u32, count: u32) {
         if count == 0 {
             return;
@@ -496,50 +493,50 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Consumers that are never behind have a run.
-    fn consume_at_once(&mut self, number: u32, run: SequenceRange) {
+    /// Consumers that are never behind receive a range.
+    fn consume_at_once(&mut self, number: u32, range: SequenceRange) {
         let now_ns = self.calendar.now_ns() as f64;
         let (edge, copies) = (self.consumer_groups[number as usize].edge, self.consumer_groups[number as usize].consumers);
         let one_ns = self.copy_wire_ns;
         let each_ns = one_ns * f64::from(copies);
         let spread_ns = if one_ns > 0.0 { each_ns - one_ns } else { self.edges[edge as usize].spread_ns };
-        let first_ns = now_ns - f64::from(run.count - 1) * each_ns - spread_ns;
-        self.record_delivery(number, run, BatchArrival { first_ns, each_ns, spread_ns, copies });
-        self.settle(edge, run.count);
+        let first_ns = now_ns - f64::from(range.count - 1) * each_ns - spread_ns;
+        self.record_delivery(number, range, BatchArrival { first_ns, each_ns, spread_ns, copies });
+        self.settle(edge, range.count);
     }
 
-    /// A slow consumer begins with what has come.
+    /// A slow consumer starts on what has arrived.
     fn start_consuming(&mut self, number: u32) {
         let group = &mut self.consumer_groups[number as usize];
         if group.is_busy {
             return;
         }
         let most = ((ACK_BATCH_NS / group.service_ns) as u64).max(1);
-        let Some(run) = group.inbox.take(most) else { return };
+        let Some(range) = group.inbox.take(most) else { return };
         group.is_busy = true;
-        let takes_ns = (f64::from(run.count) * group.service_ns).round() as u64;
+        let takes_ns = (f64::from(range.count) * group.service_ns).round() as u64;
         let epoch = self.edges[group.edge as usize].epoch;
-        self.calendar.schedule(self.calendar.now_ns() + takes_ns, SimulationEvent::Consumed { group: number, run, epoch });
+        self.calendar.schedule(self.calendar.now_ns() + takes_ns, SimulationEvent::Consumed { group: number, range, epoch });
     }
 
-    fn on_consumed(&mut self, number: u32, run: SequenceRange, epoch: u32) {
+    fn on_consumed(&mut self, number: u32, range: SequenceRange, epoch: u32) {
         let now_ns = self.calendar.now_ns() as f64;
         let group = &mut self.consumer_groups[number as usize];
         group.is_busy = false;
         let (edge, each_ns) = (group.edge, group.service_ns);
-        let first_ns = now_ns - f64::from(run.count - 1) * each_ns;
-        self.record_delivery(number, run, BatchArrival { first_ns, each_ns, spread_ns: 0.0, copies: 1 });
+        let first_ns = now_ns - f64::from(range.count - 1) * each_ns;
+        self.record_delivery(number, range, BatchArrival { first_ns, each_ns, spread_ns: 0.0, copies: 1 });
         if self.edges[edge as usize].epoch == epoch {
-            self.settle(edge, run.count);
+            self.settle(edge, range.count);
         }
         self.start_consuming(number);
     }
 
-    fn record_delivery(&mut self, number: u32, run: SequenceRange, arrival: BatchArrival) {
+    fn record_delivery(&mut self, number: u32, range: SequenceRange, arrival: BatchArrival) {
         let now_ns = self.calendar.now_ns();
         let group = &mut self.consumer_groups[number as usize];
-        let new = group.received.receive(run);
-        let behind = f64::from(new.first - run.first);
+        let new = group.received.receive(range);
+        let behind = f64::from(new.first - range.first);
         self.latencies.on_arrived(new, BatchArrival { first_ns: arrival.first_ns + behind * arrival.each_ns, ..arrival });
         if group.quarter.is_none() && group.received.unique * 4 >= u64::from(self.scenario.messages) {
             group.quarter = Some((group.received.unique, now_ns));
@@ -548,7 +545,7 @@ impl<'a> Simulation<'a> {
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Takes a picture.
+    /// Adds a sample to the load trace.
     fn sample_loads(&mut self) {
         let at_ns = self.trace.next_sample_ns();
         let tallies = self.trace.brokers().iter().map(|&broker| {

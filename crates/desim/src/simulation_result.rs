@@ -1,75 +1,68 @@
-//! What a simulation came to.
+//! The result of a simulation: rates, latencies, queue depths, loads and losses.
 //!
-//! Enters: the engine at its end.  Leaves: rates, times, depths, loads, what was lost.
-//! Owns:   what these words mean.
-//! Never:  a figure of a run that did not end without saying so.
+//! A run that was cut short says so in `cut_short`.
 
 use crate::edge::{Edge, ConsumerGroup};
 use crate::simulation::Simulation;
 use crate::load_trace::{LoadTrace, Spread};
 use crate::histogram::Histogram;
 
-/// One level of brokers.
+/// The results of one level of brokers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelResult {
     /// 0 for the root.
     pub level: u32,
-    /// How many brokers it has.
     pub brokers: u32,
     /// Share of the run in which a broker's busiest thread worked.
     pub processor: Spread,
-    /// Share of it in which its link sent.
+    /// Share of the run in which a broker's link sent.
     pub link: Spread,
-    /// Messages in the longest queue of a broker at its deepest, to brokers or consumers.
+    /// Maximum depth of a broker's longest queue, to brokers or consumers.
     pub queue_max: Spread,
     /// Mean depth of a broker's queues.
     pub queue_mean: Spread,
-    /// Messages that had come and were not read, at the most.
+    /// Maximum number of messages that had arrived and were not read.
     pub unread_max: Spread,
-    /// Messages under way to one broker or consumer below, at the most.
+    /// Maximum number of messages in flight to one broker or consumer below.
     pub in_flight_max: Spread,
 }
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationResult {
-    /// Messages published.
     pub published: u64,
-    /// Consumers.
     pub consumers: u64,
-    /// Messages that consumers had, each once for each consumer.
+    /// Deliveries, without redeliveries, over all consumers.
     pub delivered: u64,
-    /// Messages that a consumer had again, over all consumers.
+    /// Redeliveries, over all consumers.
     pub redelivered: u64,
-    /// Of these, those that were not marked.
+    /// Redeliveries that were not marked.
     pub unmarked: u64,
-    /// Messages that a consumer never had, over all consumers; those that still wait count.
+    /// Messages that a consumer did not receive, over all consumers; those that still wait count.
     pub missing: u64,
-    /// The most that one consumer never had.
+    /// The most messages that one consumer did not receive.
     pub missing_max: u64,
-    /// Messages that a consumer had behind newer ones, for the first time.
+    /// First deliveries that came after newer messages.
     pub late: u64,
-    /// What still waits somewhere at the end: in queues, unread, or under way.
+    /// Messages still waiting at the end: queued, unread or in flight.
     pub waiting: u64,
-    /// From the first publication until the last consumer had the last message.
+    /// From the first publication until the last consumer has the last message.
     pub elapsed_ns: u64,
-    /// Messages a second of one stream over all of that.
+    /// Messages a second of one stream over that time.
     pub stream_per_s: f64,
-    /// The same of the slowest consumer, from a quarter of its messages on: when queues have filled.
+    /// The rate of the slowest consumer after its first quarter of messages, when queues have filled.
     pub steady_per_s: f64,
-    /// The same of the consumer in the middle.
+    /// The same for the median consumer.
     pub steady_median_per_s: f64,
     /// From publication until a consumer has a message.
     pub delivery: Histogram,
     /// From publication until the last consumer has it.
     pub last_delivery: Histogram,
-    /// Levels of brokers, from the root on.
+    /// Levels of brokers, from the root down.
     pub levels: Vec<LevelResult>,
-    /// Loads over time.
     pub trace: LoadTrace,
-    /// How many events there were.
     pub events: u64,
-    /// Why it did not go on to its end, if it did not.
+    /// Why the run was cut short, if it was.
     pub cut_short: Option<&'static str>,
 }
 
@@ -80,14 +73,14 @@ impl SimulationResult {
     }
 }
 
-/// The rate of a consumer from a quarter of all messages on.
+/// The rate of a consumer after its first quarter of messages.
 fn steady(group: &ConsumerGroup) -> Option<f64> {
     let (count, at_ns) = group.quarter?;
     let (count, ns) = (group.received.unique - count, group.last_ns - at_ns);
     (count > 0 && ns > 0).then(|| count as f64 * 1e9 / ns as f64)
 }
 
-/// The rate of the consumer in the middle: each of a group counts.
+/// The median rate, in which each consumer of a group counts.
 fn median(mut rates: Vec<(f64, u32)>) -> f64 {
     rates.sort_by(|one, other| one.0.total_cmp(&other.0));
     let all: u64 = rates.iter().map(|(_, consumers)| u64::from(*consumers)).sum();

@@ -1,10 +1,7 @@
-//! Chance from a seed: the same numbers on every machine.
+//! Random numbers from a seed (SplitMix64): the same on every machine.
 //!
-//! Enters: a seed.  Leaves: whole numbers, shares, exponential times.
-//! Owns:   the state of one generator (SplitMix64).
-//! Never:  a function of the mathematics library, whose last bit differs between systems.
+//! Nothing here calls the mathematics library, whose last bit differs between systems.
 
-/// A generator.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
@@ -21,18 +18,18 @@ impl SplitMix64 {
         word ^ (word >> 31)
     }
 
-    /// From 0 to below `end`, which is not 0.
+    /// A uniform number from 0 to below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// From 0 to below 1.
+    /// A uniform number from 0 to below 1.
     pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with the mean 1, by comparisons alone: a first share is taken if the row that falls from it has an odd length,
-    /// and each row that is not adds 1 (von Neumann's method).
+    /// An exponential number with mean 1, by comparisons alone (von Neumann's method): the first uniform number is
+    /// accepted if the descending run that starts from it has an odd length, and each rejected run adds 1.
     pub fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {
@@ -64,7 +61,7 @@ mod tests {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let beyond = |bound: f64| times.iter().filter(|time| **time > bound).count() as f64 / times.len() as f64;
         assert!((mean - 1.0).abs() < 0.01, "{mean}");
-        // e to the power of -1 and -3.
+        // e to the powers of -1 and -3.
         assert!((beyond(1.0) - 0.3679).abs() < 0.005 && (beyond(3.0) - 0.0498).abs() < 0.003);
     }
 

@@ -1,18 +1,16 @@
-//! Which broker is below which, how many consumers each has, what a message costs it.
+//! The tree that is simulated: brokers by number from the root on, their consumers, and their service times.
 //!
-//! Enters: a tree of uniform levels, or brokers one by one.  Leaves: brokers by number, from the root on.
-//! Owns:   the order: the brokers right below one follow one another.
-//! Never:  changes while a simulation runs.
+//! The children of a broker have consecutive numbers.
 
 use crate::limits::{BROKERS_MAX, CONSUMERS_MAX, COST_NS_MAX};
 use crate::scenario::InvalidScenario;
 use std::ops::Range;
 use topology::{TreeBroker, Tree};
 
-/// What one message costs one thread of a broker, in nanoseconds.
+/// Service times of one message at one thread of a broker, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServiceTimes {
-    /// To take it in.
+    /// To receive it.
     pub receive_ns: f64,
     /// For each copy to a broker below.
     pub to_broker_ns: f64,
@@ -20,7 +18,6 @@ pub struct ServiceTimes {
     pub to_consumer_ns: f64,
 }
 
-/// One broker.
 #[derive(Clone, Debug)]
 pub(crate) struct BrokerNode {
     pub parent: Option<u32>,
@@ -40,7 +37,7 @@ impl BrokerNode {
     }
 }
 
-/// Brokers and who is below whom.
+/// Brokers and the edges between them.
 #[derive(Clone, Debug)]
 pub struct TreeTopology {
     nodes: Vec<BrokerNode>,
@@ -49,11 +46,11 @@ pub struct TreeTopology {
 }
 
 impl TreeTopology {
-    /// Of brokers in the order of a tree, level by level and from left to right: the number of the broker above (the root has
-    /// none), its consumers, its costs.
+    /// A topology of brokers in the order of a tree, level by level and from left to right: the number of the parent
+    /// (none for the root), consumers and service times.
     ///
     /// # Errors
-    /// No tree in this order, too many brokers or consumers, costs that are none.
+    /// The order is not that of a tree, there are too many brokers or consumers, or a service time is invalid.
     pub fn new(brokers: impl IntoIterator<Item = (Option<u32>, u32, ServiceTimes)>) -> Result<Self, InvalidScenario> {
         let mut nodes: Vec<BrokerNode> = Vec::new();
         let mut consumers = 0u32;
@@ -94,7 +91,7 @@ impl TreeTopology {
         Ok(Self { nodes, consumers, levels })
     }
 
-    /// Of a tree; what a message costs a broker follows from its level, and how many it has below it.
+    /// The topology of a uniform tree; `work` gives the service times of a broker by its level and degree.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -114,32 +111,28 @@ impl TreeTopology {
         &self.nodes
     }
 
-    /// How many brokers there are.
     pub fn brokers(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// How many consumers there are.
     pub fn consumers(&self) -> u32 {
         self.consumers
     }
 
-    /// How many levels of brokers there are.
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// The level of each broker.
     pub fn level_of(&self, broker: u32) -> u32 {
         self.nodes[broker as usize].level
     }
 
-    /// The broker above; the root has none.
+    /// The broker above; `None` for the root.
     pub fn parent(&self, broker: u32) -> Option<u32> {
         self.nodes[broker as usize].parent
     }
 
-    /// The consumers of a broker.
+    /// How many consumers a broker has.
     pub fn consumers_of(&self, broker: u32) -> u32 {
         self.nodes[broker as usize].consumers
     }

@@ -1,4 +1,4 @@
-//! The simulation beside the planner's model: the same rate, where the model knows all that bounds a stream.
+//! The simulation against the planner's model: the same rate where the model knows everything that limits a stream.
 
 use desim::{scenario_from_costs, simulate};
 use planner::{Basis, Estimate, HostModel, MeasuredRange, Sharing, SizeCosts, predict};
@@ -82,8 +82,8 @@ fn one_message_takes_as_long_as_the_model_says() {
     }
 }
 
-/// Sixteen consumers at 64 KiB, every broker and group of clients in a network namespace, links of 200 Mbit/s: MB/s of all consumers
-/// together, as docs/measurements/2026-11-22-federation.md has them.
+/// MB/s of all consumers together with sixteen consumers at 64 KiB, every broker and group of clients in a network
+/// namespace, and links of 200 Mbit/s; from docs/measurements/2026-11-22-federation.md.
 const MEASURED_MB_PER_S: [(&str, f64); 6] = [
     ("B-16C", 23.9),
     ("B-2B-16C", 47.7),

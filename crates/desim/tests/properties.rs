@@ -1,4 +1,4 @@
-//! What must be true of every simulated tree, whatever it is like.
+//! Invariants of every simulated tree.
 
 use desim::{AckMode, BrokerFailure, TreeTopology, LinkModel, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes, simulate};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn run(scenario: &Scenario) -> SimulationResult {
     simulate(scenario).expect("a scenario that can be")
 }
 
-/// Every consumer had every message once and in order, and nothing is left.
+/// Asserts that every consumer received every message once and in order, and that nothing is left.
 fn whole(scenario: &Scenario, outcome: &SimulationResult) {
     assert_eq!(outcome.cut_short, None);
     assert_eq!(outcome.delivered, outcome.published * outcome.consumers);
@@ -107,7 +107,7 @@ proptest! {
         prop_assert_eq!(outcome.cut_short, None);
         prop_assert_eq!(outcome.delivered + outcome.missing, outcome.published * outcome.consumers);
         prop_assert_eq!(outcome.unmarked, 0);
-        // All are back: nothing waits for anybody.
+        // All brokers are back: nothing waits.
         prop_assert_eq!(outcome.waiting, 0);
         if it.ack == AckMode::None && it.prefetch.is_none() {
             prop_assert_eq!(outcome.redelivered, 0);
@@ -162,7 +162,7 @@ fn one_message_takes_its_hops_and_its_place() {
     let mut it = scenario("B-2B-4C", (1_000.0, 100.0), 64, 10);
     it.arrivals = ArrivalProcess::Even(100.0);
     (it.link.delay_ns, it.hop_delay_ns, it.consumer_delay_ns) = (5_000, 700, 30);
-    // From the publisher, at the root, to the second broker, there, to the second consumer.
+    // To the root, the second broker and the second consumer.
     let last = 5_000 + 1_200 + 5_700 + 1_200 + 5_030;
     let outcome = run(&it);
     assert_eq!(outcome.last_delivery.quantile_ns(1.0), Some(last));
@@ -172,7 +172,7 @@ fn one_message_takes_its_hops_and_its_place() {
 
 #[test]
 fn credit_and_delay_bound_a_stream() {
-    // Ten messages for each way there and back, of 2 ms.
+    // Ten messages for each round trip of 2 ms.
     let mut it = scenario("B-B-C", (10.0, 10.0), 64, 20_000);
     (it.ack, it.credit, it.link.delay_ns) = (AckMode::Confirm, Some(10), 1_000_000);
     let outcome = run(&it);
@@ -187,7 +187,7 @@ fn a_slow_consumer_holds_back_all_or_costs_memory() {
     it.stragglers = vec![Straggler { consumer: Some(5), per_s: 10_000.0 }];
     it.prefetch = Some(100);
     let free = run(&it);
-    // It has its own pace, the others theirs, and its queue grows.
+    // The straggler has its own rate, the others theirs, and its queue grows.
     assert!((free.steady_per_s / 10_000.0 - 1.0).abs() < 0.01, "{}", free.steady_per_s);
     assert!(free.steady_median_per_s > 500_000.0, "{}", free.steady_median_per_s);
     assert!(free.levels[1].queue_max.max > 40_000.0, "{:?}", free.levels[1]);
@@ -206,16 +206,16 @@ fn what_a_failure_costs_depends_on_confirms() {
     it.link.delay_ns = 1_000_000;
     it.failures = vec![BrokerFailure { broker: 1, at_ns: 1_000_000_000, away_ns: Some(2_000_000_000) }];
     let none = run(&it);
-    // Two of four consumers miss what was published for two seconds, and until they had dialled again.
+    // Two of four consumers miss what was published during two seconds and until they had reconnected.
     assert!((40_000..120_000).contains(&none.missing_max), "{}", none.missing_max);
     assert!(none.missing <= 2 * none.missing_max && none.redelivered == 0 && none.waiting == 0);
     it.ack = AckMode::Confirm;
     let confirm = run(&it);
-    // What was in the broker itself is lost; all else waited above it.
+    // What was inside the failed broker is lost; everything else waited above it.
     assert!(confirm.missing_max < 100, "{}", confirm.missing_max);
     let above = confirm.levels[0].queue_max.max;
     assert!(above > 2.0 * 20_000.0, "{above}");
-    // Who is away for ever leaves what waits for it.
+    // A broker that never returns leaves its queue waiting.
     it.failures[0].away_ns = None;
     let ever = run(&it);
     assert!(ever.waiting > 150_000 && ever.missing > 300_000, "{} {}", ever.waiting, ever.missing);

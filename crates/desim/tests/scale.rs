@@ -1,4 +1,4 @@
-//! A thousand brokers with a hundred thousand consumers: what that takes, counted in events.
+//! A thousand brokers with a hundred thousand consumers: the effort, counted in events.
 
 use desim::{AckMode, TreeTopology, ArrivalProcess, Scenario, Straggler, ServiceTimes, simulate};
 use topology::Tree;
